@@ -427,6 +427,12 @@ _CODES = {
     "that server. Nothing was sent.",
     "SAN-SITE-016": "A later run has begun to copy the same device to the same site, and this one "
     "has ended without a copy.",
+    "SAN-SITE-017": "A copy at a second site, or a device that was filled from it, does not have "
+    "the digest that was noted when the copy was proven. No host is let in to such a device.",
+    "SAN-SITE-018": "A second site has no such copy, or has it no more.",
+    "SAN-SITE-019": "Several copies at a second site may be meant: devices of one name, of this "
+    "cluster or another one, each have theirs. Nothing was changed.",
+    "SAN-SITE-020": "A copy at a second site is larger than the device that is to hold it.",
     "SAN-SNAP-001": "The pool's filesystem cannot share blocks between files, so its devices have "
     "no restore points. XFS can, unless it was made with reflink=0; ext4 cannot.",
     "SAN-SNAP-002": "Copying the data file of a replica takes time for each of its extents, and "

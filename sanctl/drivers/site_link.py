@@ -17,8 +17,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from sanctl.drivers import site_receiver
-from sanctl.drivers.site_receiver import CHUNK_BYTES, HEADER, RANGE, ZEROS
+from sanctl.drivers import site_protocol, site_reader, site_receiver
+from sanctl.drivers.site_protocol import (
+    CHUNK_BYTES,
+    HEADER,
+    PART,
+    RANGE,
+    WANTED,
+    ZEROS,
+)
 from sanctl.errors import CommandError, Problem, Refused
 from sanctl.model.site import ProvenCopy, Site, is_host_key
 from sanctl.system.files import exists, read_text
@@ -37,19 +44,37 @@ _OPTIONS = (
     "ClearAllForwardings=yes", "ForwardAgent=no", "LogLevel=ERROR",
     "PreferredAuthentications=publickey",
 )  # fmt: skip
-_LOADER = """import os
+_LOADER = """import os,zlib
 d=b""
 while len(d)<{length}:
  c=os.read(0,{length}-len(d))
  if not c: raise SystemExit(1)
  d+=c
+d=zlib.decompress(d)
 exec(compile(d,"sanctl","exec"))"""
 _ZEROS = bytes(CHUNK_BYTES)
 
 
-def receiver_script() -> bytes:
-    """Return the program that a site runs."""
+def receiver_source() -> bytes:
+    """Return the text of the module that a site runs."""
     return Path(site_receiver.__file__).read_bytes()
+
+
+def receiver_script(main: bytes) -> bytes:
+    """Return the program that a site runs: a module, and before it those of ours that it imports.
+
+    Args:
+        main: the module's text.
+    """
+    lines = ["import sys, types"]
+    for module in (site_protocol, site_reader):
+        name, text = module.__name__, Path(str(module.__file__)).read_bytes()
+        lines += [
+            f"m = sys.modules[{name!r}] = types.ModuleType({name!r})",
+            f"exec(compile({text!r}, {name!r}, 'exec'), m.__dict__)",
+        ]
+    lines.append(f"exec(compile({main!r}, 'sanctl', 'exec'))")
+    return "\n".join(lines).encode()
 
 
 class SiteLink:
@@ -57,6 +82,7 @@ class SiteLink:
 
     Attributes:
         sent_bytes: what was sent so far, without what ssh adds.
+        received_bytes: what came so far, without what ssh adds.
     """
 
     def __init__(
@@ -76,10 +102,10 @@ class SiteLink:
         """
         self._name = name
         self._known_hosts = known_hosts
-        self._script = script
+        self._script = zlib.compress(script, 9)
         loader = _LOADER.format(length=len(self._script))
         self._process = PipedProcess([*argv, f"python3 -c '{loader}'"])
-        self.sent_bytes = 0
+        self.sent_bytes = self.received_bytes = 0
 
     @classmethod
     def by_ssh(cls, site: Site) -> Self:
@@ -106,7 +132,8 @@ class SiteLink:
         words = [word for option in (*_OPTIONS, *keys) for word in ("-o", option)]
         target = f"{site.user}@{site.host.strip('[]')}"
         argv = ["ssh", "-F", "none", "-T", "-i", site.identity, "-p", str(site.port), *words]
-        return cls([*argv, "--", target], site.name, receiver_script(), folder)
+        script = receiver_script(receiver_source())
+        return cls([*argv, "--", target], site.name, script, folder)
 
     def __enter__(self) -> Self:
         self._process.__enter__()
@@ -150,12 +177,58 @@ class SiteLink:
 
     def open(self, path: str, mark: str, folder: str) -> tuple[ProvenCopy, ...]:
         """Open the folder of a device, DEVICE.UUID; return its proven copies."""
-        answer = self._ask("open", path=path, id=mark, device=folder)
-        return tuple(
-            ProvenCopy(*(each[field] for field in ProvenCopy._fields)) for each in answer["copies"]
-        )
+        return _copies(self._ask("open", path=path, id=mark, device=folder)["copies"])
 
-    def begin(self, token: str, base: str, size_bytes: int, needed_bytes: int) -> None:
+    def folders(self, path: str, mark: str) -> dict[str, tuple[ProvenCopy, ...]]:
+        """Return the proven copies of all devices at the site, by folder, DEVICE.UUID."""
+        found = self._ask("folders", path=path, id=mark)["folders"]
+        return {folder: _copies(copies) for folder, copies in found.items()}
+
+    def read(self, token: str, size_bytes: int) -> bytes:
+        """Have the site read a proven copy of the opened device; return its chunks' digests.
+
+        From then on `want` and `take` give its content.
+        """
+        self._send(
+            b"J", json.dumps({"do": "read", "token": token, "size_bytes": size_bytes}).encode()
+        )
+        return self.chunks()
+
+    def want(self, number: int, blocks: bytes) -> None:
+        """Ask for a chunk of the copy that is read.
+
+        Args:
+            number: the chunk's.
+            blocks: the digests of the blocks that are there in its place; empty: send all of it.
+        """
+        self._send(b"W", WANTED.pack(number) + blocks)
+
+    def take(self, number: int, chunk: bytearray) -> None:
+        """Put what comes for the chunk that was wanted first into what is there in its place.
+
+        Raises:
+            CommandError: something else comes, or the connection is gone.
+        """
+        while True:
+            kind, body = self._frame()
+            if kind == b"E" and body == WANTED.pack(number):
+                return
+            if kind != b"D" or len(body) < PART.size:
+                raise self._failed(body)
+            begin, is_compressed = PART.unpack_from(body)
+            data, at = body[PART.size :], begin - number * CHUNK_BYTES
+            if is_compressed:
+                try:
+                    data = zlib.decompressobj().decompress(data, CHUNK_BYTES)
+                except zlib.error:
+                    raise self._failed(b"") from None
+            if at < 0 or at + len(data) > len(chunk):
+                raise self._failed(b"")
+            chunk[at : at + len(data)] = data
+
+    def begin(
+        self, token: str, base: str, size_bytes: int, needed_bytes: int, folder: str = ""
+    ) -> None:
         """Begin a copy.
 
         Args:
@@ -163,8 +236,17 @@ class SiteLink:
             base: the token of the proven copy that it begins as; empty: all zeros.
             size_bytes: its size.
             needed_bytes: the room that it may need.
+            folder: the folder of another device, DEVICE.UUID, that has the base; empty: the
+                opened one.
         """
-        self._ask("begin", token=token, base=base, size_bytes=size_bytes, needed_bytes=needed_bytes)
+        self._ask(
+            "begin",
+            token=token,
+            base=base,
+            size_bytes=size_bytes,
+            needed_bytes=needed_bytes,
+            folder=folder,
+        )
 
     def put(self, at: int, data: bytes) -> None:
         """Send a range of data, of one chunk at most."""
@@ -233,6 +315,7 @@ class SiteLink:
                 body = self._process.read(length, silence_s=_SILENCE_S)
                 if body is None:
                     raise self._broken()
+                self.received_bytes += len(head) + length
                 if kind != b"A":
                     return kind, body
         except TimeoutError:
@@ -264,3 +347,7 @@ class SiteLink:
             )
         what = "cannot be reached" if status == _SSH_FAILED else "ended the connection"
         return CommandError(Problem("SAN-SITE-005", f"site {self._name} {what}: {line}"))
+
+
+def _copies(found: Sequence[dict[str, Any]]) -> tuple[ProvenCopy, ...]:
+    return tuple(ProvenCopy(*(each[field] for field in ProvenCopy._fields)) for each in found)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Program that a second site runs: takes copies of restore points, proves them, gives them back.
 
-It is sent there by ssh with each connection and imports nothing but Python's standard library
-(3.9 or later): so both ends are of one release, whatever the site's was before. What lies at the
-site outlives releases, and has a format of its own (FORMAT).
+It is sent there by ssh with each connection, with the two modules of ours that it imports; beside
+them it needs Python's standard library alone (3.9 or later). So both ends are of one release,
+whatever the site's was before. What lies at the site outlives releases, and has a format of its own
+(FORMAT).
 
     PATH/sanctl-site.json          the mark: the format, and an id that the cluster knows
     PATH/DEVICE.UUID/POINT.TOKEN   a proven copy, as raw as the device; nobody ever writes it
@@ -13,9 +14,6 @@ site outlives releases, and has a format of its own (FORMAT).
 A copy begins as a reflink of a proven one, `.partial`. It gets its name when all of it is on the
 disk and its digest is that of the restore point; so whatever dies, half a copy never has one.
 A new run for a device removes what runs before it have left, and so ends one that still goes on.
-
-Both ends talk in frames: a letter, the length of the rest (4 bytes), the rest. `J` is JSON, `R` a
-range of data, `Z` a range of zeros, `C` the digests of all chunks, `A` a sign of life.
 """
 
 from __future__ import annotations
@@ -28,42 +26,33 @@ import hashlib
 import json
 import os
 import re
-import select
-import struct
 import sys
-import time
 import zlib
 from collections.abc import Callable
+
+from sanctl.drivers.site_protocol import (
+    CHUNK_BYTES,
+    RANGE,
+    ZEROS,
+    Line,
+    SiteError,
+    chunk_digests,
+    digest_of,
+    write_all,
+)
+from sanctl.drivers.site_reader import Reader
 
 #: The format of what lies at a site. Another one is refused.
 FORMAT = 1
 MARK = "sanctl-site.json"
-#: The length of the chunks that digests are made of, and the most data of one frame.
-CHUNK_BYTES = 1 << 20
-DIGEST_BYTES = 32
-HEADER = struct.Struct(">cI")
-#: Begin, length, whether the data is compressed, and its SHA-256.
-RANGE = struct.Struct(">QI?32s")
-ZEROS = struct.Struct(">QQ")
-#: How often there is a sign of life.
-ALIVE_S = 15.0
 #: What is left free at a site, beside what a copy needs.
 _SPARE_BYTES = 64 << 20
-_MOST_BYTES = 2 * CHUNK_BYTES
 _FICLONE = 0x40049409
 _KEEP_SIZE_PUNCH_HOLE = 0x3
 _FOLDER = re.compile(r"[a-z0-9-]{1,63}\.[0-9a-f]{32}")
 _COPY = re.compile(r"([a-z0-9-]{1,40})\.([0-9a-f]{16})")
 _PARTIAL = re.compile(r"[0-9a-f]{16}\.partial")
 _KNOWN = ("made_s", "proven_s", "size_bytes", "changed_bytes", "sent_bytes")
-
-
-class SiteError(Exception):
-    """What is wrong, with its code; it goes back to the cluster."""
-
-    def __init__(self, code: str, text: str) -> None:
-        self.code = code
-        super().__init__(text)
 
 
 def clone(origin: int, copy: int) -> None:
@@ -85,118 +74,10 @@ def punch(handle: int, begin: int, length: int) -> None:
         write_all(handle, zeros[: begin + length - at], at)
 
 
-def write_all(handle: int, data: bytes, at: int) -> None:
-    """Write all of some data at a position of a file."""
-    done = 0
-    while done < len(data):
-        done += os.pwrite(handle, data[done:], at + done)
-
-
-def read_all(handle: int, at: int, length: int) -> bytes:
-    """Read a range of a file that has it.
-
-    Raises:
-        OSError: the file ends before.
-    """
-    parts, left = [], length
-    while left:
-        part = os.pread(handle, left, at + length - left)
-        if not part:
-            raise OSError(errno.EIO, f"the file ends before byte {at + length}")
-        parts.append(part)
-        left -= len(part)
-    return b"".join(parts)
-
-
-def chunk_digests(handle: int, size_bytes: int, look: Callable[[int], object]) -> bytes:
-    """Return the SHA-256 of each chunk of a file, one behind the other. Holes are not read.
-
-    Args:
-        handle: the open file.
-        size_bytes: its size.
-        look: called now and then with how much is done.
-    """
-    os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_SEQUENTIAL)
-    zeros = hashlib.sha256(bytes(CHUNK_BYTES)).digest()
-    found, data_at = [], 0
-    for at in range(0, size_bytes, CHUNK_BYTES):
-        length = min(CHUNK_BYTES, size_bytes - at)
-        if data_at < at:
-            data_at = _next_data(handle, at, size_bytes)
-        if data_at >= at + length:
-            found.append(zeros if length == CHUNK_BYTES else hashlib.sha256(bytes(length)).digest())
-        else:
-            found.append(hashlib.sha256(read_all(handle, at, length)).digest())
-            # A copy is as large as a device: it is not to fill the machine's memory.
-            os.posix_fadvise(handle, at, length, os.POSIX_FADV_DONTNEED)
-        look(at + length)
-    return b"".join(found)
-
-
-def _next_data(handle: int, at: int, size_bytes: int) -> int:
-    try:
-        return os.lseek(handle, at, os.SEEK_DATA)
-    except OSError as error:
-        if error.errno != errno.ENXIO:
-            raise
-        return size_bytes
-
-
-def digest_of(chunks: bytes, size_bytes: int) -> str:
-    """Return the digest of a file's content, from its size and the digests of its chunks."""
-    return hashlib.sha256(struct.pack(">Q", size_bytes) + chunks).hexdigest()
-
-
-class _Line:
-    """The connection: frames from standard input, frames to standard output."""
-
-    def __init__(self) -> None:
-        self._said_s = time.monotonic()
-
-    def read(self) -> tuple[bytes, bytes] | None:
-        """Return the next frame; None at the end."""
-        head = self._exactly(HEADER.size, may_end=True)
-        if head is None:
-            return None
-        kind, length = HEADER.unpack(head)
-        if length > _MOST_BYTES:
-            raise SiteError("SAN-SITE-008", f"a frame of {length} bytes came")
-        return kind, self._exactly(length) or b""
-
-    def _exactly(self, length: int, *, may_end: bool = False) -> bytes | None:
-        parts, left = [], length
-        while left:
-            if not select.select([0], [], [], ALIVE_S)[0]:
-                self.alive()
-                continue
-            part = os.read(0, min(left, 1 << 20))
-            if not part:
-                if may_end and left == length:
-                    return None
-                raise EOFError
-            parts.append(part)
-            left -= len(part)
-        return b"".join(parts)
-
-    def send(self, kind: bytes, body: bytes) -> None:
-        data = memoryview(HEADER.pack(kind, len(body)) + body)
-        while data:
-            data = data[os.write(1, data) :]
-        self._said_s = time.monotonic()
-
-    def answer(self, **fields: object) -> None:
-        self.send(b"J", json.dumps(fields).encode())
-
-    def alive(self, _done_bytes: int = 0) -> None:
-        """Give a sign of life, if one is due. It also finds out that nobody listens any more."""
-        if time.monotonic() - self._said_s >= ALIVE_S - 1:
-            self.send(b"A", b"")
-
-
 class Receiver:
     """One connection's state: the site, the device's folder, the copy that is being made."""
 
-    def __init__(self, line: _Line) -> None:
+    def __init__(self, line: Line) -> None:
         self._line = line
         self._path = self._folder = ""
         self._partial = ""
@@ -234,32 +115,51 @@ class Receiver:
             _write_file(f"{path}/{MARK}", text.encode())
         self._answer_state(self._require_mark())
 
+    def folders(self, path: str, id: str) -> None:
+        """Answer with the proven copies of all devices, by the names of their folders."""
+        self._require_site(path, id)
+        names = [each for each in _names(path) if _FOLDER.fullmatch(each)]
+        self._line.answer(folders={each: self._copies(f"{path}/{each}") for each in names})
+
     def open(self, path: str, id: str, device: str) -> None:
         """Open a device's folder at the site; answer with its proven copies."""
+        found = self._require_site(path, id)
+        self._folder = self._path_of(device)
+        self._answer_state(found)
+
+    def _require_site(self, path: str, wanted: str) -> str:
+        """Return the mark of the site's directory, which has to be that one."""
         self._path = path
         found = self._require_mark()
-        if found != id:
+        if found != wanted:
             raise SiteError(
                 "SAN-SITE-006",
                 f"{path} is another site than the one that was added: its mark is {found[:8]}..., "
-                f"not {id[:8]}...",
+                f"not {wanted[:8]}...",
             )
+        return found
+
+    def _path_of(self, device: str) -> str:
         if not _FOLDER.fullmatch(device):
             raise SiteError("SAN-SITE-008", f"{device!r} is no name of a device's folder")
-        self._folder = f"{path}/{device}"
-        self._answer_state(found)
+        return f"{self._path}/{device}"
 
     def _answer_state(self, mark: str) -> None:
         status = os.statvfs(self._path)
         self._line.answer(
             id=mark,
-            copies=self._copies() if self._folder else [],
+            copies=self._copies(self._folder) if self._folder else [],
             free_bytes=status.f_bavail * status.f_frsize,
             total_bytes=status.f_blocks * status.f_frsize,
         )
 
-    def begin(self, token: str, base: str, size_bytes: int, needed_bytes: int) -> None:
-        """Begin a copy: as the proven one with the token `base`, or all zeros."""
+    def begin(
+        self, token: str, base: str, size_bytes: int, needed_bytes: int, folder: str = ""
+    ) -> None:
+        """Begin a copy: as the proven one with the token `base`, or all zeros.
+
+        The base is in the folder of another device, if one is named.
+        """
         status = os.statvfs(self._path)
         free = status.f_bavail * status.f_frsize
         if free < needed_bytes + _SPARE_BYTES:
@@ -278,23 +178,27 @@ class Receiver:
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             self._handle = os.open(self._partial, flags, 0o600)
             if base:
-                self._clone(base)
+                self._clone(base, self._path_of(folder) if folder else self._folder)
         os.ftruncate(self._handle, size_bytes)
         self._size_bytes, self._digest = size_bytes, ""
         self._line.answer()
 
-    def _clone(self, base: str) -> None:
-        origin = self._open_copy(base)
+    def _clone(self, base: str, folder: str) -> None:
+        origin = self._open_copy_in(folder, base)
         try:
             clone(origin, self._handle)
         finally:
             os.close(origin)
 
-    def _open_copy(self, token: str) -> int:
-        name = next((each["name"] for each in self._copies() if each["token"] == token), None)
+    def open_copy(self, token: str) -> int:
+        """Open a proven copy of the device for reading."""
+        return self._open_copy_in(self._folder, token)
+
+    def _open_copy_in(self, folder: str, token: str) -> int:
+        name = next((each["name"] for each in self._copies(folder) if each["token"] == token), None)
         if name is None:
-            raise SiteError("SAN-SITE-008", f"the site has no copy {token}")
-        path = f"{self._folder}/{name}.{token}"
+            raise SiteError("SAN-SITE-018", f"the site has no copy {token}")
+        path = f"{folder}/{name}.{token}"
         return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
     def _put(self, body: bytes) -> None:
@@ -354,11 +258,11 @@ class Receiver:
         self._line.answer()
 
     def remove(self, tokens: list[str]) -> None:
-        """Remove proven copies, and answer with the names of those that were there."""
+        """Remove proven copies that nobody reads, and answer with their names."""
         removed = []
         with _locked(self._folder):
-            for each in self._copies():
-                if each["token"] in tokens:
+            for each in self._copies(self._folder):
+                if each["token"] in tokens and not self._is_read(str(each["token"])):
                     path = f"{self._folder}/{each['name']}.{each['token']}"
                     _unlink(path)
                     _fsync(self._folder)
@@ -366,15 +270,25 @@ class Receiver:
                     removed.append(each["name"])
         self._line.answer(removed=removed)
 
-    def _copies(self) -> list[dict[str, object]]:
-        """Return the proven copies of the device."""
+    def _is_read(self, token: str) -> bool:
+        handle = self.open_copy(token)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(handle)
+        return False
+
+    def _copies(self, folder: str) -> list[dict[str, object]]:
+        """Return the proven copies in a folder."""
         found: list[dict[str, object]] = []
-        for name in _names(self._folder):
+        for name in _names(folder):
             words = _COPY.fullmatch(name)
             if words is None:
                 continue
             try:
-                with open(f"{self._folder}/{name}.json", encoding="ascii") as file:
+                with open(f"{folder}/{name}.json", encoding="ascii") as file:
                     known = json.load(file)
                 copy = {"name": words[1], "token": words[2], "digest": str(known["digest"])}
                 found.append({**copy, **{key: int(known[key]) for key in _KNOWN}})
@@ -490,15 +404,16 @@ def _unlink(path: str) -> None:
         os.unlink(path)
 
 
-def serve(line: _Line) -> None:
+def serve(line: Line) -> None:
     """Do what comes over the connection until it ends."""
     receiver = Receiver(line)
+    reader = Reader(line, receiver.open_copy)
     commands: dict[str, Callable[..., None]] = {
         "hello": receiver.hello, "survey": receiver.survey, "open": receiver.open,
         "begin": receiver.begin, "chunks": receiver.chunks, "prove": receiver.prove,
-        "remove": receiver.remove,
+        "remove": receiver.remove, "folders": receiver.folders, "read": reader.read,
     }  # fmt: skip
-    ranges = {b"R": receiver._put, b"Z": receiver._zero}
+    ranges = {b"R": receiver._put, b"Z": receiver._zero, b"W": reader.want}
     try:
         while (frame := line.read()) is not None:
             kind, body = frame
@@ -518,8 +433,9 @@ def serve(line: _Line) -> None:
         pass
     finally:
         receiver.close()
+        reader.close()
 
 
 if __name__ == "__main__":
-    serve(_Line())
+    serve(Line())
     sys.exit(0)

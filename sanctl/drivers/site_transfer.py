@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from sanctl.drivers import reflink
 from sanctl.drivers.site_link import SiteLink
-from sanctl.drivers.site_receiver import DIGEST_BYTES, chunk_digests, digest_of, read_all
+from sanctl.drivers.site_protocol import DIGEST_BYTES, chunk_digests, digest_of, read_all
 from sanctl.errors import CommandError, Problem
 from sanctl.model.names import format_bytes
 from sanctl.plan.site.ranges import (
@@ -49,6 +49,7 @@ def send(
     *,
     token: str,
     base_token: str,
+    base_folder: str = "",
     report: Callable[[str], None],
 ) -> Sent:
     """Send a restore point; return when the copy at the site is equal to it.
@@ -61,6 +62,7 @@ def send(
         base: the open file of the restore point that the copy begins as; None: this node has none.
         token: the restore point's token.
         base_token: the token of the copy that it begins as; empty: the site has none.
+        base_folder: the folder of another device that has that copy; empty: the opened one.
         report: told how far it is.
 
     Raises:
@@ -74,7 +76,7 @@ def send(
         before = reflink.extents_of(base) if base is not None else []
         ranges = changed_ranges(before, reflink.extents_of(point), size_bytes)
     needed = total_bytes(each for each in ranges if not each.is_zero)
-    link.begin(token, base_token, size_bytes, needed)
+    link.begin(token, base_token, size_bytes, needed, base_folder)
     changed_bytes = _send_ranges(link, point, base, ranges, report)
     own = b""
     # Where the extents told nothing, or were wrong, the digests of the chunks tell what differs.

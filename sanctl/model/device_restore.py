@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The order to put a device's data back to a restore point or a backup; what a node says of it.
+"""The order to make a device what a restore point, a backup or a copy is; what a node says of it.
 
 Light: the agents read them.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from typing import NamedTuple
+
+from sanctl.model.site_copy import SiteCopy
 
 #: Followed by a device's name: the transient attribute in which a node says how far it has come.
 REPORT_PREFIX = "sanctl.restore."
@@ -37,8 +39,9 @@ class RestoreOrder(NamedTuple):
 
     Attributes:
         token: 16 hex digits that no other order has.
-        point: the name of the restore point; or `REPOSITORY::BACKUP`.
-        point_token: the restore point's token; of a backup: the order's own.
+        point: the name of the restore point; or `REPOSITORY::BACKUP`, or a copy at a site
+            (SiteCopy).
+        point_token: the restore point's token; of anything else: the order's own.
         kept_token: the token of the restore point that keeps what was on the device; empty: none.
         given_s: when it was given, in seconds since 1970.
         state: `ordered`, `copying`, `done` or `given-up`.
@@ -72,6 +75,21 @@ class RestoreOrder(NamedTuple):
         source = f"{repository}{_IN_REPOSITORY}{backup}"
         return cls(token, source, token, "", given_s, COPYING)
 
+    @classmethod
+    def from_copy(cls, token: str, copy: SiteCopy, given_s: int) -> RestoreOrder:
+        """Return the order with which a device is created that is to hold a copy at a site."""
+        return cls(token, str(copy), token, "", given_s, COPYING)
+
+    @property
+    def copy(self) -> SiteCopy | None:
+        """The copy at a site; None: it is something else."""
+        return SiteCopy.parse(self.point)
+
+    @property
+    def is_of_point(self) -> bool:
+        """Whether the device is to hold a restore point of its own."""
+        return self.backup is None and self.copy is None
+
     @property
     def backup(self) -> tuple[str, str] | None:
         """The names of the repository and of the backup; None: it is a restore point."""
@@ -81,6 +99,9 @@ class RestoreOrder(NamedTuple):
     @property
     def source(self) -> str:
         """What the device is to hold, for people."""
+        copy = self.copy
+        if copy is not None:
+            return f"copy {copy.name}"
         return f"{'restore point' if self.backup is None else 'backup'} {self.point}"
 
     @property

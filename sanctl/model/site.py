@@ -199,7 +199,7 @@ class ProvenCopy(NamedTuple):
         size_bytes: the size of the device then.
         changed_bytes: what differed from the copy before.
         sent_bytes: what went over the line for that, compressed.
-        digest: the digest of the content (drivers/site_receiver.py), 64 hex digits.
+        digest: the digest of the content (drivers/site_protocol.py), 64 hex digits.
     """
 
     name: str

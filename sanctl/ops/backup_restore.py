@@ -83,7 +83,7 @@ def restore_backup(
     device = created.device.name
 
     def progress(cluster: Cluster) -> Progress:
-        _raise_reported(cluster, device)
+        raise_reported(cluster, device)
         return order_progress(cluster, device, order.token)
 
     left_s = max(0.0, timeout_s - (session.clock.monotonic_s() - began_s))
@@ -103,7 +103,8 @@ def restore_backup(
     return outcome, digest
 
 
-def _raise_reported(cluster: Cluster, name: DeviceName) -> None:
+def raise_reported(cluster: Cluster, name: DeviceName) -> None:
+    """Raise CommandError if the node that fills a device says why it cannot."""
     report = report_of(cluster, existing_device(cluster, name))
     if report is not None and report.code:
         raise CommandError(

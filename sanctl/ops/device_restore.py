@@ -17,7 +17,7 @@ from sanctl.ops.snapshot import await_active_node
 from sanctl.plan.cluster.convergence import Progress, access_progress
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.device.restore_progress import given_up_problem, progress_text
-from sanctl.plan.device.restoring import RestoreRequest, plan_restore
+from sanctl.plan.device.restore_request import RestoreRequest, plan_restore
 
 #: How long a device's role may be hidden: a reload of both replicas, on busy nodes.
 _ROLE_S = 20.0
@@ -66,7 +66,7 @@ def restore_device(
         name,
         within_room(session, plan, ipc_buffer_bytes),
         progress,
-        waiting_for=f"device {name} to be back at restore point {request.point}",
+        waiting_for=f"device {name} to be back at {request.goal}",
         timeout_s=timeout_s,
         look=f"it goes on by itself, and lets no host in before its end: 'sanctl device show {name}"
         "' shows how far it is; the same command waits again",

@@ -34,9 +34,11 @@ from sanctl.model.site import ProvenCopy, Site
 from sanctl.ops.cib_room import within_room
 from sanctl.ops.session import Session
 from sanctl.ops.snapshot import create_point
+from sanctl.plan.site.choosing import copies_in_use
 from sanctl.plan.site.copying import (
     Base,
     choose_base,
+    origin_of,
     plan_attempt,
     plan_given_up,
     plan_proven,
@@ -119,6 +121,7 @@ def replicate(
     device = refuse_sender(cluster, name, node.name, from_active=from_active)
     session.reporter.update(f"connecting to site {site.name}")
     with connect(site) as link:
+        origin = _origin(link, site, device)
         copies = link.open(site.path, site.mark, f"{name}.{device.uuid}")
         session.change(
             within_room(
@@ -135,15 +138,28 @@ def replicate(
                 ipc_buffer_bytes=node.ipc_buffer_bytes,
                 timeout_s=timeout_s,
             )
-            base = choose_base(copies, cluster.cib.points_of(name), node.name)
+            base = choose_base(copies, cluster.cib.points_of(name), node.name) or origin
             copy, is_by_extents = _send(session, link, node, point, base)
         except BaseException:
             _give_up(session, device, site, order)
             raise
         session.change(lambda seen: plan_proven(seen, device, site.name, copy))
-        surplus = surplus_copies((*copies, copy), keep) if keep is not None else ()
-        removed = link.remove(surplus) if surplus else ()
+        removed: tuple[str, ...] = ()
+        if keep is not None:
+            in_use = copies_in_use(session.observe(), site.name)
+            surplus = surplus_copies((*copies, copy), keep, in_use)
+            removed = link.remove(surplus) if surplus else ()
     return CopyMade(copy, base.copy if base else None, is_by_extents, removed)
+
+
+def _origin(link: SiteLink, site: Site, device: DeviceSpec) -> Base | None:
+    """Return the copy that a device was made from, if the site has it: a first copy begins so."""
+    origin = origin_of(device, site.name)
+    if origin is None:
+        return None
+    copies = link.open(site.path, site.mark, origin.folder)
+    found = (each for each in copies if each.token == origin.token)
+    return next((Base(each, None, origin.folder) for each in found), None)
 
 
 def _send(
@@ -172,6 +188,7 @@ def _send(
                 base_handle,
                 token=point.token,
                 base_token=base.copy.token if base else "",
+                base_folder=base.folder if base else "",
                 report=session.reporter.update,
             )
     except OSError as error:

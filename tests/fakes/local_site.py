@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from sanctl.drivers.site_link import SiteLink, receiver_script
+from sanctl.drivers.site_link import SiteLink, receiver_script, receiver_source
 
 _COPY = b"""
 def clone(origin, copy):
@@ -17,7 +17,7 @@ def clone(origin, copy):
 
 def local_link(*, shares_blocks: bool = True, more: bytes = b"") -> SiteLink:
     """Return a connection to a receiver; `more` is a part of its program that replaces others."""
-    head, main, tail = receiver_script().partition(b"if __name__ ==")
+    head, main, tail = receiver_source().partition(b"if __name__ ==")
     refuse = _COPY + b"def clone(origin, copy):\n    raise OSError(errno.EOPNOTSUPP, 'no')\n\n\n"
     program = head + (_COPY if shares_blocks else refuse) + more + b"\n" + main + tail
-    return SiteLink(["sh", "-c"], "far", program)
+    return SiteLink(["sh", "-c"], "far", receiver_script(program))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shlex
 import subprocess
 from collections.abc import Iterator
 from typing import Any
@@ -20,7 +19,9 @@ from sanctl.lab.harness import collect, failover
 from sanctl.lab.harness.initiator import Initiator
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
+from tests.support import eager_host as eager
 from tests.support import steps
+from tests.support.eager_host import first_seen
 
 pytestmark = pytest.mark.faults
 
@@ -28,21 +29,6 @@ NAME = "rest0"
 SIZE_MIB = 64
 _DATA = f"/srv/sanctl/main/devices/{NAME}.*.data"
 _DIE = "/run/sanctl/die-after"
-#: Logs in wherever it is let in, and prints the digest of what it can read there.
-_EAGER = """
-set -o pipefail
-for portal in {portals}; do iscsiadm -m node -T {target} -p $portal -o new >/dev/null; done
-while :; do
-    for portal in {portals}; do
-        timeout 6 iscsiadm -m node -T {target} -p $portal --login >/dev/null 2>&1
-        path=/dev/disk/by-path/ip-$portal:3260-iscsi-{target}-lun-0
-        [ -e $path ] || continue
-        read=$(timeout 20 dd if=$path bs=1M iflag=direct 2>/dev/null | sha256sum) || continue
-        echo ${{read%% *}}
-    done
-    sleep 0.2
-done
-"""
 
 
 @pytest.fixture(scope="module")
@@ -118,19 +104,8 @@ def own(bed: LabSession) -> Iterator[Bed]:
 @contextlib.contextmanager
 def eager_host(own: Bed) -> Iterator[subprocess.Popen[str]]:
     """Have the host try to log in for as long as the block lasts."""
-    script = _EAGER.format(portals=" ".join(own.portals), target=own.target)
-    try:
-        with own.lab.stream("i1", f"timeout 500 bash -c {shlex.quote(script)}") as process:
-            yield process
-    finally:
-        own.host.sh("pkill -f '[r]ead=.*sha256sum'; pkill -x iscsiadm; sleep 1")
-        own.host.logout(own.target)
-
-
-def first_seen(process: subprocess.Popen[str]) -> str:
-    """Return the digest of the first data that the host has been given."""
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
+    with eager.eager_host(own.lab, own.host, own.target, own.portals) as process:
+        yield process
 
 
 def half_restored(own: Bed, node: str) -> contextlib.AbstractContextManager[None]:

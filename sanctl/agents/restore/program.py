@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Program of sanctl-restore@NAME.service: makes a device the same as a restore point or a backup.
+"""Program of sanctl-restore@NAME.service: makes a device what a restore point, backup or copy is.
 
 It runs on the node that serves the device, and may end at any point: the next monitor starts it
 again, here or on the node that serves the device then, and it begins anew. What holds if it, its
@@ -18,8 +18,9 @@ node or another dies after each step:
 5. One change of the CIB, which only holds for the order that is still there, ends it. From then on
    nodes let hosts in again.
 
-A device that is created from a backup has its order from the begin, and holds nothing: it starts
-with step 3. Before step 5 it is read once more, and its digest is that of the backup.
+A device that is created from a backup or a copy at a second site has its order from the begin, and
+holds nothing: it starts with step 3. Before step 5 the device is read once more, and its digest is
+that of the backup or the copy.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.replica import parts
 from sanctl.agents.restore import closure, unit
 from sanctl.agents.restore.from_backup import BackupSource
+from sanctl.agents.restore.from_site import SiteCopySource
 from sanctl.drivers import gate, node_attributes, point_files, pool_files
 from sanctl.drivers.pacemaker import Pacemaker
 from sanctl.drivers.range_copy import FileSource, RangeCopy, Source
@@ -52,8 +54,8 @@ _LOCK_S = 2.0
 _POLL_S = 1.0
 #: How often it is published how far the copy is, and looked whether the order still stands.
 _LOOK_S = 10.0
-#: The next attempt to read a backup comes so much later: the reason may be another server's.
-_BACKUP_AGAIN_S = 30.0
+#: The next attempt to read from another server comes so much later: the reason may be that one's.
+_AGAIN_S = 30.0
 _RUNNER = LocalRunner()
 _log = DeviceLog("restore")
 
@@ -130,7 +132,15 @@ def _carry_out(name: str) -> None:
                     _copy_backup(session, device, order, source)
                 except (SanctlError, OSError) as error:
                     _fail(name, order, _problem_of(error, order))
-                    time.sleep(_BACKUP_AGAIN_S)
+                    time.sleep(_AGAIN_S)
+                return
+            case restoring.CopyFromSite(site=site, copy=copy):
+                closure.note(name)
+                try:
+                    _copy_from_site(session, name, order, SiteCopySource(site, copy))
+                except (SanctlError, OSError) as error:
+                    _fail(name, order, _problem_of(error, order))
+                    time.sleep(_AGAIN_S)
                 return
 
 
@@ -150,6 +160,20 @@ def _copy_backup(
         copy = _fill(name, order, image)
     digest = backup.check(gate.target_device(name), device.size.bytes, wanted)
     _log(name, f"holds backup {backup.name}, SHA-256 {digest}")
+    _end(session, name, order, copy, began_s)
+
+
+def _copy_from_site(
+    session: Session, name: str, order: RestoreOrder, source: SiteCopySource
+) -> None:
+    began_s, device = time.monotonic(), gate.target_device(name)
+    _report(name, RestoreReport(order.token, text="the site reads its copy"))
+    with source.image(device) as image:
+        # The site may have read for an hour.
+        _check_order(name, order)
+        copy = _fill(name, order, image)
+    digest = source.check(device)
+    _log(name, f"holds {order.source}, digest {digest}; {source.received_bytes} bytes came")
     _end(session, name, order, copy, began_s)
 
 
@@ -222,7 +246,7 @@ def _report_progress(name: str, order: RestoreOrder, copy: RangeCopy) -> None:
 
 
 def _fail(name: str, order: RestoreOrder, problem: Problem) -> None:
-    _log(name, f"restore to {order.point}: {problem.code}: {problem.text}")
+    _log(name, f"restore from {order.source}: {problem.code}: {problem.text}")
     _report(name, RestoreReport(order.token, problem.code, problem.text))
 
 

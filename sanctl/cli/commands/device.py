@@ -21,7 +21,7 @@ from sanctl.cli.commands.device_delete import delete
 from sanctl.cli.commands.device_heal import heal
 from sanctl.cli.commands.device_place import place
 from sanctl.cli.commands.device_replicas import replicas
-from sanctl.cli.commands.device_restore import restore, restore_text
+from sanctl.cli.commands.device_restore import restore
 from sanctl.cli.commands.device_sync import given_sync_options, sync, sync_policy_options
 from sanctl.cli.commands.device_verify import verify
 from sanctl.cli.environment import environment, topology_or_none
@@ -42,6 +42,7 @@ from sanctl.cli.views.device import (
     replica_text,
 )
 from sanctl.cli.views.point_schedule import schedule_data, schedule_text
+from sanctl.cli.views.restore import restore_text
 from sanctl.cli.views.sync_policy import sync_policy_text
 from sanctl.errors import Problem, UsageError
 from sanctl.model.cache_policy import NO_CACHE

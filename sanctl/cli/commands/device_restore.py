@@ -11,14 +11,12 @@ from sanctl.cli.environment import environment, topology_or_none
 from sanctl.cli.options import accept_option, output_option, timeout_option, yes_option
 from sanctl.cli.output import finish
 from sanctl.cli.views.device import device_data
-from sanctl.model.cluster import Cluster
-from sanctl.model.device import DeviceSpec
+from sanctl.cli.views.restore import kept_point
 from sanctl.model.device_restore import KEPT_PREFIX
 from sanctl.model.names import DeviceName
 from sanctl.model.restore_point import PointOrder, parse_point_name
 from sanctl.ops.device_restore import check_restore, restore_device
-from sanctl.plan.device.restore_progress import progress_text
-from sanctl.plan.device.restoring import RestoreRequest
+from sanctl.plan.device.restore_request import RestoreRequest
 
 
 @click.command(short_help="Put a device back to a restore point.")
@@ -80,13 +78,14 @@ def restore(
                 ipc_buffer_bytes=env.ipc_buffer_bytes(),
                 timeout_s=timeout_s,
             )
-    kept_point = _kept(outcome.cluster, outcome.device)
+    kept_name_or_none = kept_point(outcome.cluster, outcome.device)
 
     def text() -> None:
         print(f"device {wanted} is back at restore point {goal}, after {outcome.duration_s:.1f} s")
-        if kept_point is not None:
+        if kept_name_or_none is not None:
             print(
-                f"what it held before is kept: 'sanctl device restore {wanted} --to {kept_point}'"
+                "what it held before is kept: 'sanctl device restore "
+                f"{wanted} --to {kept_name_or_none}'"
             )
 
     finish(
@@ -94,20 +93,8 @@ def restore(
         data={
             "changed": outcome.changed,
             "duration_s": round(outcome.duration_s, 3),
-            "kept": kept_point,
+            "kept": kept_name_or_none,
             **device_data(outcome.cluster, outcome.device, topology_or_none(env)),
         },
         text=text,
     )
-
-
-def _kept(cluster: Cluster, device: DeviceSpec) -> str | None:
-    token = device.restore.kept_token if device.restore else ""
-    points = cluster.cib.points_of(device.name)
-    return next((each.name for each in points if token and each.token == token), None)
-
-
-def restore_text(cluster: Cluster, device: DeviceSpec) -> str:
-    """Return in one line how far a device is that goes back to a restore point."""
-    point = device.restore.point if device.restore else "?"
-    return f"to {point}: {progress_text(cluster, device)}; no host is let in"

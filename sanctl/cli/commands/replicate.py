@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Options and output of `sanctl replicate run` and `sanctl replicate status`."""
+"""Options and output of `sanctl replicate`; restore and failback are in replicate_restore.py."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sanctl.cli.commands.replicate_restore import failback, restore
 from sanctl.cli.environment import environment
 from sanctl.cli.options import output_option, timeout_option
 from sanctl.cli.output import finish, print_table
@@ -35,7 +36,11 @@ _OFF, _KEEP = "off", 7
 
 @click.group(no_args_is_help=False)
 def replicate() -> None:
-    """Copies of devices at a second site, made now and then."""
+    """Copies of devices at a second site: made now and then, and used when a site is lost."""
+
+
+replicate.add_command(restore)
+replicate.add_command(failback)
 
 
 @replicate.command()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Options and output of `sanctl site add`, `list`, `remove`."""
+"""Options and output of `sanctl site add`, `list`, `copies`, `remove`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import click
 from sanctl.cli.environment import environment
 from sanctl.cli.options import output_option
 from sanctl.cli.output import finish, print_table
-from sanctl.cli.views.site import site_data
+from sanctl.cli.views.site import site_copy_data, site_data
+from sanctl.model.names import DeviceName, format_bytes
 from sanctl.model.site import (
     DEFAULT_IDENTITY,
     Site,
@@ -17,6 +18,8 @@ from sanctl.model.site import (
     parse_site_name,
 )
 from sanctl.ops.site import add_site, remove_site
+from sanctl.ops.site_restore import list_copies
+from sanctl.plan.site.choosing import newest_first
 
 
 @click.group(no_args_is_help=False)
@@ -104,6 +107,48 @@ def list_sites(output: str) -> None:
                     each["path"],
                     each["fingerprint"],
                     ", ".join(each["devices"]) or "none",
+                )
+                for each in found
+            ),
+        )
+
+    finish(output, data=found, text=text)
+
+
+@site.command()
+@click.argument("name", metavar="SITE")
+@click.argument("device", required=False)
+@output_option
+def copies(name: str, device: str | None, output: str) -> None:
+    """List the proven copies at a second site: those of DEVICE, or of all; the newest first.
+
+    The site is asked, on this node, which needs its key. Those of other clusters are there, too.
+    """
+    env = environment()
+    wanted = parse_site_name(name)
+    only = DeviceName.parse(device).value if device is not None else None
+    with env.session() as session:
+        where, folders = list_copies(session, wanted, env.site_link)
+        cluster = session.observe()
+    found = [
+        site_copy_data(cluster, where, folder, each)
+        for folder in sorted(folders)
+        for each in newest_first(folders[folder])
+        if only in {None, folder.partition(".")[0]}
+    ]
+
+    def text() -> None:
+        if not found:
+            print(f"site {name} has no copies")
+            return
+        print_table(
+            ("COPY", "MADE (UTC)", "SIZE", "OF"),
+            (
+                (
+                    each["copy"],
+                    each["made"].replace("T", " ").removesuffix("Z"),
+                    format_bytes(each["size_bytes"]),
+                    "a device here" if each["is_of_this_cluster"] else "-",
                 )
                 for each in found
             ),

@@ -47,7 +47,16 @@ from sanctl.cli.documents.node import (
     Replaced,
 )
 from sanctl.cli.documents.pool import PoolModeSet, PoolOnNode, PoolPrepared
-from sanctl.cli.documents.site import CopyMade, CopyScheduleShown, CopyState, Site, SiteRemoved
+from sanctl.cli.documents.site import (
+    CopyMade,
+    CopyRestored,
+    CopyScheduleShown,
+    CopyState,
+    FailedBack,
+    Site,
+    SiteCopy,
+    SiteRemoved,
+)
 from sanctl.cli.documents.snapshot import Point, PointDeleted, PointsPruned, ScheduleShown
 from sanctl.cli.documents.status import Status
 from sanctl.cli.documents.sync import ReplicaSync, Verified
@@ -97,10 +106,13 @@ DOCUMENTS: Mapping[str, object] = {
     "pool list": list[PoolOnNode],
     "pool prepare": PoolPrepared,
     "node undrain": NodeChanged,
+    "replicate failback": FailedBack,
+    "replicate restore": CopyRestored,
     "replicate run": CopyMade,
     "replicate schedule": CopyScheduleShown,
     "replicate status": list[CopyState],
     "site add": Site,
+    "site copies": list[SiteCopy],
     "site list": list[Site],
     "site remove": SiteRemoved,
     "snapshot create": Point,

@@ -69,7 +69,8 @@ class Restore(TypedDict):
 
     point: Annotated[
         str | None,
-        "the restore point, or `REPOSITORY::BACKUP`; null: another release wrote the order",
+        "the restore point, `REPOSITORY::BACKUP`, or a copy, SITE:/DEVICE.UUID/POINT.TOKEN/DIGEST; "
+        "null: another release wrote the order",
     ]
     copying: Annotated[bool, "false: nothing has been written yet"]
     done_bytes: Annotated[int | None, "bytes of the device compared so far; null: not known"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Annotated, TypedDict
 
+from sanctl.cli.documents.device import Device, Restored
+
 
 class Site(TypedDict):
     """A second site: a server with a directory for copies of restore points."""
@@ -35,6 +37,31 @@ class Copy(TypedDict):
     changed_bytes: Annotated[int, "what differed from the copy before"]
     sent_bytes: Annotated[int, "what went over the line for it, compressed"]
     digest: Annotated[str, "the digest of the content"]
+
+
+class SiteCopy(Copy):
+    """A copy as a site has it; it may be another cluster's."""
+
+    copy: Annotated[str, "its name for `replicate restore` and `replicate failback`"]
+    device: Annotated[str, "the name of the device that was copied"]
+    uuid: Annotated[str, "that device's UUID"]
+    file: Annotated[str, "its file at the site, as raw as the device"]
+    is_of_this_cluster: Annotated[bool, "this cluster has that very device"]
+
+
+class CopyRestored(Device):
+    """A device that was created from a copy at a site."""
+
+    copy: Annotated[str, "the copy: SITE:/DEVICE.UUID/POINT.TOKEN/DIGEST"]
+    made: Annotated[str, "when its restore point was made, in UTC"]
+    duration_s: Annotated[float, "how long it took"]
+
+
+class FailedBack(Restored):
+    """A device that holds a copy at a site instead of what it held."""
+
+    copy: Annotated[str, "the copy: SITE:/DEVICE.UUID/POINT.TOKEN/DIGEST"]
+    made: Annotated[str, "when its restore point was made, in UTC"]
 
 
 class CopyMade(TypedDict):

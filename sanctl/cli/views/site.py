@@ -40,6 +40,22 @@ def copy_data(copy: ProvenCopy) -> site_documents.Copy:
     }
 
 
+def site_copy_data(
+    cluster: Cluster, site: Site, folder: str, copy: ProvenCopy
+) -> site_documents.SiteCopy:
+    """Return a copy as a site has it, in the folder of a device, DEVICE.UUID."""
+    device, _, uuid = folder.partition(".")
+    own = cluster.cib.device(device)
+    return {
+        "copy": f"{device}.{uuid[:8]}@{copy.name}",
+        "device": device,
+        "uuid": uuid,
+        "file": file_of(site, device, uuid, copy),
+        "is_of_this_cluster": own is not None and own.uuid == uuid,
+        **copy_data(copy),
+    }
+
+
 def file_of(site: Site, device: str, uuid: str, copy: ProvenCopy) -> str:
     """Return the file of a copy at its site."""
     return f"{site.path}/{device}.{uuid}/{copy.name}.{copy.token}"

@@ -8,7 +8,7 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.device_restore import COPYING, RestoreOrder, RestoreReport
 from sanctl.model.names import format_bytes
-from sanctl.plan.device.restoring import copy_problem, target_point, unreadable_problem
+from sanctl.plan.device.restoring import goal_of, unreadable_problem
 
 
 def report_of(cluster: Cluster, device: DeviceSpec) -> RestoreReport | None:
@@ -29,10 +29,11 @@ def stuck_problem(cluster: Cluster, device: DeviceSpec) -> Problem | None:
         return unreadable_problem(device)
     if active is None:
         return None  # a finding of its own
+    # Of an order that has not begun the node gives up, and says why.
     if order.state == COPYING and order.backup is None:
-        problem = copy_problem(device, order, target_point(cluster, device, order), active)
-        if problem is not None:
-            return problem
+        goal = goal_of(cluster, device, order, active)
+        if isinstance(goal, Problem):
+            return goal
     report = report_of(cluster, device)
     return Problem(report.code, report.text) if report is not None and report.code else None
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Rules: whether a device may go back to a restore point, what is next, and what goes meanwhile.
+"""Rules: what the node that serves does next for an order to restore a device; how it ends.
 
 No host is let in from the change of the CIB that gives the order until the one that ends it. What
 is in between (sanctl/agents/restore/program.py) may be interrupted anywhere, and goes on.
@@ -7,10 +7,9 @@ is in between (sanctl/agents/restore/program.py) may be interrupted anywhere, an
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from sanctl.errors import CommandError, Problem, Refused
+from sanctl.errors import CommandError, Problem
 from sanctl.model.cib_change import Change, SetParameter
 from sanctl.model.cluster import MEMBER_STATES, Cluster, NodeState, Role
 from sanctl.model.device import DeviceSpec, access_digest
@@ -21,39 +20,12 @@ from sanctl.model.device_restore import (
     ORDER_LIFE_S,
     RestoreOrder,
 )
-from sanctl.model.host_session import HostSession
-from sanctl.model.names import DeviceName, format_bytes
-from sanctl.model.restore_point import PointOrder, RestorePoint
+from sanctl.model.restore_point import RestorePoint
+from sanctl.model.site import Site
+from sanctl.model.site_copy import SiteCopy
 from sanctl.plan.cluster.preconditions import (
-    existing_device,
     quorum_problems,
-    refuse_unless_changeable,
 )
-from sanctl.plan.device.placement import missing_bytes
-from sanctl.plan.device.restore_points import existing_point, plan_point_order
-from sanctl.plan.device.restore_refusals import being_restored_problem
-
-#: The refusal that an operator may accept.
-HOSTS_LOGGED_IN = "SAN-REST-001"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestoreRequest:
-    """What a command asks for.
-
-    Attributes:
-        device: the device.
-        point: the name of the restore point.
-        token: 16 hex digits that no other order has.
-        kept: the order for the point that keeps what is on the device; None: nothing is kept.
-        accepted: the codes of refusals that the operator accepts.
-    """
-
-    device: DeviceName
-    point: str
-    token: str
-    kept: PointOrder | None
-    accepted: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,177 +68,21 @@ class CopyBackup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CopyFromSite:
+    """Make the device the same as a copy at a second site."""
+
+    site: Site
+    copy: SiteCopy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stuck:
     """Something may have been written, and this node cannot go on: hosts stay out."""
 
     problem: Problem
 
 
-Step = NothingToDo | Wait | GiveUp | Begin | Copy | CopyBackup | Stuck
-
-
-def plan_restore(
-    cluster: Cluster,
-    request: RestoreRequest,
-    sessions: Mapping[str, Collection[HostSession]],
-    now_s: float,
-) -> tuple[Change, ...]:
-    """Return the change that orders a restore; none if the same one is under way.
-
-    Args:
-        cluster: as observed.
-        request: what is wanted.
-        sessions: of hosts, by node; a node that does not say is left out.
-        now_s: seconds since 1970.
-
-    Raises:
-        Refused: there is no such device or point, the point cannot be used, or not now.
-    """
-    device = existing_device(cluster, request.device)
-    refuse_unless_changeable(cluster, device)
-    point = existing_point(cluster, request.device, request.point)
-    problems = [*_point_problems(cluster, device, point)]
-    order = device.restore
-    if device.is_restoring:
-        if order is None:
-            raise Refused(unreadable_problem(device))
-        if order.point_token == point.token:
-            return ()
-        if order.state != COPYING:
-            problems.append(being_restored_problem(device))
-        if problems:
-            raise Refused(*problems)
-        # What is on the device now is neither state, so it is not kept once more.
-        other = order._replace(
-            token=request.token, point=point.name, point_token=point.token, given_s=int(now_s)
-        )
-        return (_order_change(device, other),)
-    if cluster.cib.move(device.name) is not None:
-        problems.append(
-            Problem(
-                "SAN-REST-004",
-                f"device {device.name} is being moved to another node",
-                "wait until it has moved, and try again",
-            )
-        )
-    problems += _session_problems(cluster, device, request.accepted, sessions)
-    kept_changes: tuple[Change, ...] = ()
-    if request.kept is None:
-        problems += _room_problems(cluster, device)
-    else:
-        try:
-            # Its life begins with the order, and not with the question before.
-            kept = request.kept._replace(given_s=int(now_s))
-            kept_changes = plan_point_order(cluster, device.name, kept, now_s)
-        except Refused as error:
-            problems += error.problems
-    if problems:
-        raise Refused(*problems)
-    ordered = RestoreOrder(
-        request.token,
-        point.name,
-        point.token,
-        request.kept.token if request.kept else "",
-        int(now_s),
-    )
-    # One patch: no host is served between the point that keeps the present state and the copy.
-    return (*kept_changes, _order_change(device, ordered))
-
-
-def _order_change(device: DeviceSpec, order: RestoreOrder) -> Change:
-    return SetParameter(name=device.name, parameter="restore", value=str(order))
-
-
-def _point_problems(
-    cluster: Cluster, device: DeviceSpec, point: RestorePoint
-) -> tuple[Problem, ...]:
-    problems = []
-    if point.is_deleting:
-        problems.append(
-            Problem(
-                "SAN-REST-003",
-                f"restore point {device.name}@{point.name} is being deleted",
-                "choose another: 'sanctl snapshot list' shows them",
-            )
-        )
-    if point.size_bytes > device.size.bytes:
-        problems.append(
-            Problem(
-                "SAN-REST-003",
-                f"restore point {device.name}@{point.name} has {format_bytes(point.size_bytes)}, "
-                f"more than the device with its {device.size}",
-                "a device never shrinks, so the CIB was changed by hand: set its size right first",
-            )
-        )
-    active = cluster.active_node(device.name)
-    if active is None:
-        problems.append(
-            Problem(
-                "SAN-REST-004",
-                f"no node serves device {device.name} at the moment",
-                "'sanctl status' shows why; try again when one does",
-            )
-        )
-    elif active not in point.nodes:
-        problems.append(_lacking_problem(device, point, active))
-    return tuple(problems)
-
-
-def _lacking_problem(device: DeviceSpec, point: RestorePoint, node: str) -> Problem:
-    have = [name for name in point.nodes if name in {each.value for each in device.nodes}]
-    return Problem(
-        "SAN-REST-002",
-        f"{node} serves device {device.name} and does not have restore point {point.name}",
-        f"have a node serve it that has it: 'sanctl device move {device.name} --to {have[0]}'"
-        if have
-        else "no node with a replica has it; choose another: 'sanctl snapshot list' shows them",
-    )
-
-
-def _session_problems(
-    cluster: Cluster,
-    device: DeviceSpec,
-    accepted: Collection[str],
-    sessions: Mapping[str, Collection[HostSession]],
-) -> tuple[Problem, ...]:
-    if HOSTS_LOGGED_IN in accepted:
-        return ()
-    members = [n.value for n in device.nodes if cluster.mon.state(n) in MEMBER_STATES]
-    hosts = sorted(
-        {
-            session.iqn
-            for node in members
-            for session in sessions.get(node, ())
-            if session.device == device.name.value
-        }
-    )
-    silent = [node for node in members if node not in sessions]
-    if not hosts and not silent:
-        return ()
-    who = [*hosts, *(f"hosts of {node}, which does not say" for node in silent)]
-    return (
-        Problem(
-            HOSTS_LOGGED_IN,
-            f"hosts are logged in to device {device.name}: {', '.join(who)}",
-            "stop what uses it there, unmount it, log out, and try again after half a minute: a "
-            "host that stays would write what it remembers over what comes back; --accept "
-            f"{HOSTS_LOGGED_IN} ends the sessions",
-        ),
-    )
-
-
-def _room_problems(cluster: Cluster, device: DeviceSpec) -> tuple[Problem, ...]:
-    return tuple(
-        Problem(
-            "SAN-REST-009",
-            f"the devices in pool {device.pool} on {node} may still write "
-            f"{format_bytes(missing)} more than it has free",
-            "what comes back is written to new blocks: delete restore points or devices, or make "
-            "the pool larger",
-        )
-        for node in device.nodes
-        if (missing := missing_bytes(cluster, device.pool, node))
-    )
+Step = NothingToDo | Wait | GiveUp | Begin | Copy | CopyBackup | CopyFromSite | Stuck
 
 
 def next_step(
@@ -291,14 +107,12 @@ def next_step(
         if not is_closed_here:
             return Wait(why=f"{here} still lets hosts in")
         return CopyBackup(repository=repository, backup=backup)
-    point = target_point(cluster, device, order)
+    goal = goal_of(cluster, device, order, here)
     if order.state == COPYING:
-        problem = copy_problem(device, order, point, here)
-        if problem is not None:
-            return Stuck(problem=problem)
-        assert point is not None
-        return Copy(point=point) if is_closed_here else Wait(why=f"{here} still lets hosts in")
-    problem = copy_problem(device, order, point, here) or _kept_problem(cluster, device, order)
+        if isinstance(goal, Problem):
+            return Stuck(problem=goal)
+        return goal if is_closed_here else Wait(why=f"{here} still lets hosts in")
+    problem = goal if isinstance(goal, Problem) else _kept_problem(cluster, device, order)
     if problem is not None:
         return GiveUp(problem=problem)
     why = _not_ready(cluster, device, order, here, is_closed_here=is_closed_here)
@@ -307,6 +121,41 @@ def next_step(
     if now_s - order.given_s <= ORDER_LIFE_S:
         return Wait(why=why)
     return GiveUp(problem=Problem("SAN-REST-007", f"after {ORDER_LIFE_S} s {why}"))
+
+
+def goal_of(
+    cluster: Cluster, device: DeviceSpec, order: RestoreOrder, here: str
+) -> Copy | CopyFromSite | Problem:
+    """Return the step by which a node fills the device; else why it cannot. Not of a backup."""
+    copy = order.copy
+    if copy is not None:
+        site = cluster.cib.site(copy.site)
+        return CopyFromSite(site=site, copy=copy) if site else gone_site_problem(copy)
+    point = target_point(cluster, device, order)
+    if point is None:
+        return gone_point_problem(device, order)
+    return Copy(point=point) if here in point.nodes else lacking_problem(device, point, here)
+
+
+def gone_site_problem(copy: SiteCopy) -> Problem:
+    """Return that the cluster does not know the site of a copy."""
+    return Problem(
+        "SAN-SITE-002",
+        f"there is no site {copy.site}, or its entry in the CIB cannot be read",
+        f"'sanctl site add {copy.site}' with its server and directory, and it goes on",
+    )
+
+
+def lacking_problem(device: DeviceSpec, point: RestorePoint, node: str) -> Problem:
+    """Return that the node which serves a device does not have a restore point."""
+    have = [name for name in point.nodes if name in {each.value for each in device.nodes}]
+    return Problem(
+        "SAN-REST-002",
+        f"{node} serves device {device.name} and does not have restore point {point.name}",
+        f"have a node serve it that has it: 'sanctl device move {device.name} --to {have[0]}'"
+        if have
+        else "no node with a replica has it; choose another: 'sanctl snapshot list' shows them",
+    )
 
 
 def target_point(cluster: Cluster, device: DeviceSpec, order: RestoreOrder) -> RestorePoint | None:
@@ -321,17 +170,13 @@ def target_point(cluster: Cluster, device: DeviceSpec, order: RestoreOrder) -> R
     )
 
 
-def copy_problem(
-    device: DeviceSpec, order: RestoreOrder, point: RestorePoint | None, here: str
-) -> Problem | None:
-    """Return why this node cannot copy the restore point of an order; None: it can."""
-    if point is None:
-        return Problem(
-            "SAN-REST-003",
-            f"restore point {device.name}@{order.point} is gone",
-            f"go back to another: 'sanctl device restore {device.name} --to POINT'",
-        )
-    return None if here in point.nodes else _lacking_problem(device, point, here)
+def gone_point_problem(device: DeviceSpec, order: RestoreOrder) -> Problem:
+    """Return that the restore point of an order is gone."""
+    return Problem(
+        "SAN-REST-003",
+        f"restore point {device.name}@{order.point} is gone",
+        f"go back to another: 'sanctl device restore {device.name} --to POINT'",
+    )
 
 
 def _kept_problem(cluster: Cluster, device: DeviceSpec, order: RestoreOrder) -> Problem | None:
@@ -375,13 +220,18 @@ def _not_ready(
     return ""
 
 
+def order_change(device: DeviceSpec, order: RestoreOrder) -> Change:
+    """Return the change that gives a device this order."""
+    return SetParameter(name=device.name, parameter="restore", value=str(order))
+
+
 def plan_begun(cluster: Cluster, name: str, order: RestoreOrder) -> tuple[Change, ...]:
     """Return the change after which the device may hold parts of two states.
 
     Raises:
         CommandError: the order does not stand any more.
     """
-    return (_order_change(_standing(cluster, name, order), order._replace(state=COPYING)),)
+    return (order_change(_standing(cluster, name, order), order._replace(state=COPYING)),)
 
 
 def plan_done(cluster: Cluster, name: str, order: RestoreOrder) -> tuple[Change, ...]:
@@ -390,7 +240,7 @@ def plan_done(cluster: Cluster, name: str, order: RestoreOrder) -> tuple[Change,
     Raises:
         CommandError: the order does not stand any more.
     """
-    return (_order_change(_standing(cluster, name, order), order._replace(state=DONE)),)
+    return (order_change(_standing(cluster, name, order), order._replace(state=DONE)),)
 
 
 def plan_given_up(cluster: Cluster, name: str, order: RestoreOrder) -> tuple[Change, ...]:
@@ -401,7 +251,7 @@ def plan_given_up(cluster: Cluster, name: str, order: RestoreOrder) -> tuple[Cha
     """
     device = _standing(cluster, name, order)
     assert order.state != COPYING
-    return (_order_change(device, order._replace(state=GIVEN_UP)),)
+    return (order_change(device, order._replace(state=GIVEN_UP)),)
 
 
 def _standing(cluster: Cluster, name: str, order: RestoreOrder) -> DeviceSpec:

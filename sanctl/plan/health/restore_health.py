@@ -17,11 +17,14 @@ def restore_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
         return
     subject = f"device {device.name}"
     source = device.restore.source if device.restore else "?"
-    other_way = (
-        f"delete it: 'sanctl device delete {device.name}'"
-        if device.restore and device.restore.backup
-        else f"go back to another point: 'sanctl device restore {device.name} --to POINT'"
-    )
+    way = f"go back to another point: 'sanctl device restore {device.name} --to POINT'"
+    if device.restore and device.restore.backup:
+        way = f"delete it: 'sanctl device delete {device.name}'"
+    elif device.restore and device.restore.copy:
+        way = (
+            f"take another copy: 'sanctl replicate failback {device.name} --from SITE --copy COPY'"
+            + (f"; or {way}" if device.restore.kept_token else "")
+        )
     problem = stuck_problem(cluster, device)
     if problem is None:
         yield Finding(
@@ -39,5 +42,5 @@ def restore_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
         subject=subject,
         what=f"its restore from {source} gets no further: {problem.text}",
         why="it may hold parts of two states, so no host is let in",
-        do=problem.hint or f"mend that, and it goes on by itself; or {other_way}",
+        do=problem.hint or f"mend that, and it goes on by itself; or {way}",
     )

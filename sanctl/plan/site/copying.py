@@ -15,9 +15,11 @@ from sanctl.errors import CommandError, Problem, Refused
 from sanctl.model.cib_change import Change, SetCopy
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
+from sanctl.model.device_restore import DONE
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.model.restore_point import RestorePoint
 from sanctl.model.site import CopyRecord, ProvenCopy
+from sanctl.model.site_copy import SiteCopy
 from sanctl.plan.cluster.preconditions import existing_device, no_replica_problem
 from sanctl.plan.device.restore_points import plan_point_deletion
 
@@ -29,10 +31,12 @@ class Base(NamedTuple):
         copy: the copy at the site.
         point: the restore point on this node that it was made of; None: this node has none of any
             copy there, so the content is compared.
+        folder: the folder at the site that has it, DEVICE.UUID; empty: the device's own.
     """
 
     copy: ProvenCopy
     point: RestorePoint | None
+    folder: str = ""
 
 
 def refuse_sender(
@@ -110,15 +114,28 @@ def choose_base(
     return Base(newest_first[0], None) if newest_first else None
 
 
-def surplus_copies(copies: Sequence[ProvenCopy], keep: int) -> tuple[str, ...]:
+def origin_of(device: DeviceSpec, site: str) -> SiteCopy | None:
+    """Return the copy at a site that a device was made from, or put back to; None: there is none.
+
+    The first copy of it begins with that.
+    """
+    order = device.restore
+    copy = order.copy if order is not None and order.state == DONE else None
+    return copy if copy is not None and copy.site == site else None
+
+
+def surplus_copies(
+    copies: Sequence[ProvenCopy], keep: int, in_use: Collection[str] = ()
+) -> tuple[str, ...]:
     """Return the tokens of the copies at a site that are not kept, the oldest first.
 
     Args:
         copies: the proven copies at the site.
         keep: how many of the newest are kept; one is in any case.
+        in_use: the tokens of those that devices are being filled from, which stay.
     """
     oldest_first = sorted(copies, key=lambda each: (each.made_s, each.proven_s))
-    return tuple(each.token for each in oldest_first[: -max(keep, 1)])
+    return tuple(each.token for each in oldest_first[: -max(keep, 1)] if each.token not in in_use)
 
 
 def plan_attempt(

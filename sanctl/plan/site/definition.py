@@ -8,6 +8,7 @@ from sanctl.model.cib_change import Change, RemoveCopy, RemoveCopySchedule, Remo
 from sanctl.model.cluster import Cluster
 from sanctl.model.site import SITE_PREFIX, Site
 from sanctl.plan.cluster.preconditions import refuse_without_quorum
+from sanctl.plan.device.restore_refusals import being_restored_problem
 from sanctl.plan.site.copying import point_removal
 
 
@@ -68,9 +69,19 @@ def plan_site_removal(cluster: Cluster, name: str) -> tuple[Change, ...]:
     Its copies stay there.
 
     Raises:
-        Refused: there is no such site, or no quorum.
+        Refused: there is no such site, no quorum, or a device is being filled from a copy there.
     """
     refuse_without_quorum(cluster)
+    users = [
+        device
+        for device in cluster.cib.devices
+        if device.is_restoring
+        and device.restore is not None
+        and device.restore.copy is not None
+        and device.restore.copy.site == name
+    ]
+    if users:
+        raise Refused(*map(being_restored_problem, users))
     if f"{SITE_PREFIX}{name}" not in cluster.cib.ids:
         existing_site(cluster, name)
     changes: list[Change] = []

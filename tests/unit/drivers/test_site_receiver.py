@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.drivers import site_receiver
+from sanctl.drivers import site_protocol, site_receiver
 from sanctl.drivers.site_link import SiteLink
-from sanctl.drivers.site_receiver import (
+from sanctl.drivers.site_protocol import (
     CHUNK_BYTES,
     HEADER,
     RANGE,
@@ -30,6 +30,7 @@ from tests.fakes.local_site import local_link
 MARK, DEVICE = "a" * 32, f"web.{'b' * 32}"
 SIZE = 2 * CHUNK_BYTES + 8192
 ONE, TWO = "1" * 16, "2" * 16
+WHOLE: dict[str, object] = {"size_bytes": 1, "needed_bytes": 0}
 
 
 @pytest.fixture
@@ -205,7 +206,7 @@ def frame(at: int, data: bytes, wanted: bytes, *, packed: bool = False) -> tuple
         pytest.param(*frame(0, b"x" * 99, b"y" * 99), id="another hash"),
         pytest.param(*frame(0, b"no zlib", b"", packed=True), id="not compressed"),
         pytest.param(*frame(4000, b"x" * 99, b"x" * 99), id="behind the end"),
-        pytest.param(b"Z", site_receiver.ZEROS.pack(4000, 100), id="zeros behind the end"),
+        pytest.param(b"Z", site_protocol.ZEROS.pack(4000, 100), id="zeros behind the end"),
         pytest.param(b"J", json.dumps({"do": "remove", "tokens": 5}).encode(), id="tokens"),
         pytest.param(b"J", json.dumps({"do": "fly"}).encode(), id="another command"),
     ],
@@ -234,18 +235,21 @@ def test_frames_that_are_too_long_or_cut(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "fields"),
+    ("command", "code", "fields"),
     [
-        ("open", {"device": "../etc"}),
-        ("begin", {"token": "../x", "base": "", "size_bytes": 1, "needed_bytes": 0}),
-        ("begin", {"token": ONE, "base": TWO, "size_bytes": 1, "needed_bytes": 0}),
+        ("open", "SAN-SITE-008", {"device": "../etc"}),
+        ("begin", "SAN-SITE-008", {"token": "../x", "base": "", **WHOLE}),
+        ("begin", "SAN-SITE-018", {"token": ONE, "base": TWO, **WHOLE}),
+        ("begin", "SAN-SITE-008", {"token": ONE, "base": TWO, "folder": "../etc", **WHOLE}),
     ],
 )
-def test_names_lead_nowhere_else(folder: Path, command: str, fields: dict[str, object]) -> None:
+def test_names_lead_nowhere_else(
+    folder: Path, command: str, code: str, fields: dict[str, object]
+) -> None:
     with local_link() as link:
         opened(link, folder)
         where = {"path": str(folder), "id": MARK} if command == "open" else {}
-        with pytest.raises(CommandError, match="SAN-SITE-008"):
+        with pytest.raises(CommandError, match=code):
             link._ask(command, **where, **fields)
     with local_link() as link:
         opened(link, folder)
@@ -324,7 +328,7 @@ def test_a_site_that_says_nothing_or_ends(monkeypatch: pytest.MonkeyPatch) -> No
         (["/nonexistent"], "SAN-CMD-001"),
     ):
         # More than a pipe holds, for those that read nothing and end.
-        script = b"x" * (1 if "said nothing" in code else 1 << 20)
+        script = os.urandom(1 if "said nothing" in code else 1 << 20)
         link = SiteLink(argv, "far", script)
         with pytest.raises(CommandError, match=code), link:
             link.hello()

@@ -27,7 +27,7 @@ from sanctl.ops.session import Session
 from sanctl.ops.snapshot import create_point, delete_point
 from sanctl.plan.cluster.cib_size import added_text
 from sanctl.plan.device.alteration import plan_move, plan_resize
-from sanctl.plan.device.restoring import RestoreRequest, plan_restore
+from sanctl.plan.device.restore_request import RestoreRequest, plan_restore
 from sanctl.render.cib import render_patchset
 from tests.fakes.pacemaker import FakeReporter
 from tests.unit.cli.test_commands import I1, FakeEnvironment

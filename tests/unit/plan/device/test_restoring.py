@@ -23,7 +23,7 @@ from sanctl.model.device_restore import (
 from sanctl.model.names import ByteSize, DeviceName, NodeName, PoolName
 from sanctl.model.restore_point import PointFailure, RestorePoint
 from sanctl.parse.cib import parse_cib
-from sanctl.plan.device import restore_progress, restoring
+from sanctl.plan.device import restore_progress, restore_request, restoring
 from sanctl.plan.device.restoring import Begin, Copy, GiveUp, NothingToDo, Stuck, Wait
 from tests.fakes.pacemaker import FakePacemaker
 
@@ -211,24 +211,28 @@ def test_each_change_is_of_the_order_that_stands(
 
 
 def test_without_keeping_the_pool_has_to_have_room() -> None:
-    request = restoring.RestoreRequest(device=SPEC.name, point="good", token="7" * 16, kept=None)
+    request = restore_request.RestoreRequest(
+        device=SPEC.name, point="good", token="7" * 16, kept=None
+    )
     sessions: dict[str, tuple[Any, ...]] = {"n1": (), "n2": ()}
     done = ORDER._replace(state=DONE)
     full = {("main", "n2"): PoolUsage(total_bytes=1 << 30, free_bytes=0, allocated_bytes=0)}
     with pytest.raises(Refused, match=r"SAN-REST-009: .*on n2 may still write 64 MiB more"):
-        restoring.plan_restore(cluster(done, pools=full), request, sessions, 2000.0)
+        restore_request.plan_restore(cluster(done, pools=full), request, sessions, 2000.0)
     roomy = {("main", "n2"): PoolUsage(total_bytes=1 << 30, free_bytes=1 << 29, allocated_bytes=0)}
-    (change,) = restoring.plan_restore(cluster(done, pools=roomy), request, sessions, 2000.0)
+    (change,) = restore_request.plan_restore(cluster(done, pools=roomy), request, sessions, 2000.0)
     assert isinstance(change, SetParameter)
     order = RestoreOrder.parse(change.value)
     assert order == RestoreOrder("7" * 16, "good", "2" * 16, "", 2000)
 
 
 def test_all_reasons_are_given_at_once() -> None:
-    request = restoring.RestoreRequest(device=SPEC.name, point="good", token="7" * 16, kept=None)
+    request = restore_request.RestoreRequest(
+        device=SPEC.name, point="good", token="7" * 16, kept=None
+    )
     points = (GOOD._replace(nodes=("n2",), size_bytes=1 << 40),)
     with pytest.raises(Refused) as refused:
-        restoring.plan_restore(
+        restore_request.plan_restore(
             cluster(ORDER._replace(state=DONE), points=points), request, {}, 2000.0
         )
     assert [each.code for each in refused.value.problems] == [
@@ -237,10 +241,12 @@ def test_all_reasons_are_given_at_once() -> None:
 
 
 def test_to_another_point_that_cannot_be_used() -> None:
-    request = restoring.RestoreRequest(device=SPEC.name, point="kept", token="7" * 16, kept=None)
+    request = restore_request.RestoreRequest(
+        device=SPEC.name, point="kept", token="7" * 16, kept=None
+    )
     points = (GOOD, KEPT._replace(nodes=("n2",)))
     with pytest.raises(Refused, match="SAN-REST-002"):
-        restoring.plan_restore(cluster(COPYING_ORDER, points=points), request, {}, 2000.0)
+        restore_request.plan_restore(cluster(COPYING_ORDER, points=points), request, {}, 2000.0)
 
 
 def test_why_it_was_given_up() -> None:

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Rules: whether a device may go back to a restore point, or to a copy at a site; the order for it.
+
+No host is let in from the change of the CIB that gives the order until the one that ends it
+(restoring.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sanctl.errors import Problem, Refused
+from sanctl.model.cib_change import Change
+from sanctl.model.cluster import MEMBER_STATES, Cluster
+from sanctl.model.device import DeviceSpec
+from sanctl.model.device_restore import COPYING, RestoreOrder
+from sanctl.model.host_session import HostSession
+from sanctl.model.names import DeviceName, format_bytes
+from sanctl.model.restore_point import PointOrder, RestorePoint
+from sanctl.model.site_copy import SiteCopy
+from sanctl.plan.cluster.preconditions import existing_device, refuse_unless_changeable
+from sanctl.plan.device.placement import missing_bytes
+from sanctl.plan.device.restore_points import existing_point, plan_point_order
+from sanctl.plan.device.restore_refusals import being_restored_problem
+from sanctl.plan.device.restoring import lacking_problem, order_change, unreadable_problem
+
+#: The refusal that an operator may accept.
+HOSTS_LOGGED_IN = "SAN-REST-001"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreRequest:
+    """What a command asks for.
+
+    Attributes:
+        device: the device.
+        point: the name of the restore point; or a copy at a site with its size in bytes.
+        token: 16 hex digits that no other order has.
+        kept: the order for the point that keeps what is on the device; None: nothing is kept.
+        accepted: the codes of refusals that the operator accepts.
+    """
+
+    device: DeviceName
+    point: str | tuple[SiteCopy, int]
+    token: str
+    kept: PointOrder | None
+    accepted: Collection[str] = ()
+
+    @property
+    def goal(self) -> str:
+        """What the device is to hold, for people."""
+        if isinstance(self.point, str):
+            return f"restore point {self.point}"
+        return f"copy {self.point[0].name}"
+
+
+def plan_restore(
+    cluster: Cluster,
+    request: RestoreRequest,
+    sessions: Mapping[str, Collection[HostSession]],
+    now_s: float,
+) -> tuple[Change, ...]:
+    """Return the change that orders a restore; none if the same one is under way.
+
+    Args:
+        cluster: as observed.
+        request: what is wanted.
+        sessions: of hosts, by node; a node that does not say is left out.
+        now_s: seconds since 1970.
+
+    Raises:
+        Refused: there is no such device or point, the point or copy cannot be used, or not now.
+    """
+    device = existing_device(cluster, request.device)
+    refuse_unless_changeable(cluster, device)
+    goal = _goal(cluster, device, request)
+    problems = [*goal.problems]
+    order = device.restore
+    if device.is_restoring:
+        if order is None:
+            raise Refused(unreadable_problem(device))
+        if goal.is_that_of(order):
+            return ()
+        if order.state != COPYING:
+            problems.append(being_restored_problem(device))
+        if problems:
+            raise Refused(*problems)
+        # What is on the device now is neither state, so it is not kept once more.
+        other = order._replace(
+            token=request.token, point=goal.point, point_token=goal.token, given_s=int(now_s)
+        )
+        return (order_change(device, other),)
+    if cluster.cib.move(device.name) is not None:
+        problems.append(
+            Problem(
+                "SAN-REST-004",
+                f"device {device.name} is being moved to another node",
+                "wait until it has moved, and try again",
+            )
+        )
+    problems += _session_problems(cluster, device, request.accepted, sessions)
+    kept_changes: tuple[Change, ...] = ()
+    if request.kept is None:
+        problems += _room_problems(cluster, device)
+    else:
+        try:
+            # Its life begins with the order, and not with the question before.
+            kept = request.kept._replace(given_s=int(now_s))
+            kept_changes = plan_point_order(cluster, device.name, kept, now_s)
+        except Refused as error:
+            problems += error.problems
+    if problems:
+        raise Refused(*problems)
+    ordered = RestoreOrder(
+        request.token,
+        goal.point,
+        goal.token,
+        request.kept.token if request.kept else "",
+        int(now_s),
+    )
+    # One patch: no host is served between the point that keeps the present state and the copy.
+    return (*kept_changes, order_change(device, ordered))
+
+
+class _Goal(NamedTuple):
+    """What the device is to hold: as the order names it, and why it cannot."""
+
+    point: str
+    token: str
+    problems: tuple[Problem, ...]
+
+    def is_that_of(self, order: RestoreOrder) -> bool:
+        """Whether an order is one to hold the same."""
+        return order.point == self.point and (
+            order.point_token == self.token or not order.is_of_point
+        )
+
+
+def _goal(cluster: Cluster, device: DeviceSpec, request: RestoreRequest) -> _Goal:
+    if isinstance(request.point, str):
+        point = existing_point(cluster, request.device, request.point)
+        return _Goal(point.name, point.token, _point_problems(cluster, device, point))
+    copy, size_bytes = request.point
+    problems: tuple[Problem, ...] = ()
+    if size_bytes > device.size.bytes:
+        problems = (
+            Problem(
+                "SAN-SITE-020",
+                f"copy {copy.name} has {format_bytes(size_bytes)}, more than device "
+                f"{device.name} with its {device.size}",
+                f"'sanctl device resize {device.name}' makes it larger; or 'sanctl replicate "
+                "restore' makes another device",
+            ),
+        )
+    return _Goal(
+        str(copy),
+        request.token,
+        (
+            *problems,
+            *(() if cluster.active_node(device.name) else (_not_served_problem(device),)),
+        ),
+    )
+
+
+def _not_served_problem(device: DeviceSpec) -> Problem:
+    return Problem(
+        "SAN-REST-004",
+        f"no node serves device {device.name} at the moment",
+        "'sanctl status' shows why; try again when one does",
+    )
+
+
+def _point_problems(
+    cluster: Cluster, device: DeviceSpec, point: RestorePoint
+) -> tuple[Problem, ...]:
+    problems = []
+    if point.is_deleting:
+        problems.append(
+            Problem(
+                "SAN-REST-003",
+                f"restore point {device.name}@{point.name} is being deleted",
+                "choose another: 'sanctl snapshot list' shows them",
+            )
+        )
+    if point.size_bytes > device.size.bytes:
+        problems.append(
+            Problem(
+                "SAN-REST-003",
+                f"restore point {device.name}@{point.name} has {format_bytes(point.size_bytes)}, "
+                f"more than the device with its {device.size}",
+                "a device never shrinks, so the CIB was changed by hand: set its size right first",
+            )
+        )
+    active = cluster.active_node(device.name)
+    if active is None:
+        problems.append(_not_served_problem(device))
+    elif active not in point.nodes:
+        problems.append(lacking_problem(device, point, active))
+    return tuple(problems)
+
+
+def _session_problems(
+    cluster: Cluster,
+    device: DeviceSpec,
+    accepted: Collection[str],
+    sessions: Mapping[str, Collection[HostSession]],
+) -> tuple[Problem, ...]:
+    if HOSTS_LOGGED_IN in accepted:
+        return ()
+    members = [n.value for n in device.nodes if cluster.mon.state(n) in MEMBER_STATES]
+    hosts = sorted(
+        {
+            session.iqn
+            for node in members
+            for session in sessions.get(node, ())
+            if session.device == device.name.value
+        }
+    )
+    silent = [node for node in members if node not in sessions]
+    if not hosts and not silent:
+        return ()
+    who = [*hosts, *(f"hosts of {node}, which does not say" for node in silent)]
+    return (
+        Problem(
+            HOSTS_LOGGED_IN,
+            f"hosts are logged in to device {device.name}: {', '.join(who)}",
+            "stop what uses it there, unmount it, log out, and try again after half a minute: a "
+            "host that stays would write what it remembers over what comes back; --accept "
+            f"{HOSTS_LOGGED_IN} ends the sessions",
+        ),
+    )
+
+
+def _room_problems(cluster: Cluster, device: DeviceSpec) -> tuple[Problem, ...]:
+    return tuple(
+        Problem(
+            "SAN-REST-009",
+            f"the devices in pool {device.pool} on {node} may still write "
+            f"{format_bytes(missing)} more than it has free",
+            "what comes back is written to new blocks: delete restore points or devices, or make "
+            "the pool larger",
+        )
+        for node in device.nodes
+        if (missing := missing_bytes(cluster, device.pool, node))
+    )

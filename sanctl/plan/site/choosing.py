@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Rule: which copy at a site is meant by what was typed. Where that is not clear, none is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sanctl.errors import CommandError, Problem, Refused
+from sanctl.model.cluster import Cluster
+from sanctl.model.site import ProvenCopy
+from sanctl.model.site_copy import SiteCopy, WantedCopy
+
+_SHOWN = 8
+
+
+def newest_first(copies: Sequence[ProvenCopy]) -> list[ProvenCopy]:
+    """Return copies of one device, that of the newest restore point first."""
+    return sorted(copies, key=lambda each: (each.made_s, each.proven_s), reverse=True)
+
+
+def choose_copy(
+    cluster: Cluster,
+    site: str,
+    folders: Mapping[str, Sequence[ProvenCopy]],
+    wanted: WantedCopy,
+) -> tuple[SiteCopy, ProvenCopy]:
+    """Return the copy that is meant: of the newest restore point, unless one was named.
+
+    Args:
+        cluster: the cluster, which knows the digests of the copies that it has made last.
+        site: the site's name.
+        folders: the proven copies at the site by folder, DEVICE.UUID.
+        wanted: what was typed.
+
+    Raises:
+        Refused: there is none, or there are several.
+        CommandError: the site's digest of it is not the one that this cluster has noted.
+    """
+    found = {
+        folder: newest_first(copies)
+        for folder, copies in folders.items()
+        if copies
+        and folder.partition(".")[0] == wanted.device
+        and folder.partition(".")[2].startswith(wanted.uuid)
+    }
+    if not found:
+        known = sorted({folder.partition(".")[0] for folder, copies in folders.items() if copies})
+        raise Refused(
+            Problem(
+                "SAN-SITE-018",
+                f"site {site} has no copy {wanted}",
+                f"it has copies of: {', '.join(known[:_SHOWN])}" if known else "it has none at all",
+            )
+        )
+    if len(found) > 1:
+        each = ", ".join(f"{f[: f.index('.') + 9]}@{found[f][0].name}" for f in sorted(found))
+        raise Refused(
+            Problem(
+                "SAN-SITE-019",
+                f"site {site} has copies of {len(found)} devices that {wanted} may mean; the "
+                f"newest of each: {each}",
+                "say which, as DEVICE.UUID: the begin of the UUID is enough",
+            )
+        )
+    ((folder, copies),) = found.items()
+    named = [copy for copy in copies if wanted.point in {"", copy.name}]
+    if not named or (wanted.point and len(named) > 1):
+        listed = ", ".join(copy.name for copy in copies[:_SHOWN])
+        raise Refused(
+            Problem(
+                "SAN-SITE-019" if named else "SAN-SITE-018",
+                f"site {site} has {len(named) or 'no'} copies {wanted}",
+                f"the newest of {folder.partition('.')[0]}: {listed}",
+            )
+        )
+    proven = named[0]
+    device, _, uuid = folder.partition(".")
+    copy = SiteCopy(site, device, uuid, proven.name, proven.token, proven.digest)
+    _check_noted(cluster, copy)
+    return copy, proven
+
+
+def _check_noted(cluster: Cluster, copy: SiteCopy) -> None:
+    """Raise CommandError if this cluster has noted another digest of a copy than the site has."""
+    noted = [
+        record.proven
+        for record in cluster.cib.copies
+        if record.site == copy.site and record.proven and record.proven.token == copy.token
+    ]
+    if any(each.digest != copy.digest for each in noted):
+        raise CommandError(
+            Problem(
+                "SAN-SITE-017",
+                f"the site says another digest of copy {copy.name} than was noted when it was "
+                "proven",
+                "use another copy, and find out who has changed what lies at the site",
+            )
+        )
+
+
+def copies_in_use(cluster: Cluster, site: str) -> frozenset[str]:
+    """Return the tokens of the copies at a site that devices are being filled from."""
+    orders = [device.restore for device in cluster.cib.devices if device.is_restoring]
+    copies = [order.copy for order in orders if order is not None]
+    return frozenset(copy.token for copy in copies if copy is not None and copy.site == site)

@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Copies at a second site are used: devices made from them, thrown away, and changes brought home.
+
+A host tries to log in all the time: the first data that it is given has to be the copy's. `there`
+stands for the device of another cluster that goes on from a copy of `home`: to the site it is one,
+with a folder of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from sanctl.lab.harness import collect, failover
+from sanctl.lab.harness.initiator import Initiator
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+from sanctl.lab.harness.scenario import Scenario
+from tests.support import second_site, steps
+from tests.support.eager_host import eager_host, first_seen
+from tests.support.second_site import MOUNT, PATH, SERVER, SITE, digest, sanctl, state
+
+pytestmark = [pytest.mark.faults, pytest.mark.in_order]
+
+HOME, THERE, OTHER = "home0", "there0", "other0"
+SIZE_MIB, WRITTEN_MIB, MIB = 64, 24, 1 << 20
+_DIE = "/run/sanctl/die-after"
+#: What the hosts write `there`: pieces of this size, far from each other.
+PIECE_KIB, PIECES = 64, 10
+
+
+@pytest.fixture(scope="module")
+def bed(xfs_bed: LabSession) -> LabSession:
+    """Return a laboratory whose pools are XFS."""
+    return xfs_bed
+
+
+@pytest.fixture(scope="module")
+def scenario(bed: LabSession) -> Scenario:
+    return Scenario(bed, Initiator(bed, "i1"))
+
+
+@pytest.fixture(scope="module")
+def home(scenario: Scenario) -> Iterator[str]:
+    """Make the device and a copy of it at the site; return its target's name."""
+    bed = scenario.bed
+    with second_site.server(bed) as server:
+        target = scenario.create(HOME, f"{SIZE_MIB}M", prefer="n1")
+        write(scenario, target, WRITTEN_MIB, "")
+        sanctl(bed, "n1", f"site add {SITE} --ssh {server} --path {PATH}")
+        copy(bed, HOME, "n2")
+        yield target
+        for name in (THERE, OTHER, HOME):
+            bed.sh(
+                "n3",
+                f"sanctl device delete {name} --yes --with-points",
+                timeout_s=240,
+                ok=range(256),
+            )
+
+
+def write(scenario: Scenario, target: str, mib: int, more: str) -> None:
+    """Have the host write the begin of a device, run more commands on its $path, and log out."""
+    path = scenario.host.login(target, scenario.portals(("n1", "n2")))
+    begin = f"dd if=/dev/urandom of=$path bs=1M count={mib} oflag=direct conv=notrunc,fsync"
+    scenario.host.sh(f"path={path}; {begin if mib else ':'}; {more or ':'}", timeout_s=180)
+    scenario.host.logout(target)
+
+
+def write_pieces(scenario: Scenario, target: str) -> int:
+    """Write pieces that are far from each other; return how many bytes."""
+    step = WRITTEN_MIB * 1024 // PIECES // 4
+    write(
+        scenario,
+        target,
+        0,
+        f"for n in $(seq 0 {PIECES - 1}); do dd if=/dev/urandom of=$path bs=4k"
+        f" seek=$((n * {step})) count={PIECE_KIB // 4} iflag=fullblock oflag=direct status=none;"
+        " done; sync $path",
+    )
+    return PIECES * PIECE_KIB * 1024
+
+
+def copy(bed: LabSession, name: str, node: str) -> Any:
+    """Copy a device to the site; a busy machine may not make the point within half a second."""
+
+    def once() -> Any:
+        line = f"sanctl replicate run {name} --to {SITE} --output json"
+        done = bed.sh(node, line, timeout_s=400, ok=range(256))
+        assert done.status == 0 or "SAN-SNAP-007" in done.stdout, done.stdout + done.stderr
+        return json.loads(done.stdout)["data"]
+
+    made = wait_for(f"a copy of {name}", once, within_s=400)
+    print(f"  {name}: base {made['base']}, {made['copy']['sent_bytes']} bytes sent")
+    return made
+
+
+def digests(bed: LabSession, name: str) -> set[str]:
+    data = f"$(ls /srv/sanctl/main/devices/{name}.*.data)"
+    return {digest(bed, node, data) for node in ("n1", "n2")}
+
+
+def newest(bed: LabSession, name: str) -> tuple[str, str]:
+    """Return the name of the newest copy of a device, and the digest of its file."""
+    found = sanctl(bed, "n1", f"site copies {SITE} {name}")[0]
+    return str(found["copy"]), digest(bed, SERVER, found["file"])
+
+
+def came_bytes(bed: LabSession, name: str) -> int:
+    """Return how many bytes came over the line for the last restore of a device."""
+    found: list[str] = []
+    for node in ("n1", "n2"):
+        text = bed.sh(
+            node, f"journalctl -b -o short-unix SANCTL_DEVICE={name} SANCTL_ACTION=restore"
+        ).stdout
+        found += [line for line in text.splitlines() if "bytes came" in line]
+    match = re.search(r"(\d+) bytes came", max(found))
+    assert match is not None
+    return int(match[1])
+
+
+def restored(scenario: Scenario, name: str, source: str) -> Any:
+    words = f"replicate restore {source} --from {SITE} --to {name} --initiator {scenario.host.iqn}"
+    return sanctl(scenario.bed, "n1", words)
+
+
+def await_sessions(bed: LabSession, name: str) -> None:
+    """Wait until the nodes have published that no host is logged in."""
+    wait_for(
+        "the nodes to publish that no host is logged in",
+        lambda: (
+            name not in bed.sh("n3", "attrd_updater --query --all --name sanctl.sessions").stdout
+        ),
+        within_s=60,
+    )
+
+
+@contextlib.contextmanager
+def eager(scenario: Scenario, name: str) -> Iterator[subprocess.Popen[str]]:
+    target = f"{scenario.iqn_prefix()}.{name}"
+    with eager_host(scenario.bed, scenario.host, target, scenario.portals(("n1", "n2"))) as process:
+        yield process
+
+
+def await_end(bed: LabSession, name: str) -> None:
+    def is_over() -> bool:
+        # Pacemaker may not answer while a node is lost.
+        done = bed.sh("n3", f"sanctl device show {name} --output json", ok=range(256))
+        return done.status == 0 and json.loads(done.stdout)["data"]["restore"] is None
+
+    wait_for("the end of the restore", is_over, within_s=300)
+
+
+def who_may(bed: LabSession, name: str) -> str:
+    """Return whom the kernels of both nodes let in to a device."""
+    folders = f"/sys/kernel/config/target/iscsi/*.{name}/tpgt_*/acls/*"
+    return "".join(
+        bed.sh(node, f"ls -d {folders} 2>/dev/null", ok=range(256)).stdout for node in ("n1", "n2")
+    )
+
+
+def order(bed: LabSession, source: str) -> None:
+    """Order that the device becomes a copy, and wait until both nodes let no host in."""
+    words = f"replicate failback {HOME} --from {SITE} --copy {source} --yes --timeout 1"
+    assert "goes on by itself" in str(sanctl(bed, "n1", words, status=7))
+    wait_for("empty access lists", lambda: not who_may(bed, HOME), within_s=60)
+
+
+def test_what_is_refused_changes_nothing(scenario: Scenario, home: str) -> None:
+    bed = scenario.bed
+    whole = state(bed)
+    for node, words, status, code in (
+        ("n1", f"replicate restore {HOME} --from near --to {THERE}", 4, "SAN-SITE-002"),
+        ("n1", f"replicate restore nobody --from {SITE} --to {THERE}", 4, "SAN-SITE-018"),
+        ("n1", f"replicate restore {HOME}@none --from {SITE} --to {THERE}", 4, "SAN-SITE-018"),
+        ("n1", f"replicate restore {HOME}/x --from {SITE} --to {THERE}", 2, "SAN-SITE-001"),
+        ("n1", f"replicate restore {HOME} --from {SITE} --to {HOME}", 4, "SAN-DEV-001"),
+        ("n1", f"replicate failback nobody --from {SITE} --copy {HOME} --yes", 4, "SAN-DEV-002"),
+    ):  # fmt: skip
+        problem = sanctl(bed, node, words, status=status)[0]
+        assert problem["code"] == code, problem
+        print(f"  {problem['code']}: {problem['text']}")
+    with eager(scenario, HOME) as host:
+        first_seen(host)
+        wait_for(
+            "the session",
+            lambda: (
+                HOME in bed.sh("n3", "attrd_updater --query --all --name sanctl.sessions").stdout
+            ),
+            within_s=60,
+        )
+        words = f"replicate failback {HOME} --from {SITE} --copy {HOME} --yes"
+        assert sanctl(bed, "n1", words, status=4)[0]["code"] == "SAN-REST-001"
+    assert [each["name"] for each in sanctl(bed, "n3", "device list")] == [HOME]
+    assert state(bed) == whole
+    del home
+
+
+def test_a_device_is_made_from_the_newest_copy(scenario: Scenario, home: str) -> None:
+    bed, whole = scenario.bed, state(scenario.bed)
+    name, wanted = newest(bed, HOME)
+    with eager(scenario, THERE) as host:
+        made = restored(scenario, THERE, HOME)
+        assert made["state"] != "restoring" and name.partition("@")[2] in made["copy"]
+        assert first_seen(host) == wanted
+    assert digests(bed, THERE) == {wanted} == digests(bed, HOME)
+    came = came_bytes(bed, THERE)
+    print(f"  {came} bytes came for {WRITTEN_MIB} MiB that were written of {SIZE_MIB}")
+    assert WRITTEN_MIB * MIB <= came <= 1.02 * WRITTEN_MIB * MIB
+    assert state(bed) == whole
+    del home
+
+
+def test_changes_made_there_come_home_as_differences(scenario: Scenario, home: str) -> None:
+    bed = scenario.bed
+    changed = write_pieces(scenario, f"{scenario.iqn_prefix()}.{THERE}")
+    active = collect.active_node(bed, THERE)
+    sent = copy(bed, THERE, "n1" if active == "n2" else "n2")
+    # The first copy of that device begins as the one that it was made from; pieces of a MiB.
+    assert sent["base"] is not None
+    assert changed <= sent["copy"]["sent_bytes"] <= 2 * PIECES * MIB
+    source, wanted = newest(bed, THERE)
+    # What hosts wrote at home meanwhile differs, too.
+    write(scenario, home, 1, "")
+    (before,) = digests(bed, HOME)
+    await_sessions(bed, HOME)
+    whole = state(bed)
+    problem = sanctl(bed, "n3", f"replicate failback {HOME} --from {SITE} --copy {source} --yes",
+                     status=4)[0]  # fmt: skip
+    assert problem["code"] == "SAN-SITE-004", "the witness has no key"
+    order(bed, source)
+    with eager(scenario, HOME) as host:
+        await_end(bed, HOME)
+        assert first_seen(host) == wanted
+    assert digests(bed, HOME) == {wanted}
+    came, differed = came_bytes(bed, HOME), changed + MIB
+    print(f"  {came} bytes came for {differed} that differed: {came / differed:.3f}x")
+    assert came <= 1.1 * differed
+    assert state(bed) == whole
+    # And undone: what was there before is kept.
+    await_sessions(bed, HOME)
+    listed = sanctl(bed, "n3", f"snapshot list {HOME}")
+    kept = max(each["name"] for each in listed if each["name"].startswith("before-restore-"))
+    sanctl(bed, "n3", f"device restore {HOME} --to {kept} --yes")
+    assert digests(bed, HOME) == {before}
+
+
+def test_a_tested_failover_is_thrown_away(scenario: Scenario, home: str) -> None:
+    bed, whole = scenario.bed, state(scenario.bed)
+    (before,) = digests(bed, HOME)
+    sanctl(bed, "n3", f"device delete {THERE} --yes --with-points")
+    assert state(bed) == whole and digests(bed, HOME) == {before}
+    del home
+
+
+@pytest.mark.parametrize("step", ["restore-chunk", "restore-copied"])
+def test_the_process_is_killed(scenario: Scenario, home: str, step: str) -> None:
+    bed, whole = scenario.bed, state(scenario.bed)
+    write(scenario, home, 8, "")
+    source, wanted = newest(bed, HOME)
+    await_sessions(bed, HOME)
+    bed.sh("n1", f"mkdir -p {_DIE} && touch {_DIE}/{step}")
+    order(bed, source)
+    with eager(scenario, HOME) as host:
+        await_end(bed, HOME)
+        assert bed.sh("n1", f"ls {_DIE}/{step}", ok=(0, 2)).status == 2, "not killed"
+        assert first_seen(host) == wanted
+    assert digests(bed, HOME) == {wanted} and state(bed) == whole
+
+
+def test_the_serving_node_loses_power_in_the_middle(scenario: Scenario, home: str) -> None:
+    bed, whole = scenario.bed, state(scenario.bed)
+    name, wanted = newest(bed, HOME)
+    words = (
+        f"replicate restore {HOME} --from {SITE} --to {THERE} --prefer n1"
+        f" --initiator {scenario.host.iqn} --timeout 40"
+    )
+    with contextlib.ExitStack() as dying:
+        for node in ("n1", "n2"):
+            dying.enter_context(steps.dies_each_time(bed, node, "restore-chunk"))
+        assert "goes on by itself" in str(sanctl(bed, "n1", words, status=7))
+        shown = sanctl(bed, "n3", f"device show {THERE}")
+        assert shown["state"] == "restoring" and not who_may(bed, THERE)
+        assert name.partition("@")[2] in shown["restore"]["point"]
+        active = shown["active_node"]
+        other = "n2" if active == "n1" else "n1"
+        with eager(scenario, THERE) as host:
+            bed.cut_power(active)
+            try:
+                wait_for(
+                    f"{other} to serve",
+                    lambda: collect.active_node(bed, THERE) == other,
+                    within_s=120,
+                )
+                entries = f"ls -d /sys/kernel/config/target/iscsi/*.{THERE}/tpgt_*/acls/*"
+                assert bed.sh(other, entries, ok=range(256)).stdout == ""
+                dying.close()
+                await_end(bed, THERE)
+                assert first_seen(host) == wanted
+            finally:
+                bed.ensure_power(active)
+    failover.await_healthy(bed, "n3")
+    assert digests(bed, THERE) == {wanted} and state(bed) == whole
+    sanctl(bed, "n3", f"device delete {THERE} --yes --with-points")
+    del home
+
+
+def test_a_damaged_copy_or_a_lost_line_lets_no_host_in(scenario: Scenario, home: str) -> None:
+    """The site is mended, and it goes on by itself."""
+    bed, whole = scenario.bed, state(scenario.bed)
+    name, wanted = newest(bed, HOME)
+    file = sanctl(bed, "n1", f"site copies {SITE} {HOME}")[0]["file"]
+    bed.sh(
+        SERVER,
+        f"cp -a --reflink=always {file} {MOUNT}/good && chmod u+w {file}"
+        f" && printf x | dd of={file} bs=1 seek={5 * MIB} conv=notrunc status=none",
+    )
+    words = f"replicate restore {name} --from {SITE} --to {OTHER}"
+    problem = sanctl(bed, "n1", f"{words} --initiator {scenario.host.iqn}", status=5)[0]
+    assert problem["code"] == "SAN-SITE-017", problem
+    print(f"  {problem['code']}: {problem['text']}")
+    assert not who_may(bed, OTHER)
+    # The directory is another filesystem's, and then the right one again.
+    bed.sh(SERVER, f"mv {MOUNT}/good {file} && umount {MOUNT}")
+    wait_for(
+        "the finding",
+        lambda: "SAN-SITE-006" in str(sanctl(bed, "n3", f"device show {OTHER}")["restore"]),
+        within_s=120,
+    )
+    assert "SAN-HLT-111" in bed.sh("n3", "sanctl status", ok=range(256)).stdout
+    problem = sanctl(bed, "n3", f"site remove {SITE}", status=4)[0]
+    assert problem["code"] == "SAN-REST-005", problem
+    bed.sh(SERVER, f"mount -o loop {second_site.IMAGE} {MOUNT}")
+    with eager(scenario, OTHER) as host:
+        await_end(bed, OTHER)
+        assert first_seen(host) == wanted
+    assert digests(bed, OTHER) == {wanted} and state(bed) == whole
+    del home
