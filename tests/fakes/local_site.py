@@ -9,7 +9,7 @@ _COPY = b"""
 def clone(origin, copy):
     size = os.fstat(origin).st_size
     os.ftruncate(copy, size)
-    write_all(copy, read_all(origin, 0, size), 0)
+    write_all(copy, os.pread(origin, size, 0), 0)
 
 
 """

@@ -452,7 +452,7 @@ class FakePacemaker:
         match step:
             case restoring.Begin():
                 changes = restoring.plan_begun(cluster, name, order)
-            case restoring.Copy() | restoring.CopyBackup():
+            case restoring.Copy() | restoring.CopyBackup() | restoring.CopyFromSite():
                 changes = restoring.plan_done(cluster, name, order)
             case restoring.GiveUp(problem=problem) | restoring.Stuck(problem=problem):
                 report = RestoreReport(order.token, problem.code, problem.text)

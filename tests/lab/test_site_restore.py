@@ -22,6 +22,7 @@ from sanctl.lab.harness.initiator import Initiator
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
 from tests.support import second_site, steps
+from tests.support.doc_samples import ROOT, consoles
 from tests.support.eager_host import eager_host, first_seen
 from tests.support.second_site import MOUNT, PATH, SERVER, SITE, digest, sanctl, state
 
@@ -341,3 +342,59 @@ def test_a_damaged_copy_or_a_lost_line_lets_no_host_in(scenario: Scenario, home:
         assert first_seen(host) == wanted
     assert digests(bed, OTHER) == {wanted} and state(bed) == whole
     del home
+
+
+def test_the_commands_of_the_how_to(scenario: Scenario, home: str) -> None:
+    """In the order of docs/howto/site-lost.md; both clusters are this one."""
+    del home
+    bed = scenario.bed
+    add, listed, restore, delete, schedule, again, failback, off, end = (
+        sample.command.replace("iqn.2026-11.net.example:host1", scenario.host.iqn)
+        for sample in consoles(ROOT / "docs" / "howto" / "site-lost.md")
+    )
+    assert add.split()[:4] == ["sanctl", "site", "add", SITE], "as the fixture has done"
+    target = scenario.create("vm1", "16M", prefer="n1")
+    try:
+        write(scenario, target, 8, "")
+        copy(bed, "vm1", "n2")
+        assert "vm1." in typed(bed, "n1", listed)
+        whole, (wanted,) = state(bed), digests(bed, "vm1")
+        typed(bed, "n1", restore)
+        assert digests(bed, "vm1-dr") == {wanted}
+        await_sessions(bed, "vm1-dr")
+        typed(bed, "n1", delete)
+        assert state(bed) == whole
+        typed(bed, "n1", restore)
+        write(scenario, f"{scenario.iqn_prefix()}.vm1-dr", 2, "")
+        (wanted,) = digests(bed, "vm1-dr")
+        typed(bed, "n1", schedule)
+        active = collect.active_node(bed, "vm1-dr")
+        # Beside a copy by schedule, a restore point is being made, or takes the other's place.
+        wait_for(
+            "a copy",
+            lambda: bed.sh(
+                "n1" if active == "n2" else "n2", again, ok=range(256), timeout_s=120
+            ).status == 0,
+            within_s=240,
+        )  # fmt: skip
+        await_sessions(bed, "vm1")
+        typed(bed, "n1", failback)
+        assert digests(bed, "vm1") == {wanted}
+        typed(bed, "n1", off)
+        typed(bed, "n1", end)
+    finally:
+        for name in ("vm1", "vm1-dr"):
+            bed.sh(
+                "n3",
+                f"sanctl device delete {name} --yes --with-points",
+                timeout_s=240,
+                ok=range(256),
+            )
+
+
+def typed(bed: LabSession, node: str, command: str) -> str:
+    """Run a command of the page; return what it prints."""
+    done = bed.sh(node, command, timeout_s=400, ok=range(256))
+    print(f"  {node}: {command}\n{done.stdout}{done.stderr}")
+    assert done.status == 0, command
+    return done.stdout

@@ -109,10 +109,13 @@ _WITH_A_REPOSITORY = {
 
 #: These need a second site, or the files of one: tests/unit/ops/test_replicate.py has them.
 _WITH_A_SITE = {
+    "replicate failback",
+    "replicate restore",
     "replicate run",
     "replicate schedule",
     "replicate status",
     "site add",
+    "site copies",
     "site list",
     "site remove",
 }

@@ -14,8 +14,20 @@ from sanctl.model.device_restore import (
     RestoreReport,
     closes,
 )
+from sanctl.model.site_copy import SiteCopy
 
 ORDER = RestoreOrder("1" * 16, "good", "2" * 16, "3" * 16, 1_800_000_000)
+
+
+def test_what_a_device_is_to_hold() -> None:
+    copy = SiteCopy("far", "web", "a" * 32, "to-far", "b" * 16, "c" * 64)
+    order = RestoreOrder.from_copy("7" * 16, copy, 5)
+    assert RestoreOrder.parse(str(order)) == order and order.state == COPYING
+    assert order.copy == copy and order.backup is None and not order.is_of_point
+    assert order.source == "copy web.aaaaaaaa@to-far at site far"
+    backup = RestoreOrder.from_backup("7" * 16, "nas", "web@x.20260101-000000", 5)
+    assert backup.copy is None and not backup.is_of_point
+    assert ORDER.is_of_point and ORDER.copy is None and ORDER.source == "restore point good"
 
 
 @pytest.mark.parametrize("kept", ["3" * 16, ""])

@@ -23,15 +23,20 @@ import pytest
 from sanctl.agents.restore import closure, program, unit
 from sanctl.drivers import gate, node_attributes
 from sanctl.drivers.range_copy import CHUNK_BYTES, RangeCopy
+from sanctl.drivers.site_link import SiteLink
 from sanctl.errors import CommandError, NotConverged, Problem
-from sanctl.model.cib_change import SetPoint
+from sanctl.model.cib_change import RemoveSite, SetPoint, SetSite
 from sanctl.model.cluster import Cluster
 from sanctl.model.device_restore import COPYING, DONE, GIVEN_UP, ORDERED, RestoreOrder
 from sanctl.model.names import ByteSize
+from sanctl.model.site_copy import SiteCopy
 from sanctl.ops.session import Session
 from sanctl.render.cib import render_patchset
 from sanctl.system import state_files
+from tests.fakes.local_site import local_link
 from tests.fakes.pacemaker import FakeReporter
+from tests.unit.drivers.test_site_receiver import DEVICE, MARK, ONE, digest, make
+from tests.unit.model.test_site import SITE
 from tests.unit.ops.test_device_restore import Bed, bed
 
 __all__ = ["bed"]
@@ -316,3 +321,88 @@ def test_nothing_is_written_of_a_backup_before_hosts_are_out(
     node.on_poll = close
     node.run()
     assert node.state == DONE and node.device.read_bytes() == WANTED
+
+
+@pytest.fixture
+def site_folder(node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The device is to be made what a copy at a site is, from its creation."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    with local_link() as link:
+        link.survey(str(folder), MARK)
+    make(folder, ONE, WANTED)
+    monkeypatch.setattr(SiteLink, "by_ssh", lambda _site: local_link())
+    monkeypatch.setattr(program, "_AGAIN_S", 0.0)
+    site = SITE._replace(path=str(folder), mark=MARK)
+    node.bed.session.change(lambda _seen: (SetSite(site=site),))
+    device, _, uuid = DEVICE.partition(".")
+    copy = SiteCopy(site.name, device, uuid, "to-far", ONE, digest(WANTED))
+    node.bed.set_restore(str(RestoreOrder.from_copy("7" * 16, copy, 1000)))
+    return folder
+
+
+def test_a_device_becomes_what_a_copy_at_a_site_is(node: Node, site_folder: Path) -> None:
+    node.run()
+    assert node.device.read_bytes() == WANTED
+    assert node.state == DONE and node.report() == ""
+
+
+def test_of_an_order_that_was_begun_in_place_what_differs_comes(
+    node: Node, site_folder: Path
+) -> None:
+    order = node.bed.order()
+    node.bed.set_restore(str(order._replace(kept_token="9" * 16)))
+    node.device.write_bytes(WANTED[:CHUNK_BYTES] + PRESENT[CHUNK_BYTES:])
+    node.run()
+    assert node.device.read_bytes() == WANTED and node.state == DONE
+
+
+@pytest.mark.parametrize("case", ["gone", "damaged", "another site", "no site"])
+def test_no_host_gets_in_where_the_copy_cannot_be_read(
+    node: Node, site_folder: Path, case: str
+) -> None:
+    file = site_folder / DEVICE / f"to-far.{ONE}"
+    aside = site_folder.parent / "aside"
+    code = {
+        "gone": "SAN-SITE-018",
+        "damaged": "SAN-SITE-017",
+        "another site": "SAN-SITE-006",
+        "no site": "SAN-SITE-002",
+    }[case]
+    if case == "gone":
+        file.rename(aside)
+    elif case == "damaged":
+        file.rename(aside)
+        file.write_bytes(b"x" + WANTED[1:])
+    elif case == "another site":
+        site_folder.rename(aside)
+    else:
+        node.bed.session.change(lambda _seen: (RemoveSite(name=SITE.name),))
+    node.run()
+    assert node.state == COPYING and code in node.report()
+    assert node.device.read_bytes() == PRESENT
+    if case in {"gone", "damaged"}:
+        aside.rename(file)
+    elif case == "another site":
+        aside.rename(site_folder)
+    else:
+        site = SITE._replace(path=str(site_folder), mark=MARK)
+        node.bed.session.change(lambda _seen: (SetSite(site=site),))
+    node.run()
+    assert node.state == DONE and node.device.read_bytes() == WANTED
+
+
+def test_no_host_gets_in_where_the_device_reads_otherwise(
+    node: Node, site_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sanctl.drivers.site_source.digest_of_device", lambda *_: "0" * 64)
+    node.run()
+    assert node.state == COPYING and "SAN-SITE-017" in node.report()
+
+
+def test_an_order_that_was_replaced_while_the_site_reads(
+    node: Node, site_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(closure, "read_order", lambda *_: "another")
+    node.run()
+    assert node.device.read_bytes() == PRESENT and "SAN-REST-006" in node.report()

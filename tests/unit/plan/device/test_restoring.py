@@ -21,11 +21,21 @@ from sanctl.model.device_restore import (
     RestoreReport,
 )
 from sanctl.model.names import ByteSize, DeviceName, NodeName, PoolName
-from sanctl.model.restore_point import PointFailure, RestorePoint
+from sanctl.model.restore_point import PointFailure, PointOrder, RestorePoint
+from sanctl.model.site_copy import SiteCopy
 from sanctl.parse.cib import parse_cib
 from sanctl.plan.device import restore_progress, restore_request, restoring
-from sanctl.plan.device.restoring import Begin, Copy, GiveUp, NothingToDo, Stuck, Wait
+from sanctl.plan.device.restoring import (
+    Begin,
+    Copy,
+    CopyFromSite,
+    GiveUp,
+    NothingToDo,
+    Stuck,
+    Wait,
+)
 from tests.fakes.pacemaker import FakePacemaker
+from tests.unit.model.test_site import SITE
 
 NODES = (NodeName.parse("n1"), NodeName.parse("n2"))
 ORDER = RestoreOrder("1" * 16, "good", "2" * 16, "3" * 16, 1000)
@@ -261,3 +271,81 @@ def test_why_it_was_given_up() -> None:
 def test_a_device_that_is_not_restored_is_not_stuck() -> None:
     assert restore_progress.stuck_problem(cluster(ORDER), SPEC) is None
     assert restore_progress.report_of(cluster(ORDER), SPEC) is None
+
+
+COPY = SiteCopy("far", "web", "e" * 32, "to-far", "2" * 16, "c" * 64)
+FROM_SITE = ORDER._replace(point=str(COPY), point_token=ORDER.token)
+
+
+def test_a_copy_at_a_site_begins_as_a_restore_point_does() -> None:
+    """The token of a restore point here may be the copy's: that is not read."""
+    sites = (SITE,)
+    assert step(cluster(FROM_SITE, sites=sites)) == Begin()
+    assert step(cluster(FROM_SITE, sites=sites), is_closed=False) == Wait(
+        why="n1 still lets hosts in"
+    )
+    assert step(cluster(FROM_SITE, sites=sites, access=(CLOSED, OPEN))) == Wait(
+        why="n2 still lets hosts in"
+    )
+    assert step(cluster(FROM_SITE, sites=sites, points=(GOOD,))) == Wait(
+        why="what is on the device is not kept yet"
+    )
+    copying = FROM_SITE._replace(state=COPYING)
+    wanted = CopyFromSite(site=SITE, copy=COPY)
+    for here in ("n1", "n2"):
+        assert step(cluster(copying, sites=sites, points=()), here=here, now_s=1e9) == wanted
+    assert step(cluster(copying, sites=sites), is_closed=False) == Wait(
+        why="n1 still lets hosts in"
+    )
+
+
+def test_a_site_that_is_not_known() -> None:
+    found = step(cluster(FROM_SITE))
+    assert isinstance(found, GiveUp) and found.problem.code == "SAN-SITE-002"
+    seen = cluster(FROM_SITE._replace(state=COPYING))
+    found = step(seen, now_s=1e9)
+    assert isinstance(found, Stuck) and found.problem.code == "SAN-SITE-002"
+    problem = restore_progress.stuck_problem(seen, seen.cib.devices[0])
+    assert problem is not None and problem.code == "SAN-SITE-002"
+    seen = cluster(FROM_SITE._replace(state=COPYING), sites=(SITE,))
+    assert restore_progress.stuck_problem(seen, seen.cib.devices[0]) is None
+
+
+def asked(size_bytes: int = 64 << 20, copy: SiteCopy = COPY) -> restore_request.RestoreRequest:
+    return restore_request.RestoreRequest(
+        device=SPEC.name,
+        point=(copy, size_bytes),
+        token="7" * 16,
+        kept=PointOrder("kept7", "8" * 16, 5),
+    )
+
+
+def test_a_device_is_put_back_to_a_copy_at_a_site() -> None:
+    sessions: dict[str, tuple[Any, ...]] = {"n1": (), "n2": ()}
+    seen = cluster(ORDER._replace(state=DONE), points=())
+    kept, change = restore_request.plan_restore(seen, asked(), sessions, 2000.0)
+    assert isinstance(kept, SetParameter) and kept.parameter == "point"
+    assert isinstance(change, SetParameter)
+    order = RestoreOrder.parse(change.value)
+    assert order == RestoreOrder("7" * 16, str(COPY), "7" * 16, "8" * 16, 2000)
+    assert asked().goal == "copy web.eeeeeeee@to-far at site far"
+    # The same one once more is waited for; another one takes its place once the copy has begun.
+    assert restore_request.plan_restore(cluster(FROM_SITE), asked(), {}, 2000.0) == ()
+    other = COPY._replace(point="later", token="5" * 16)
+    with pytest.raises(Refused, match="SAN-REST-005"):
+        restore_request.plan_restore(cluster(FROM_SITE), asked(copy=other), {}, 2000.0)
+    copying = cluster(FROM_SITE._replace(state=COPYING))
+    (change,) = restore_request.plan_restore(copying, asked(copy=other), {}, 2000.0)
+    assert isinstance(change, SetParameter)
+    order = RestoreOrder.parse(change.value)
+    assert order is not None and order.copy == other and order.state == COPYING
+    assert order.kept_token == FROM_SITE.kept_token
+
+
+def test_a_copy_that_is_too_large_or_a_device_that_nobody_serves() -> None:
+    seen = cluster(ORDER._replace(state=DONE), points=(), runs_on=())
+    sessions: dict[str, tuple[Any, ...]] = {"n1": (), "n2": ()}
+    with pytest.raises(Refused) as refused:
+        restore_request.plan_restore(seen, asked(65 << 20), sessions, 2000.0)
+    codes = {problem.code for problem in refused.value.problems}
+    assert {"SAN-SITE-020", "SAN-REST-004"} <= codes

@@ -10,9 +10,11 @@ import pytest
 from sanctl.errors import CommandError, Refused
 from sanctl.model.cib_change import Change, RemoveCopy, RemoveSite, SetCopy, SetPoint, SetSite
 from sanctl.model.cluster import Cluster
+from sanctl.model.device_restore import DONE, RestoreOrder
 from sanctl.model.names import DeviceName
 from sanctl.model.restore_point import RestorePoint
 from sanctl.model.site import CopyRecord, ProvenCopy, Site
+from sanctl.model.site_copy import SiteCopy
 from sanctl.plan.cluster.cib_size import added_text
 from sanctl.plan.site import copying as plan
 from sanctl.plan.site.definition import existing_site, plan_site_addition, plan_site_removal
@@ -182,6 +184,50 @@ def test_a_point_that_is_needed_otherwise_stays(bed: Bed) -> None:
     bed.cluster.has_quorum = False
     seen = with_points(bed.seen(), point(7))
     assert plan.point_removal(seen, "web", (point(7).token,)) == ()
+
+
+def test_a_site_that_a_device_is_filled_from_stays(bed: Bed) -> None:
+    seen = with_points(bed.seen())
+    seen = replace(seen, cib=replace(seen.cib, ids=seen.cib.ids | {SITE.id}))
+    (device,) = seen.cib.devices
+    source = SiteCopy("far", "web", "a" * 32, "p", "b" * 16, "c" * 64)
+    order = RestoreOrder.from_copy("7" * 16, source, 1)
+
+    def filled_by(order: RestoreOrder | None, *, is_open: bool) -> Cluster:
+        changed = replace(device, restore=order, is_restoring=is_open)
+        return replace(seen, cib=replace(seen.cib, devices=(changed,)))
+
+    with pytest.raises(Refused, match="SAN-REST-005"):
+        plan_site_removal(filled_by(order, is_open=True), "far")
+    other = RestoreOrder.from_copy("7" * 16, source._replace(site="near"), 1)
+    point = RestoreOrder("1" * 16, "good", "2" * 16, "", 1)
+    for harmless in (
+        filled_by(order._replace(state=DONE), is_open=False),
+        filled_by(other, is_open=True),
+        filled_by(point, is_open=True),
+        filled_by(None, is_open=True),
+    ):
+        assert plan_site_removal(harmless, "far") == (RemoveSite(name="far"),)
+
+
+def test_what_a_first_copy_begins_as(bed: Bed) -> None:
+    (device,) = bed.seen().cib.devices
+    source = SiteCopy("far", "web", "a" * 32, "p", "b" * 16, "c" * 64)
+    order = RestoreOrder.from_copy("7" * 16, source, 1)
+    for found, wanted in (
+        (None, None),
+        (order, None),
+        (order._replace(state=DONE), source),
+        (RestoreOrder("1" * 16, "good", "2" * 16, "", 1, DONE), None),
+    ):
+        assert plan.origin_of(replace(device, restore=found), "far") == wanted
+    assert plan.origin_of(replace(device, restore=order._replace(state=DONE)), "near") is None
+
+
+def test_copies_that_are_used_stay() -> None:
+    copies = [copy(number) for number in (3, 1, 2)]
+    assert plan.surplus_copies(copies, 1) == (copy(1).token, copy(2).token)
+    assert plan.surplus_copies(copies, 1, {copy(1).token}) == (copy(2).token,)
 
 
 def test_sites_are_added_once(bed: Bed) -> None:

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Copies at a site are listed and used: a device made from one, put back to one, copied on from it.
+
+The real receiver, on this machine. What the agents do is done by the cluster in memory.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from sanctl.drivers import reflink
+from sanctl.model.cib_change import SetParameter
+from sanctl.model.device_restore import DONE, RestoreOrder
+from sanctl.model.host_session import SESSIONS_ATTRIBUTE
+from tests.support.json_contract import breaches
+from tests.unit.ops.test_replicate import Sites, extents_by_content, printed
+from tests.unit.ops.test_snapshot import bed_with_device
+
+
+@pytest.fixture
+def sites(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Sites:
+    """A site with two copies of device web."""
+    monkeypatch.setattr(reflink, "extents_of", extents_by_content)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    made = Sites(bed_with_device(monkeypatch), tmp_path)
+    for pair in made.bed.cluster.root.findall("status//nvpair[@name='sanctl-pool-main']"):
+        pair.set("value", f"{pair.get('value')} clones=1")
+    made.bed.env.site_link = made.connect  # type: ignore[attr-defined]
+    made.add()
+    made.change(0, 1 << 20)
+    made.run()
+    made.change(0)
+    made.run()
+    for node in ("n1", "n2"):
+        made.bed.cluster.private_attributes[node, SESSIONS_ATTRIBUTE] = ""
+    return made
+
+
+def run(
+    line: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    status: int = 0,
+) -> str:
+    """Run a command for people; return what it prints."""
+    capsys.readouterr()
+    assert printed(line, monkeypatch) == status
+    output = capsys.readouterr()
+    return output.out if not status else output.err
+
+
+def test_the_copies_are_listed(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = run("site copies far", monkeypatch, capsys)
+    assert text.index("@to-far-2") < text.index("@to-far-1") and "a device here" in text
+    assert "no copies" in run("site copies far db", monkeypatch, capsys)
+    out = run("site copies far web --output json", monkeypatch, capsys)
+    assert breaches("site copies", out) == []
+    (newest, _) = json.loads(out)["data"]
+    assert newest["is_of_this_cluster"] and Path(newest["file"]).read_bytes() == sites.content
+    assert "SAN-SITE-002" in run("site copies near", monkeypatch, capsys, status=4)
+    assert "SAN-SITE-001" in run("site copies Far", monkeypatch, capsys, status=2)
+
+
+def test_a_device_is_made_from_the_newest_copy(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sites.copies()
+    out = run("replicate restore web --from far --to back --output json", monkeypatch, capsys)
+    assert breaches("replicate restore", out) == []
+    made = sites.bed.seen().cib.device("back")
+    assert made is not None and made.restore is not None and made.restore.state == DONE
+    copy = made.restore.copy
+    assert copy is not None and copy.point == "to-far-2" and made.size.bytes == len(sites.content)
+    assert json.loads(out)["data"]["copy"] == str(copy)
+    text = run("replicate restore web@to-far-1 --from far --to old", monkeypatch, capsys)
+    assert "device old holds copy web." in text and "@to-far-1 at site far" in text
+    assert sites.copies() == before
+
+
+def test_what_is_refused_makes_nothing(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for line, status, code in (
+        ("replicate restore web --from far --to web", 4, "SAN-DEV-001"),
+        ("replicate restore db --from far --to back", 4, "SAN-SITE-018"),
+        ("replicate restore web --from near --to back", 4, "SAN-SITE-002"),
+        ("replicate restore Web --from far --to back", 2, "SAN-SITE-001"),
+        ("replicate failback db --from far --copy web --yes", 4, "SAN-DEV-002"),
+        ("replicate failback web --from far --copy db --yes", 4, "SAN-SITE-018"),
+        ("replicate failback web --from far --copy web", 2, "SAN-CLI-002"),
+    ):
+        assert code in run(line, monkeypatch, capsys, status=status), line
+    assert [each.name.value for each in sites.bed.seen().cib.devices] == ["web"]
+    assert sites.bed.seen().cib.devices[0].restore is None
+
+
+def test_no_host_is_let_in_before_the_end(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sites.bed.cluster.ignores_restores = True
+    line = "replicate restore web --from far --to back --timeout 5"
+    said = run(line, monkeypatch, capsys, status=7)
+    assert "goes on by itself" in said
+    made = sites.bed.seen().cib.device("back")
+    assert made is not None and made.is_restoring and made.restore is not None
+    # Copies that are used are not removed by a run.
+    copy = made.restore.copy
+    assert copy is not None and copy.point == "to-far-2"
+    sites.change(0)
+    assert sites.run(keep=1).removed == ("to-far-1",)
+    shown = run("device show back", monkeypatch, capsys)
+    assert "from copy web." in shown and "no host is let in" in shown
+
+
+def test_a_device_is_put_back_to_a_copy(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The device has 64 MiB: what is behind the copy's end becomes zeros.
+    text = run("replicate failback web --from far --copy web@to-far-1 --yes", monkeypatch, capsys)
+    assert "holds copy web." in text and "what it held before is kept" in text
+    (device,) = sites.bed.seen().cib.devices
+    assert device.restore is not None and device.restore.state == DONE
+    assert device.restore.copy is not None and device.restore.copy.point == "to-far-1"
+    line = "replicate failback web --from far --copy web --no-keep --yes --output json"
+    out = run(line, monkeypatch, capsys)
+    assert breaches("replicate failback", out) == []
+    assert json.loads(out)["data"]["kept"] is None
+
+
+def test_the_first_copy_of_such_a_device_begins_as_its_own_origin(sites: Sites) -> None:
+    """As another cluster's device would, that was made from the copy and goes on there."""
+    (device,) = sites.bed.seen().cib.devices
+    folder = next(iter(sites.folder.glob("web.*")))
+    other = folder.rename(sites.folder / f"web.{'e' * 32}")
+    with sites.connect(sites.bed.seen().cib.sites[0]) as link:
+        site = sites.bed.seen().cib.sites[0]
+        newest = link.folders(site.path, site.mark)[other.name][-1]
+    text = f"far:/{other.name}/{newest.name}.{newest.token}/{newest.digest}"
+    order = RestoreOrder("7" * 16, text, "7" * 16, "", 1, DONE)
+    change = SetParameter(name=device.name, parameter="restore", value=str(order))
+    sites.bed.session.change(lambda _seen: (change,))
+    sites.change(2 << 20)
+    made = sites.run()
+    assert made.base == newest and not made.is_by_extents
+    assert made.copy.changed_bytes == 1 << 20, "a chunk"
+    own = sites.folder / f"web.{device.uuid}"
+    assert (own / f"to-far-3.{3:016x}").read_bytes() == sites.content
+    # If the site has it no more, all of it is sent.
+    for each in own.iterdir():
+        each.unlink()
+    for each in other.iterdir():
+        each.unlink()
+    made = sites.run()
+    assert made.base is None and made.is_by_extents
