@@ -263,7 +263,10 @@ def test_shown_while_it_is_under_way(bed: Bed) -> None:
     report = RestoreReport(bed.order().token, "", "", 16 << 20, 64 << 20, 8 << 20)
     bed.cluster.attribute("n1", f"{REPORT_PREFIX}web", str(report))
     _, out, _ = bed.run("device", "show", "web")
-    assert "restoring:    to good: 25 % compared, 8 MiB differed so far; no host is let in" in out
+    assert (
+        "restoring:    from restore point good: 25 % compared, 8 MiB differed so far; no host is let in"
+        in out
+    )
     status, out, _ = bed.run("status")
     assert status == 1 and "SAN-HLT-110" in out and "25 % compared" in out
     _, out, _ = bed.run("device", "show", "web", "--output", "json")
