@@ -263,10 +263,8 @@ def test_shown_while_it_is_under_way(bed: Bed) -> None:
     report = RestoreReport(bed.order().token, "", "", 16 << 20, 64 << 20, 8 << 20)
     bed.cluster.attribute("n1", f"{REPORT_PREFIX}web", str(report))
     _, out, _ = bed.run("device", "show", "web")
-    assert (
-        "restoring:    from restore point good: 25 % compared, 8 MiB differed so far; no host is let in"
-        in out
-    )
+    shown = "restoring:    from restore point good: 25 % compared, 8 MiB differed so far; no host"
+    assert shown in out
     status, out, _ = bed.run("status")
     assert status == 1 and "SAN-HLT-110" in out and "25 % compared" in out
     _, out, _ = bed.run("device", "show", "web", "--output", "json")
@@ -279,7 +277,7 @@ def test_shown_while_it_is_under_way(bed: Bed) -> None:
     assert "not begun yet" in bed.run("device", "show", "web")[1]
     waits = RestoreReport(bed.order().token, text="n2 still lets hosts in")
     bed.cluster.attribute("n1", f"{REPORT_PREFIX}web", str(waits))
-    assert "to good: n2 still lets hosts in" in bed.run("device", "show", "web")[1]
+    assert "from restore point good: n2 still lets hosts in" in bed.run("device", "show", "web")[1]
     failed = RestoreReport(bed.order().token, "SAN-REST-008", "it cannot be read")
     bed.cluster.attribute("n1", f"{REPORT_PREFIX}web", str(failed))
     status, out, _ = bed.run("status")
