@@ -21,6 +21,7 @@ COMMANDS = {
     "status": "sanctl.cli.commands.status:status",
     "sync": "sanctl.cli.commands.sync:sync",
     "doctor": "sanctl.cli.commands.doctor:doctor",
+    "report": "sanctl.cli.commands.report:report",
     "explain": "sanctl.cli.commands.explain:explain",
     "device": "sanctl.cli.commands.device:device",
     "snapshot": "sanctl.cli.commands.snapshot:snapshot",
@@ -41,7 +42,7 @@ LABORATORY_COMMANDS = {
     "chaos": "sanctl.lab.chaos.commands:chaos",
 }
 _SECTIONS = {
-    "See how things are": ("status", "sync", "doctor", "explain"),
+    "See how things are": ("status", "sync", "doctor", "report", "explain"),
     "Manage storage": (
         "device",
         "snapshot",
@@ -92,8 +93,8 @@ class _LazyGroup(SectionedGroup):
 def cli() -> None:
     """Shared block storage that survives losing a server.
 
-    Exit status: 0 done; 1 degraded (status, doctor); 2 command line wrong; 3 configuration wrong;
-    4 refused; 5 a program or an agent failed; 6 cluster not reachable; 7 deadline passed;
+    Exit status: 0 done; 1 degraded (status, doctor, report); 2 command line wrong; 3 configuration
+    wrong; 4 refused; 5 a program or an agent failed; 6 cluster not reachable; 7 deadline passed;
     8 done in part; 9 the CIB was changed by others; 70 an error in sanctl; 130 stopped by Ctrl-C.
 
     'sanctl explain CODE' says what a code such as SAN-DEV-002 means.

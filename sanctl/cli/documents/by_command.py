@@ -47,6 +47,7 @@ from sanctl.cli.documents.node import (
     Replaced,
 )
 from sanctl.cli.documents.pool import PoolModeSet, PoolOnNode, PoolPrepared
+from sanctl.cli.documents.report import Rpo
 from sanctl.cli.documents.site import (
     CopyMade,
     CopyRestored,
@@ -111,6 +112,7 @@ DOCUMENTS: Mapping[str, object] = {
     "replicate run": CopyMade,
     "replicate schedule": CopyScheduleShown,
     "replicate status": list[CopyState],
+    "report rpo": Rpo,
     "site add": Site,
     "site copies": list[SiteCopy],
     "site list": list[Site],

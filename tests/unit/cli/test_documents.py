@@ -114,6 +114,7 @@ _WITH_A_SITE = {
     "replicate run",
     "replicate schedule",
     "replicate status",
+    "report rpo",
     "site add",
     "site copies",
     "site list",

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Rule: what would be lost of a device with this cluster: how old what is elsewhere is.
+
+A copy counts by when its restore point was made, and only once it is proven; a backup by when its
+restore point was made, and only once it is whole. What is not known counts as not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from sanctl.model.backup import Backup
+from sanctl.model.cluster import Cluster
+from sanctl.model.device import DeviceSpec
+from sanctl.model.site import CopyRecord
+from sanctl.plan.site.schedule import is_late
+
+
+class Elsewhere(NamedTuple):
+    """The newest copy or backup of a device in one place.
+
+    Attributes:
+        kind: `copy` or `backup`.
+        place: the site's or the repository's name.
+        name: its restore point's or the backup's name; empty: there is none.
+        made_s: what it holds is of that moment, in seconds since 1970; None: there is none.
+        every_s: how often one is due by schedule; None: by none that sanctl knows.
+        is_late: the schedule is not kept.
+    """
+
+    kind: str
+    place: str
+    name: str
+    made_s: int | None
+    every_s: int | None
+    is_late: bool
+
+    def age_s(self, now_s: float) -> int | None:
+        """Return how old it is; None: there is none."""
+        return max(0, int(now_s) - self.made_s) if self.made_s is not None else None
+
+
+class DeviceLoss(NamedTuple):
+    """What of a device is elsewhere.
+
+    Attributes:
+        device: its name.
+        elsewhere: the newest in each place.
+        lost_s: how much of what was written would be lost with the cluster: the age of the newest
+            of them, in seconds; None: all of it.
+        is_met: no schedule is late, and what was asked for is there.
+    """
+
+    device: str
+    elsewhere: tuple[Elsewhere, ...]
+    lost_s: int | None
+    is_met: bool
+
+
+def losses(
+    cluster: Cluster,
+    backups: Mapping[str, Sequence[Backup]],
+    *,
+    within_s: int | None,
+    now_s: float,
+) -> tuple[DeviceLoss, ...]:
+    """Return what would be lost of each device with the cluster, by name.
+
+    Args:
+        cluster: as observed.
+        backups: the whole backups by repository; those that could not be read are left out.
+        within_s: how old the newest copy or backup may be; None: as old as schedules allow.
+        now_s: seconds since 1970.
+    """
+    return tuple(
+        _loss(device, _elsewhere(cluster, device, backups, now_s), within_s, now_s)
+        for device in sorted(cluster.cib.devices, key=lambda each: each.name.value)
+    )
+
+
+def _loss(
+    device: DeviceSpec, found: tuple[Elsewhere, ...], within_s: int | None, now_s: float
+) -> DeviceLoss:
+    ages = [age for each in found if (age := each.age_s(now_s)) is not None]
+    lost_s = min(ages, default=None)
+    is_met = not any(each.is_late for each in found) and (
+        within_s is None or (lost_s is not None and lost_s <= within_s)
+    )
+    return DeviceLoss(device.name.value, found, lost_s, is_met)
+
+
+def _elsewhere(
+    cluster: Cluster, device: DeviceSpec, backups: Mapping[str, Sequence[Backup]], now_s: float
+) -> tuple[Elsewhere, ...]:
+    name = device.name.value
+    # Of an earlier device of that name it says nothing.
+    records = {
+        each.site: each
+        for each in cluster.cib.copies
+        if each.device == name and each.uuid == device.uuid
+    }
+    schedules = {each.site: each for each in cluster.cib.copy_schedules if each.device == name}
+    copies = tuple(
+        _copy(cluster, name, site, records.get(site), now_s)
+        for site in sorted({*records, *schedules})
+    )
+    return (*copies, *_backups(name, backups))
+
+
+def _copy(
+    cluster: Cluster, device: str, site: str, record: CopyRecord | None, now_s: float
+) -> Elsewhere:
+    schedule = cluster.cib.copy_schedule(device, site)
+    proven = record.proven if record else None
+    return Elsewhere(
+        "copy",
+        site,
+        proven.name if proven else "",
+        proven.made_s if proven else None,
+        schedule.rule.every_s if schedule else None,
+        schedule is not None and is_late(schedule, record, now_s),
+    )
+
+
+def _backups(device: str, backups: Mapping[str, Sequence[Backup]]) -> tuple[Elsewhere, ...]:
+    found = []
+    for repository in sorted(backups):
+        own = [each for each in backups[repository] if each.name.device == device]
+        if own:
+            newest = max(own, key=lambda each: each.name.taken_s)
+            found.append(
+                Elsewhere(
+                    "backup",
+                    repository,
+                    str(newest.name),
+                    newest.name.taken_s,
+                    None,
+                    is_late=False,
+                )
+            )
+    return tuple(found)

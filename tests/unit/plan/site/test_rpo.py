@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What would be lost with the cluster: what is not known counts as not there."""
+
+from __future__ import annotations
+
+import pytest
+
+from sanctl.model.backup import Backup, BackupName
+from sanctl.model.cluster import Cluster
+from sanctl.model.point_schedule import Rule
+from sanctl.model.site import CopyRecord, CopySchedule, ProvenCopy
+from sanctl.plan.site.rpo import DeviceLoss, Elsewhere, losses
+from tests.unit.plan.device.test_restoring import SPEC, cluster
+
+NOW = 1_800_000_000
+COPY = ProvenCopy("p", "b" * 16, NOW - 600, NOW - 500, 8, 4, 2, "c" * 64)
+RECORD = CopyRecord("web", "far", SPEC.uuid, "", COPY)
+EVERY = CopySchedule("web", "far", 0, Rule(900, 7))
+
+
+def backup(device: str, age_s: int) -> Backup:
+    return Backup(name=BackupName(device, NOW - age_s, "p"), repository="nas", size_bytes=None)
+
+
+def loss(
+    *records: CopyRecord,
+    schedules: tuple[CopySchedule, ...] = (),
+    backups: tuple[Backup, ...] = (),
+    within_s: int | None = None,
+) -> DeviceLoss:
+    seen: Cluster = cluster(None, copies=records, copy_schedules=schedules)
+    (found,) = losses(seen, {"nas": backups}, within_s=within_s, now_s=NOW + 0.5)
+    return found
+
+
+def test_nothing_is_elsewhere() -> None:
+    assert loss() == DeviceLoss("web", (), None, is_met=True)
+    assert not loss(within_s=10**9).is_met
+    # A copy that was never proven, one of an earlier device, backups of another one.
+    nothing = loss(
+        RECORD._replace(proven=None),
+        RECORD._replace(uuid="0" * 32, site="near"),
+        backups=(backup("db", 1),),
+        within_s=10**9,
+    )
+    assert nothing.lost_s is None and not nothing.is_met
+    assert nothing.elsewhere == (Elsewhere("copy", "far", "", None, None, is_late=False),)
+
+
+def test_the_newest_counts_of_what_is_there() -> None:
+    found = loss(RECORD, backups=(backup("web", 900), backup("web", 50)), within_s=60)
+    assert found.lost_s == 50 and found.is_met
+    copy, newest = found.elsewhere
+    assert (copy.place, copy.age_s(NOW)) == ("far", 600)
+    assert newest.name.startswith("web@p.") and newest.age_s(NOW) == 50
+    assert not loss(RECORD, backups=(backup("web", 61),), within_s=60).is_met
+
+
+@pytest.mark.parametrize(("age_s", "is_late"), [(2700, False), (2761, True)])
+def test_a_schedule_that_is_late(age_s: int, is_late: bool) -> None:
+    record = RECORD._replace(proven=COPY._replace(made_s=NOW - age_s))
+    found = loss(record, schedules=(EVERY,))
+    assert found.elsewhere[0].is_late is is_late and found.is_met is not is_late
+    # A new backup does not make it kept.
+    assert loss(record, schedules=(EVERY,), backups=(backup("web", 1),)).is_met is not is_late
+
+
+def test_a_schedule_of_which_there_is_no_copy() -> None:
+    found = loss(schedules=(EVERY,))
+    assert found.lost_s is None and not found.is_met and found.elsewhere[0].every_s == 900
+    begun = loss(schedules=(EVERY._replace(set_s=NOW - 60),))
+    assert begun.is_met, "the first one takes its time"
+
+
+def test_a_moment_ahead_is_no_negative_age() -> None:
+    ahead = RECORD._replace(proven=COPY._replace(made_s=NOW + 50))
+    assert loss(ahead).lost_s == 0
