@@ -80,6 +80,8 @@ _CODES = {
     "SAN-BKP-019": "Backups are stored by borg, the package borgbackup.",
     "SAN-BKP-020": "What is read from a backup is not what was read from the device: the digests "
     "differ. A device that was to be restored from it lets no host in.",
+    "SAN-BKP-021": "borg neither took nor gave anything for an hour, as where a filesystem or a "
+    "server hangs, and was ended. No backup was made; a restore is tried again.",
     "SAN-BUG-001": "sanctl met a condition that its authors did not expect. The lines printed "
     "before the error say where. Changes that the command had made by then are in the journal "
     "(journalctl SYSLOG_IDENTIFIER=sanctl).",

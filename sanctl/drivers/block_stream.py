@@ -11,6 +11,8 @@ import mmap
 import os
 from collections.abc import Callable
 
+from sanctl.system import pipe_wait
+
 CHUNK_BYTES = 4 << 20
 _PIPE_BYTES = 1 << 20
 _SHOW_BYTES = 256 << 20
@@ -46,19 +48,24 @@ def read_through(path: str, size_bytes: int, use: Callable[[memoryview], None]) 
     return digest.hexdigest()
 
 
-def digest_of_pipe(pipe: int, progress: Callable[[int], None]) -> tuple[str, int]:
+def digest_of_pipe(
+    pipe: int, progress: Callable[[int], None], *, silence_s: float
+) -> tuple[str, int]:
     """Read a pipe to its end; return the SHA-256 of what came, and how many bytes that was.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: it cannot be read, or nothing came for `silence_s` seconds (TimeoutError).
     """
     digest, done, buffer = hashlib.sha256(), 0, bytearray(_PIPE_BYTES)
     shown = 0
-    while got := os.readv(pipe, [buffer]):
+    while True:
+        pipe_wait.await_data(pipe, silence_s=silence_s)
+        got = os.readv(pipe, [buffer])
+        if not got:
+            return digest.hexdigest(), done
         with memoryview(buffer) as view, view[:got] as part:
             digest.update(part)
         done += got
         if done - shown >= _SHOW_BYTES:
             shown = done
             progress(done)
-    return digest.hexdigest(), done

@@ -30,6 +30,7 @@ from sanctl.parse.borg import (
     parse_failure,
     parse_stored_bytes,
 )
+from sanctl.system import pipe_wait
 from sanctl.system.files import exists
 from sanctl.system.runner import CommandResult, PipedProgram, Runner
 
@@ -41,6 +42,9 @@ CHUNK_BYTES = 1 << 20
 _COMPRESSION = "zstd,3"
 _LOCK_S, _KEEP_LOCK_S = 60, 12 * 3600
 _ASK_S, _LONG_S = 300.0, 24 * 3600.0
+#: How long borg may neither take nor give anything: it may build its cache anew. A server that
+#: hangs must not keep a backup, with its lock and its restore point, for ever.
+SILENCE_S = 3600.0
 #: Devices that hosts use come first.
 PROGRAM = ("nice", "-n", "19", "ionice", "-c", "3", "borg")
 _ANY = range(256)
@@ -157,6 +161,8 @@ class Borg:
                 _write(program.pipe, text + bytes(-len(text) % _BLOCK) + bytes(2 * _BLOCK))
             except BrokenPipeError:
                 digest = ""  # borg has ended, and says why.
+            except TimeoutError as error:
+                raise self._hung() from error
             result = self._checked(program.finish(timeout_s=_LONG_S))
         if not digest:
             raise CommandError(Problem("SAN-BKP-015", "borg ended before it had read all"))
@@ -209,7 +215,11 @@ class Borg:
         """
         text = b""
         with self.reading(name, name.digest_file) as pipe:
-            while len(text) < _MEMBER_BYTES and (part := os.read(pipe, _MEMBER_BYTES)):
+            while len(text) < _MEMBER_BYTES:
+                pipe_wait.await_data(pipe, silence_s=SILENCE_S)
+                part = os.read(pipe, _MEMBER_BYTES)
+                if not part:
+                    break
                 text += part
         return text.decode(errors="replace").partition(" ")[0]
 
@@ -224,6 +234,8 @@ class Borg:
         with self._piped(*argv, feeds=False) as program:
             try:
                 yield program.pipe
+            except TimeoutError as error:
+                raise self._hung() from error
             except OSError as error:
                 # What borg says comes first: the caller has only seen that the data ended.
                 result = program.finish(timeout_s=_ASK_S)
@@ -267,6 +279,16 @@ class Borg:
         if result.status:
             raise self._error(result)
         return result
+
+    def _hung(self) -> CommandError:
+        return CommandError(
+            Problem(
+                "SAN-BKP-021",
+                f"repository {self.repository.name}: borg has done nothing for {SILENCE_S:g} s, "
+                "and was ended",
+                "does its filesystem or its server hang?",
+            )
+        )
 
     def _error(self, result: CommandResult) -> CommandError:
         name = self.repository.name
@@ -334,7 +356,4 @@ def _header(name: str, size_bytes: int, taken_s: int) -> bytes:
 
 
 def _write(pipe: int, data: bytes | memoryview) -> None:
-    with memoryview(data) as view:
-        done = 0
-        while done < len(view):
-            done += os.write(pipe, view[done:])
+    pipe_wait.write_all(pipe, data, silence_s=SILENCE_S)

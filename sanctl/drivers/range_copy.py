@@ -12,6 +12,8 @@ import os
 from types import TracebackType
 from typing import Protocol, Self
 
+from sanctl.system import pipe_wait
+
 #: How much is read at once.
 CHUNK_BYTES = 4 << 20
 #: The smallest range that is written: XFS allocates copied blocks in runs of that size.
@@ -70,8 +72,8 @@ class FileSource:
 class PipeSource:
     """What comes by a pipe: as many bytes as were announced, and none less."""
 
-    def __init__(self, pipe: int, size_bytes: int) -> None:
-        self._pipe, self._size_bytes = pipe, size_bytes
+    def __init__(self, pipe: int, size_bytes: int, *, silence_s: float) -> None:
+        self._pipe, self._size_bytes, self._silence_s = pipe, size_bytes, silence_s
 
     def open(self) -> int:
         """See Source.open."""
@@ -83,6 +85,7 @@ class PipeSource:
         got = 0
         with memoryview(buffer) as view:
             while got < length:
+                pipe_wait.await_data(self._pipe, silence_s=self._silence_s)
                 with view[got:length] as part:
                     count = os.readv(self._pipe, [part])
                 if not count:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from sanctl.drivers import backup_notes, block_stream, point_files, pool_files
-from sanctl.drivers.borg import Borg
+from sanctl.drivers.borg import SILENCE_S, Borg
 from sanctl.errors import Busy, CommandError, Problem, Refused, SanctlError
 from sanctl.model.backup import OWN_POINT, WRITING, Backup, BackupName, is_own_point, own_point_name
 from sanctl.model.device import DeviceSpec
@@ -351,7 +351,9 @@ def verify_backup(
     update: Callable[[str], None] = session.reporter.update
     with borg.reading(name, name.image) as pipe:
         digest, done = block_stream.digest_of_pipe(
-            pipe, lambda got: update(f"backup {name}: {100 * got / max(1, size_bytes):.0f} % read")
+            pipe,
+            lambda got: update(f"backup {name}: {100 * got / max(1, size_bytes):.0f} % read"),
+            silence_s=SILENCE_S,
         )
     return digest, digest == noted and done == size_bytes
 

@@ -200,6 +200,9 @@ class PipedProgram:
             raise CommandError(
                 Problem(code, f"{self._argv[0]} could not be started: {error.strerror or error}")
             ) from error
+        if self._feeds:
+            # What is written waits by poll(2), with a limit (pipe_wait.py).
+            os.set_blocking(self.pipe, False)
         return self
 
     def __exit__(

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from sanctl.config import backups
 from sanctl.drivers import block_stream
-from sanctl.drivers.borg import Borg
+from sanctl.drivers.borg import SILENCE_S, Borg
 from sanctl.drivers.range_copy import PipeSource
 from sanctl.errors import CommandError, Problem
 from sanctl.model.backup import BackupName
@@ -34,7 +34,7 @@ class BackupSource:
             CommandError: it could not be read to its end.
         """
         with self._borg.reading(self.name, self.name.image) as pipe:
-            yield PipeSource(pipe, size_bytes)
+            yield PipeSource(pipe, size_bytes, silence_s=SILENCE_S)
 
     def digest(self) -> str:
         """Return the SHA-256 that was noted at the backup.

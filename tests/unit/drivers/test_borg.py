@@ -106,7 +106,7 @@ def test_what_is_stored_comes_back(repository: Borg, image: Path) -> None:
     assert found.name == NAME and found.repository == "nas"
     assert repository.recorded_digest(NAME) == digest
     with repository.reading(NAME, NAME.image) as pipe:
-        assert block_stream.digest_of_pipe(pipe, seen.append) == (digest, SIZE)
+        assert block_stream.digest_of_pipe(pipe, seen.append, silence_s=5.0) == (digest, SIZE)
     repository.delete((str(NAME),))
     assert repository.backups() == ()
 
@@ -153,7 +153,7 @@ def test_what_borg_says_at_the_end_counts(repository: Borg, image: Path, tmp_pat
         pytest.raises(CommandError, match=r"SAN-BKP-015.*integrity"),
         repository.reading(NAME, NAME.image) as pipe,
     ):
-        assert block_stream.digest_of_pipe(pipe, lambda _got: None)[1] == SIZE
+        assert block_stream.digest_of_pipe(pipe, lambda _got: None, silence_s=5.0)[1] == SIZE
     with (
         pytest.raises(CommandError, match="SAN-BKP-015"),
         repository.reading(NAME, NAME.image) as pipe,
@@ -192,6 +192,28 @@ def test_what_another_server_says_is_told() -> None:
     failure = Failure("ConnectionClosedWithHint", "Connection closed", "Host key verification")
     problem = problem_of(failure, "nas")
     assert problem.code == "SAN-BKP-014" and "(Host key verification)" in problem.text
+
+
+@pytest.mark.parametrize("command", ["import-tar", "extract"])
+def test_one_that_hangs_is_ended(
+    repository: Borg, image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """As on a filesystem of a server that does not answer; nobody else has to end it."""
+    repository.init()
+    repository.store(NAME, str(image), SIZE, lambda _done: None)
+    repository.keep(NAME)
+    hung = tmp_path / "hung"
+    hung.write_text(f"#!/bin/sh\necho $$ >{tmp_path}/pid\nexec sleep 60\n")
+    hung.chmod(0o700)
+    monkeypatch.setattr(borg, "PROGRAM", (str(hung),))
+    monkeypatch.setattr(borg, "SILENCE_S", 0.3)
+    with pytest.raises(CommandError, match="SAN-BKP-021"):
+        if command == "extract":
+            repository.recorded_digest(NAME)
+        else:
+            repository.store(NAME, str(image), SIZE, lambda _done: None)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
 def test_a_program_is_ended_where_its_pipe_is_left() -> None:

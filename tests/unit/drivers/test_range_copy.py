@@ -113,7 +113,7 @@ def _through_a_pipe(data: bytes, announced: int, device: Path) -> int:
     sender = threading.Thread(target=_send, args=(write_end, data))
     sender.start()
     try:
-        with RangeCopy(PipeSource(read_end, announced), str(device)) as copy:
+        with RangeCopy(PipeSource(read_end, announced, silence_s=5.0), str(device)) as copy:
             while copy.step():
                 pass
             return copy.written_bytes

@@ -315,9 +315,9 @@ def test_the_list_and_a_verify(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> Non
     assert bed.run("backup list other")[1] == []
     # Another digest, then another length.
     assert bed.run(f"backup verify {name}")[1][0]["code"] == "SAN-BKP-020"
-    monkeypatch.setattr(block_stream, "digest_of_pipe", lambda *_: (DIGEST, 5))
+    monkeypatch.setattr(block_stream, "digest_of_pipe", lambda *_, silence_s: (DIGEST, 5))
     assert bed.run(f"backup verify {name}")[1][0]["code"] == "SAN-BKP-020"
-    monkeypatch.setattr(block_stream, "digest_of_pipe", lambda *_: (DIGEST, 64 << 20))
+    monkeypatch.setattr(block_stream, "digest_of_pipe", lambda *_, silence_s: (DIGEST, 64 << 20))
     assert bed.run(f"backup verify {name}")[1]["sha256"] == DIGEST
 
 
