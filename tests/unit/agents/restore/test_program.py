@@ -403,6 +403,8 @@ def test_no_host_gets_in_where_the_device_reads_otherwise(
 def test_an_order_that_was_replaced_while_the_site_reads(
     node: Node, site_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Before anything is written, and not at the next look.
+    monkeypatch.setattr(program, "_LOOK_S", 60.0)
     monkeypatch.setattr(closure, "read_order", lambda *_: "another")
     node.run()
     assert node.device.read_bytes() == PRESENT and "SAN-REST-006" in node.report()
