@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from sanctl.agents import ocf
 from sanctl.agents.node import failure_cleanup
+from sanctl.agents.publish import node_states
 from sanctl.drivers import cib, loop, node_attributes, outdated_marks, pool_files
 from sanctl.drivers.corosync import membership
 from sanctl.errors import SanctlError
@@ -126,6 +127,8 @@ def _withdraw_what_is_left(here: str, removed: list[_Removed]) -> None:
     Raises:
         CommandError: the cluster did not answer; the tombstones stay, and all is done again.
     """
+    node_states.publish_if_due(_RUNNER)
+    # The state as an earlier release has published it.
     names = [
         f"@name='{prefix}{each.device}'" for each in removed for prefix in ("master-", "sanctl-")
     ]

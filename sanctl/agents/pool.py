@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from sanctl.agents import deleted_devices, ocf, pool_space
 from sanctl.agents.node import failure_cleanup, members, votes
-from sanctl.agents.publish import attrd_cache, host_sessions
+from sanctl.agents.publish import attrd_cache, host_sessions, node_states
 from sanctl.agents.recovery import fs_shutdown
 from sanctl.agents.replica import parts
 from sanctl.drivers import (
@@ -147,6 +147,8 @@ def _check_pools(*, may_mount: bool = True) -> None:
     deadline_runner = _deadline_runner()
     attributes = _node_attributes()
     _refresh_lost_attributes(attributes)
+    if may_mount:
+        _keep_states_up(deadline_runner, attributes)
     for one in _pools_here():
         name, path = str(one.name), str(one.path)
         try:
@@ -197,6 +199,19 @@ def _check_pools(*, may_mount: bool = True) -> None:
                 pool_space.reserve_device_files(
                     deadline_runner, usable, without=_deleted(attributes)
                 )
+
+
+def _keep_states_up(runner: DeadlineRunner, attributes: dict[str, str]) -> None:
+    """Publish the replicas' states where an action could not, or was killed before it did."""
+    try:
+        node_states.publish_if_due(runner)
+        node_states.delete_of_earlier_release(runner, attributes)
+    except (SanctlError, OSError) as error:
+        journal.write(
+            f"the replicas' states could not be published: {error}; the next monitor tries again",
+            priority=journal.WARNING,
+            action="pool",
+        )
 
 
 def _keep_points_up(
@@ -291,7 +306,8 @@ def _node_attributes() -> dict[str, str]:
     """Return the node attributes in the CIB that are for this agent, and those of this agent.
 
     For this agent: tombstones of deleted devices, outdated marks, wanted cache modes and vote mode;
-    and the restore points and their schedules, which are cluster properties.
+    the restore points and their schedules, which are cluster properties; and replicas' states that
+    an earlier release has published.
     """
     here = os.uname().nodename
     pairs = cib.query(
@@ -301,7 +317,9 @@ def _node_attributes() -> dict[str, str]:
         f" or starts-with(@name,'{MODE_ATTRIBUTE_PREFIX}') or @name='{VOTES_ATTRIBUTE}'"
         f" or @name='{DROPPED_MEMBER_ATTRIBUTE}']"
         f"|//status/node_state[@uname='{here}']/transient_attributes"
-        f"//nvpair[starts-with(@name,'{_POOL_ATTRIBUTE}')]"
+        f"//nvpair[starts-with(@name,'{_POOL_ATTRIBUTE}')"
+        f" or (starts-with(@name,'{node_states.EARLIER_PREFIX}')"
+        f" and starts-with(@value,'{node_states.EARLIER_BEGIN}'))]"
         f"|//configuration/crm_config/cluster_property_set[@id='{POINTS_ID}']/nvpair"
         f"|//configuration/crm_config/cluster_property_set[@id='{SITES_ID}']/nvpair",
     )

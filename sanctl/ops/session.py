@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import contextlib
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from sanctl.drivers.pacemaker import PacemakerPort, StaleCib
@@ -13,10 +14,11 @@ from sanctl.model.cluster import Cluster, Failure
 from sanctl.model.device import SYNCING_CONNECTIONS, ReplicaState
 from sanctl.model.host_session import SESSIONS_ATTRIBUTE, HostSession, parse_sessions
 from sanctl.model.names import DeviceName, NodeName
+from sanctl.model.packed_states import STATES_ATTRIBUTE
 from sanctl.model.resync_record import RUNNING_ATTRIBUTE, RunningSync, parse_running
-from sanctl.parse.cib import REPLICA_PREFIX, parse_cib, parse_document
+from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
-from sanctl.parse.published_state import parse_replica_state
+from sanctl.parse.published_state import parse_replicas
 from sanctl.plan.cluster.convergence import Progress, failure_problem, failures_since
 from sanctl.render.cib import render_patchset
 from sanctl.system.clock import Clock
@@ -31,6 +33,7 @@ _POLL_SHARE, _ANYWAY_SHARE = 3, 8
 _ANYWAY_S = 4.0
 # While a node takes over or a DC is elected Pacemaker may not answer for some seconds.
 _SILENCE_TOLERATED_S = 30.0
+_STATES_CHANGED = Problem("SAN-CLU-004", "a replica's state has changed meanwhile")
 
 
 class Reporter(Protocol):
@@ -53,12 +56,25 @@ class Session:
     def observe(self) -> Cluster:
         """Return the cluster as it is now.
 
+        Where pacemaker-attrd gives no answer no replica's state is known, and the rest is.
+
         Raises:
             Unreachable: Pacemaker does not answer here.
         """
         self._cib_text = self._pacemaker.query()
         root = parse_document(self._cib_text)
-        return Cluster.seen(parse_cib(root), parse_crm_mon(self._pacemaker.monitor()))
+        states: Mapping[str, str] = {}
+        with contextlib.suppress(CommandError):
+            states = self._states()
+        return Cluster.seen(parse_cib(root, states), parse_crm_mon(self._pacemaker.monitor()))
+
+    def _states(self) -> Mapping[str, str]:
+        """Return what the nodes have published of their replicas.
+
+        Raises:
+            CommandError: Pacemaker did not answer.
+        """
+        return self._pacemaker.transient_attributes(STATES_ATTRIBUTE)
 
     def compressed_cib_bytes(self, added: str = "") -> int:
         """Return the size of the CIB that was read last, compressed as Pacemaker compresses it.
@@ -110,8 +126,8 @@ class Session:
         Raises:
             CommandError: Pacemaker did not answer.
         """
-        values = self._pacemaker.transient_attributes(f"{REPLICA_PREFIX}{name}")
-        return {node: parse_replica_state(text) for node, text in values.items()}
+        replicas = parse_replicas(self._states())
+        return {node: state for (device, node), state in replicas.items() if device == name.value}
 
     def host_sessions(self) -> dict[str, tuple[HostSession, ...]]:
         """Return the sessions of hosts by node; nodes that do not say are left out.
@@ -127,23 +143,30 @@ class Session:
         }
 
     def change(self, decide: Callable[[Cluster], tuple[Change, ...]]) -> tuple[Change, ...]:
-        """Make the change that `decide` asks for, planned again each time the CIB has changed.
+        """Make the change that `decide` asks for, planned again each time the cluster has changed.
+
+        The CIB compares and swaps. What the nodes publish of their replicas is not in it: that is
+        read after the CIB, and once more before the change, which is not made if it differs.
 
         Returns:
             The changes made; empty when nothing was to do.
 
         Raises:
             Busy: others changed the CIB each time between reading and writing.
+            CommandError: the states of replicas could not be asked for; nothing was changed.
             SanctlError: what `decide` raises.
         """
         for attempt in range(_CHANGE_ATTEMPTS):
             self._cib_text = self._pacemaker.query()
             root = parse_document(self._cib_text)
+            states = self._states()
             mon = parse_crm_mon(self._pacemaker.monitor())
-            changes = decide(Cluster.seen(parse_cib(root), mon))
+            changes = decide(Cluster.seen(parse_cib(root, states), mon))
             if not changes:
                 return ()
             try:
+                if self._states() != states:
+                    raise StaleCib(_STATES_CHANGED)
                 self._pacemaker.patch(render_patchset(root, changes))
             except StaleCib:
                 self.clock.sleep(min(0.05 * attempt, 0.5))

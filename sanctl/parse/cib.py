@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from sanctl.errors import CommandError, Problem, SanctlError, Unreachable
 from sanctl.model.cache_policy import parse_cache_policy
@@ -50,7 +51,11 @@ from sanctl.model.site import CopyRecord, CopySchedule, Site
 from sanctl.model.sync_policy import SyncPolicy
 from sanctl.model.verify_result import VerifyResult, parse_published
 from sanctl.model.vote_mode import VOTES_ATTRIBUTE, NodeVotes
-from sanctl.parse.published_state import parse_pool_usage, parse_replica_state
+from sanctl.parse.published_state import (
+    parse_pool_usage,
+    parse_replica_state,
+    parse_replicas,
+)
 from sanctl.parse.xml_output import parse_xml
 
 TOMBSTONE_PREFIX = "sanctl-delete-"
@@ -61,6 +66,7 @@ REPLICA_PREFIX = "sanctl-"
 #: Not `sanctl-…`: those are replicas' attributes, by the device's name.
 VERIFY_PREFIX = "sanctl.verify."
 _UUID = re.compile(r"[0-9a-f]{32}")
+_NO_STATES: Mapping[str, str] = MappingProxyType({})
 _TRUE = frozenset({"true", "yes", "on", "1", "y"})
 
 
@@ -81,8 +87,14 @@ def parse_document(text: str) -> ET.Element:
     return root
 
 
-def parse_cib(root: ET.Element) -> Cib:
-    """Read the parsed text of a CIB."""
+def parse_cib(root: ET.Element, states: Mapping[str, str] = _NO_STATES) -> Cib:
+    """Read the parsed text of a CIB.
+
+    Args:
+        root: the CIB.
+        states: what each node has published of its replicas (model/packed_states.py), which is not
+            in the CIB; by node. What is missing there is not known.
+    """
     configuration = root.find("configuration")
     assert configuration is not None
     nodes = tuple(_nodes(configuration))
@@ -99,7 +111,7 @@ def parse_cib(root: ET.Element) -> Cib:
         except (SanctlError, ValueError) as error:
             unreadable.append((primitive.get("id", "?"), str(error)))
     hosts, unreadable_hosts = _hosts(_properties(configuration))
-    replicas: dict[tuple[str, str], ReplicaState] = {}
+    replicas = parse_replicas(states)
     pools: dict[tuple[str, str], PoolUsage] = {}
     reach: dict[str, int] = {}
     ballots: dict[str, NodeVotes] = {}
@@ -124,7 +136,9 @@ def parse_cib(root: ET.Element) -> Cib:
         elif name.startswith(POOL_PREFIX):
             pools[name.removeprefix(POOL_PREFIX), node] = parse_pool_usage(value)
         elif name.startswith(REPLICA_PREFIX):
-            replicas[name.removeprefix(REPLICA_PREFIX), node] = parse_replica_state(value)
+            # By an earlier release. Which of two values is the older one nothing says.
+            key, state = (name.removeprefix(REPLICA_PREFIX), node), parse_replica_state(value)
+            replicas[key] = state if replicas.get(key, state) == state else ReplicaState()
         elif name == REACH_ATTRIBUTE and value.isdecimal():
             reach[node] = int(value)
     return Cib(

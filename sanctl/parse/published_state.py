@@ -7,7 +7,10 @@ cannot be read is unknown, and one that is new is ignored.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sanctl.model.device import PeerLink, PoolUsage, ReplicaState
+from sanctl.model.packed_states import unpack
 from sanctl.model.pool_cache import parse_cache_state
 from sanctl.model.resync_record import ResyncRecord
 
@@ -23,7 +26,7 @@ def parse_pairs(text: str) -> dict[str, str]:
 
 
 def parse_replica_state(text: str) -> ReplicaState:
-    """Read the node attribute `sanctl-NAME`; a field that is missing or malformed is unknown."""
+    """Read the state of one replica; a field that is missing or malformed is unknown."""
     pairs = parse_pairs(text)
     links = _links(pairs)
     worst = _worst(links)
@@ -57,6 +60,15 @@ def parse_replica_state(text: str) -> ReplicaState:
         is_suspect=pairs.get("suspect") == "1",
         hosts_without_secret=tuple(filter(None, pairs.get("no-secret", "").split(","))),
     )
+
+
+def parse_replicas(packed: Mapping[str, str]) -> dict[tuple[str, str], ReplicaState]:
+    """Return the states of all replicas by device and node, from each node's packed value."""
+    return {
+        (name, node): parse_replica_state(state)
+        for node, text in packed.items()
+        for name, state in unpack(text).items()
+    }
 
 
 def _bitmaps(text: str) -> tuple[tuple[str, str], ...]:

@@ -19,7 +19,7 @@ import errno
 import os
 import time
 
-from sanctl.system.files import file_lock, read_text, replace_on_tmpfs
+from sanctl.system.files import file_lock, folder_lock, read_text, replace_on_tmpfs
 
 RUNTIME = "/run/sanctl"
 _DEVICES, _POOLS, _NODE = "devices", "pools", "node"
@@ -252,6 +252,12 @@ def locked(
     """Hold one of the locks above (`files.file_lock`), also where there is no /run/sanctl yet."""
     make_folder()
     return file_lock(path, wait_s=wait_s, shared=shared)
+
+
+def locked_without_file(*, wait_s: float) -> contextlib.AbstractContextManager[bool]:
+    """Hold a lock that needs no room on /run: of who publishes the replicas' states."""
+    make_folder()
+    return folder_lock(RUNTIME, wait_s=wait_s)
 
 
 def make_folder() -> None:

@@ -20,6 +20,7 @@ from sanctl.model.cluster import Cluster, Role
 from sanctl.model.device import access_digest
 from sanctl.model.device_restore import REPORT_PREFIX, RestoreOrder, RestoreReport, closes
 from sanctl.model.host import parse_hosts
+from sanctl.model.packed_states import STATES_ATTRIBUTE, pack
 from sanctl.model.restore_point import (
     FAILED_PREFIX,
     SIZES_ATTRIBUTE,
@@ -141,6 +142,8 @@ class FakePacemaker:
         self.attribute(node, attribute, value)
 
     def transient_attributes(self, attribute: str) -> dict[str, str]:
+        if attribute == STATES_ATTRIBUTE:
+            return self._states()
         private = {
             n: text for (n, name), text in self.private_attributes.items() if name == attribute
         }
@@ -149,6 +152,24 @@ class FakePacemaker:
             for state in self.root.findall("status/node_state")
             for pair in state.findall("transient_attributes/instance_attributes/nvpair")
             if pair.get("name") == attribute
+        }
+
+    def _states(self) -> dict[str, str]:
+        """The states of replicas, packed as a node's agents publish them.
+
+        They are in this CIB, too, where tests of decisions look for them.
+        """
+        found: dict[str, dict[str, str]] = {}
+        for state in self.root.findall("status/node_state"):
+            for pair in state.findall("transient_attributes/instance_attributes/nvpair"):
+                if pair.get("value", "").startswith("disk="):
+                    name = pair.get("name", "").removeprefix("sanctl-")
+                    found.setdefault(state.get("uname", ""), {})[name] = pair.get("value", "")
+        packed = {node: pack(states) for node, states in found.items()}
+        return packed | {
+            n: text
+            for (n, name), text in self.private_attributes.items()
+            if name == STATES_ATTRIBUTE
         }
 
     def remove_node(self, node: str) -> None:

@@ -420,7 +420,7 @@ def await_monitor(bed: LabSession, device: str) -> None:
 
     It checks whether a verify is due before it publishes.
     """
-    reported = f"stat -c %Y /run/sanctl/devices/{device}/attrd-cache"
+    reported = f"stat -c %Y /run/sanctl/devices/{device}/attrd-cache.state"
     begin = int(bed.sh("n1", "date +%s").stdout)
     wait_for("a monitor", lambda: int(bed.sh("n1", reported).stdout) > begin, within_s=120)
 

@@ -35,7 +35,7 @@ FAMILIES = {
     ),
     "Diverged replicas": ("test_heal",),
     "Documentation": ("test_docs",),
-    "Failover": ("test_each_kind", "test_failover", "test_many_devices"),
+    "Failover": ("test_each_kind", "test_failover", "test_many_devices", "test_replica_states"),
     "Fencing": (
         "test_accepted_risk",
         "test_fence_agents",

@@ -42,7 +42,12 @@ def attrd_pid() -> str:
 
 
 def of_device(name: str) -> StateFile:
-    """Return the record of what a device's agent has published."""
+    """Return the record of the state that a device's agent has published."""
+    return state_files.of_device(name, f"{_KIND}.state")
+
+
+def of_earlier_release(name: str) -> StateFile:
+    """Return the record of the state that an earlier release has published, into the CIB."""
     return state_files.of_device(name, _KIND)
 
 
@@ -54,6 +59,11 @@ def of_score(name: str) -> StateFile:
 def of_pools() -> StateFile:
     """Return the record of what the pools' agent has published of the pools."""
     return state_files.of_node(f"{_KIND}.pools")
+
+
+def of_states() -> StateFile:
+    """Return the record of what was published of all replicas of this node together."""
+    return state_files.of_node(f"{_KIND}.states")
 
 
 def of_votes() -> StateFile:

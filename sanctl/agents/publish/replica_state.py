@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Publishes a replica's state (attribute sanctl-NAME, its text form) and its promotion score."""
+"""Publishes a replica's state, in its text form, and its promotion score."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sanctl.agents.cache import read_cache, write_cache_status
 from sanctl.agents.fencing import quorum_overlap
 from sanctl.agents.fencing.outdate import clear_marks, mark_without_disk
 from sanctl.agents.promotion import compared_data, first_activation
-from sanctl.agents.publish import attrd_cache
+from sanctl.agents.publish import attrd_cache, node_states
 from sanctl.agents.replica import access_list, lost_writes, sync_policy
 from sanctl.agents.replica.parts import Device, note_path
 from sanctl.drivers import lio, node_attributes
@@ -196,7 +196,7 @@ def _publish(
     # Of a device that has been active an older state may still be published: of lost files, say.
     if score_alone and is_new:
         return
-    node_attributes.publish(runner, f"sanctl-{device.name}", value)
+    node_states.publish(runner, device.name, value)
     if clears_marks and state is not None and state.is_primary:
         # After a change, and once a minute: a reconnection without a resync calls no handler.
         in_sync = [node for node in others if state.with_only_peer(node).is_in_sync]
@@ -208,8 +208,8 @@ def _publish(
 def _without_growth(value: str, state: ResourceState | None) -> str:
     """Return what of a value has to differ for it to be published again within the minute.
 
-    While a peer is away each write of a host adds to what is out of sync. Each publication is a
-    change of the CIB that ends the transition under way, with the promotions that it has not begun.
+    While a peer is away each write of a host adds to what is out of sync, and each publication
+    starts a program.
     """
     if state is None or state.is_connected:
         return value
@@ -227,4 +227,4 @@ def withdraw(runner: Runner, device: Device) -> None:
     with contextlib.suppress(SanctlError, OSError):
         node_attributes.delete_promotion_score(runner, device.name)
     with contextlib.suppress(SanctlError, OSError):
-        node_attributes.delete(runner, f"sanctl-{device.name}")
+        node_states.withdraw(runner, device.name)

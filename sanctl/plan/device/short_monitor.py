@@ -41,6 +41,7 @@ _HARMLESS_NOTES = frozenset(
         "mark-request",
         "met-disk",
         "operator-trust",
+        "published",
         "reattach-tried",
         "refused-entries",
         "resync-received",

@@ -25,10 +25,10 @@ SEEN = Seen(
     is_enabled=True,
     drbd_bytes=1 << 20,
     target_bytes=1 << 20,
-    notes=frozenset({"attrd-cache"}),
+    notes=frozenset({"attrd-cache.state", "published"}),
 )
 FOUND = Fingerprint(SEEN, (record("file", "/proc/x", "y"),))
-_KINDS = ("attrd-cache", "attrd-cache.score")
+_KINDS = ("attrd-cache.state", "attrd-cache.score")
 
 
 class Monitor:

@@ -161,7 +161,7 @@ def test_what_it_is_gets_published(full: Node, monkeypatch: pytest.MonkeyPatch) 
     assert device.promote() == ocf.SUCCESS
     assert not any("could not be published" in line for line in full.fake.journal)
     published = [" ".join(argv) for argv, _ in full.fake.calls if argv[0] == "attrd_updater"]
-    assert any("sanctl-vol1" in line for line in published), full.fake.journal
+    assert any("sanctl.states" in line for line in published), full.fake.journal
 
 
 def test_it_is_demoted_and_stopped(full: Node) -> None:

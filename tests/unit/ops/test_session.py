@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How often a command that waits asks the cluster."""
+"""How often a command that waits asks the cluster, and by what it changes it."""
 
 from __future__ import annotations
 
 import pytest
 
-from sanctl.errors import NotConverged
+from sanctl.errors import CommandError, NotConverged, Problem
+from sanctl.model.cib_change import Change, SetNodeAttribute
 from sanctl.model.cluster import Cluster
+from sanctl.model.device import ReplicaState
+from sanctl.model.names import DeviceName, NodeName
+from sanctl.model.packed_states import STATES_ATTRIBUTE
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.convergence import Progress
 from tests.fakes.pacemaker import FakeClock, FakePacemaker, FakeReporter
@@ -53,3 +57,69 @@ def test_a_cluster_is_observed_seldom_until_it_may_be_done(since_s: float, most:
         )
     assert most - 2 <= pacemaker.asked <= most
     assert clock.now - began_s <= 21.0
+
+
+class Scene(FakePacemaker):
+    """A cluster with a device, of which each node's states are told by the test alone."""
+
+    def __init__(self) -> None:
+        super().__init__(golden="one-device")
+        self.answers: list[dict[str, str] | CommandError] = []
+        self.planned: list[str | None] = []
+
+    def transient_attributes(self, attribute: str) -> dict[str, str]:
+        assert attribute == STATES_ATTRIBUTE
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, CommandError):
+            raise answer
+        return answer
+
+    def decide(self, cluster: Cluster) -> tuple[Change, ...]:
+        found = cluster.replica(DeviceName(value="other"), NodeName(value="n1"))
+        self.planned.append(found.disk)
+        return (SetNodeAttribute(node=NodeName(value="n1"), attribute="x", value="y"),)
+
+
+GOOD, BAD = {"n1": "other disk=UpToDate"}, {"n1": "other disk=Outdated"}
+SILENT = CommandError(Problem("SAN-CMD-002", "no answer"))
+
+
+def session_of(scene: Scene) -> Session:
+    return Session(scene, FakeClock(), FakeReporter())
+
+
+def test_a_state_that_changes_before_the_change_has_it_planned_again() -> None:
+    scene = Scene()
+    scene.answers = [GOOD, BAD]
+    session_of(scene).change(scene.decide)
+    assert scene.planned == ["UpToDate", "Outdated"]
+    assert len(scene.patches) == 1
+
+
+def test_no_change_is_made_by_states_that_could_not_be_asked_for() -> None:
+    for states in ([SILENT], [GOOD, SILENT]):
+        scene = Scene()
+        scene.answers = [*states]
+        with pytest.raises(CommandError):
+            session_of(scene).change(scene.decide)
+        assert scene.patches == []
+
+
+def test_what_is_seen_without_an_answer_is_not_known() -> None:
+    scene = Scene()
+    scene.answers = [SILENT]
+    found = session_of(scene).observe()
+    assert found.replica(DeviceName(value="other"), NodeName(value="n1")) == ReplicaState()
+
+
+def test_two_states_of_one_replica_that_differ_are_not_known() -> None:
+    """One is of an earlier release; which of both is older nothing says."""
+    name, node = DeviceName(value="other"), NodeName(value="n1")
+    scene = Scene()
+    scene.answers = [GOOD]
+    scene.attribute("n1", "sanctl-other", "disk=UpToDate")
+    assert session_of(scene).observe().replica(name, node).disk == "UpToDate"
+    scene.attribute("n1", "sanctl-other", "disk=Inconsistent")
+    assert session_of(scene).observe().replica(name, node) == ReplicaState()
+    scene.answers = [{}]
+    assert session_of(scene).observe().replica(name, node).disk == "Inconsistent"

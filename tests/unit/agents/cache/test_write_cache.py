@@ -390,36 +390,36 @@ def test_a_stop_goes_on_after_a_flush_that_fails(kernel: Kernel, runner: FakeRun
     assert lost_writes.is_suspect("vm1", kernel.path)
 
 
-def cib(published: str) -> str:
+def cib(score: str) -> str:
     return (
         '<node_state uname="n1"><transient_attributes><instance_attributes>'
-        f'<nvpair name="sanctl-vm1" value="{published}"/>'
+        f'<nvpair name="master-vm1" value="{score}"/>'
         "</instance_attributes></transient_attributes></node_state>"
     )
 
 
 @pytest.mark.parametrize(
-    ("published", "quorate", "is_refilled"),
+    ("score", "quorate", "is_refilled"),
     [
-        ("disk=UpToDate role=Primary cache=write-through", "Yes", True),
-        ("disk=UpToDate role=Primary cache=write-through", "No", False),
-        ("disk=UpToDate role=Secondary", "Yes", False),
-        ("disk=UpToDate role=Primary suspect=1", "Yes", False),
-        ("disk=Inconsistent role=Primary", "Yes", False),
+        ("10000", "Yes", True),
+        ("10000", "No", False),
+        ("9000", "Yes", False),  # a standby in sync
+        ("-INFINITY", "Yes", False),  # suspect, or behind
+        ("3000", "Yes", False),  # a Primary without its disk
         ("", "Yes", False),
     ],
 )
 def test_a_suspect_replica_is_refilled_once_another_serves(
     kernel: Kernel,
     monkeypatch: pytest.MonkeyPatch,
-    published: str,
+    score: str,
     quorate: str,
     is_refilled: bool,
 ) -> None:
     def answer(argv: Sequence[str]) -> Answer:
         if argv[0] == "corosync-quorumtool":
             return f"Quorate:          {quorate}\n"
-        return cib(published) if published else (105, "", "no such object")
+        return cib(score) if score else (105, "", "no such object")
 
     begun: list[str] = []
     monkeypatch.setattr(reinitialize, "reset", lambda _, it: begun.append(it.name))

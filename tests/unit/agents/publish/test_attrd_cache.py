@@ -54,7 +54,7 @@ def test_a_record_counts_for_a_minute_whatever_the_clock_did(
     """The age of a record from the future is not known."""
     attrd_cache.record(vol1(), "7", "9000 disk=UpToDate")
     written_s = time.time() - written_before_s
-    os.utime(node.notes / "devices/vol1/attrd-cache", (written_s, written_s))
+    os.utime(node.notes / "devices/vol1/attrd-cache.state", (written_s, written_s))
     assert attrd_cache.is_current(vol1(), "7", "9000 disk=UpToDate") is is_known
 
 

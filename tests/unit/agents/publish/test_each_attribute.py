@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A replica's score and its state are written each when it changes: both are changes of the CIB."""
+"""A replica's score, which is in the CIB, and its state are written each when it changes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from sanctl.agents.publish import attrd_cache, replica_state
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import lio
 from sanctl.model.drbd import PeerState, ResourceState
+from sanctl.model.packed_states import STATES_ATTRIBUTE
 from sanctl.plan.failover.promotion import FirstStep
 from sanctl.system import state_files
 from tests.fakes.node import FakeNode
@@ -43,22 +44,22 @@ def written(node: FakeNode, state: ResourceState) -> list[str]:
 
 
 def test_a_state_of_the_same_score_is_one_change(node: FakeNode) -> None:
-    assert written(node, STANDBY) == ["master-vol1", "sanctl-vol1"]
+    assert written(node, STANDBY) == ["master-vol1", STATES_ATTRIBUTE]
     assert written(node, STANDBY) == []
     syncing = STANDBY._replace(peers=(PEER._replace(role="Secondary", replication="SyncSource"),))
-    assert written(node, syncing) == ["sanctl-vol1"]
+    assert written(node, syncing) == [STATES_ATTRIBUTE]
 
 
 def test_a_score_that_changes_is_written_before_its_state(node: FakeNode) -> None:
     written(node, STANDBY)
-    assert written(node, STANDBY._replace(role="Primary")) == ["master-vol1", "sanctl-vol1"]
+    assert written(node, STANDBY._replace(role="Primary")) == ["master-vol1", STATES_ATTRIBUTE]
 
 
 def test_a_score_is_written_again_after_a_minute_whatever_the_state_did(node: FakeNode) -> None:
     written(node, STANDBY)
     then = time.time() - 61
     os.utime(Path(attrd_cache.of_score("vol1").path), (then, then))
-    assert written(node, STANDBY) == ["master-vol1", "sanctl-vol1"]
+    assert written(node, STANDBY) == ["master-vol1"]
 
 
 def test_what_hosts_write_while_a_peer_is_away_is_published_once_a_minute(node: FakeNode) -> None:
@@ -71,24 +72,24 @@ def test_what_hosts_write_while_a_peer_is_away_is_published_once_a_minute(node: 
         return alone._replace(peers=(away._replace(out_of_sync_kib=kib),))
 
     written(node, grown(0))
-    assert written(node, grown(112)) == ["sanctl-vol1"], "that something differs is told at once"
+    assert written(node, grown(112)) == [STATES_ATTRIBUTE], "that something differs is told at once"
     assert written(node, grown(388)) == []
-    assert written(node, grown(None)) == ["sanctl-vol1"], "not known is another state"
+    assert written(node, grown(None)) == [STATES_ATTRIBUTE], "not known is another state"
     written(node, grown(388))
     then = time.time() - 61
     os.utime(Path(attrd_cache.of_device("vol1").path), (then, then))
-    assert written(node, grown(4000)) == ["sanctl-vol1"]
+    assert written(node, grown(4000)) == [STATES_ATTRIBUTE]
     in_contact = PEER._replace(role="Secondary", replication="SyncSource", out_of_sync_kib=3000)
     written(node, alone._replace(peers=(in_contact,)))
     resynced = alone._replace(peers=(in_contact._replace(out_of_sync_kib=2000),))
-    assert written(node, resynced) == ["sanctl-vol1"], "the progress of a resync is told"
+    assert written(node, resynced) == [STATES_ATTRIBUTE], "the progress of a resync is told"
 
 
 def test_a_stopped_replica_leaves_no_record(node: FakeNode) -> None:
     written(node, STANDBY)
     replica_state.withdraw(node, DEVICE)
     assert state_files.devices_with("attrd-cache.score") == []
-    assert written(node, STANDBY) == ["master-vol1", "sanctl-vol1"]
+    assert written(node, STANDBY) == ["master-vol1", STATES_ATTRIBUTE]
 
 
 def test_a_first_promotion_asks_for_no_marks(
@@ -112,5 +113,5 @@ def test_the_score_alone_of_a_new_device_leaves_the_state_to_the_next_call(
     monkeypatch.setattr(first_activation, "is_new", lambda *_: is_new)
     replica_state.publish(node, DEVICE, STANDBY, score_alone=True)
     names = [argv[2] for argv, _ in node.calls if argv[0] == "attrd_updater"]
-    assert names == ["master-vol1"] + ["sanctl-vol1"] * (not is_new)
-    assert written(node, STANDBY)[-1:] == ["sanctl-vol1"] * is_new
+    assert names == ["master-vol1"] + [STATES_ATTRIBUTE] * (not is_new)
+    assert written(node, STANDBY)[-1:] == [STATES_ATTRIBUTE] * is_new

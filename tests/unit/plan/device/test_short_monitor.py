@@ -9,7 +9,16 @@ from sanctl.parse.drbd import ProcLine
 from sanctl.plan.device.short_monitor import VALID_S, Seen, is_whole, valid_for_s
 
 _STATE = "cs:Connected ro:{} ds:UpToDate/UpToDate C r-----"
-NOTES = frozenset({"attrd-cache", "attrd-cache.score", "connected", "was-active.0123", "target"})
+NOTES = frozenset(
+    {
+        "attrd-cache.state",
+        "attrd-cache.score",
+        "published",
+        "connected",
+        "was-active.0123",
+        "target",
+    }
+)
 ACTIVE = Seen(
     drbd=ProcLine(_STATE.format("Primary/Secondary"), "f", 0),
     lower="drbd3",
