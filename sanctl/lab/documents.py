@@ -207,15 +207,18 @@ class PeerMonitor(TypedDict):
 
     stack: Annotated[str, "`sanctl` or `stock agents`"]
     program: Annotated[str, "the agent"]
+    per_minute: Annotated[int, "how often it runs"]
     cpu_s: Annotated[float, "processor time of the kernel and of all children"]
     wall_s: Annotated[float, "from start to end"]
+    of_stock_drbd: Annotated[float, "processor time by that of `ocf:linbit:drbd`"]
 
 
 class PeerWatching(TypedDict):
-    """What the monitors of one active device cost, each run every 10 s."""
+    """What the monitors of one active device cost, one of each agent every 10 s."""
 
     stack: Annotated[str, "`sanctl` or `stock agents`"]
     cpu_s_per_minute: Annotated[float, "processor time of all of them"]
+    of_stock_drbd: Annotated[float, "that, by what `ocf:linbit:drbd` alone costs in a minute"]
 
 
 class Peers(TypedDict):

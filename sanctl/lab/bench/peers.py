@@ -26,8 +26,7 @@ from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario, require
 from sanctl.lab.machines.spec import DEFAULT_NAME
 from sanctl.lab.measure import peer_figures
-from sanctl.lab.measure.cpu_cost import Cost
-from sanctl.lab.measure.peer_figures import Comparison, PeerTrial
+from sanctl.lab.measure.peer_figures import Comparison, MonitorCost, PeerTrial
 
 if TYPE_CHECKING:
     from sanctl.lab import documents
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 _OPTIONS = ("--rate", "25", "--depth", "2", "--region", str(4 * 2**20))
 _SERVED_DEADLINE_S = 600.0
 _WHOLE_DEADLINE_S = 900.0
-_MONITOR_INTERVAL_S = 10.0
 _PACKAGES = (
     "pacemaker", "corosync", "resource-agents", "drbd-utils", "targetcli-fb", "python3-rtslib-fb",
 )  # fmt: skip
@@ -147,10 +145,8 @@ def one_turn(
         found.add_check(stack.name, ledgers.check())
 
 
-def measure_monitors(
-    bed: LabSession, stacks: Sequence[Stack], repeat: int
-) -> dict[str, dict[str, Cost]]:
-    """Return the cost of each monitor by stack, all run in turns where the devices are active."""
+def measure_monitors(bed: LabSession, stacks: Sequence[Stack], repeat: int) -> list[MonitorCost]:
+    """Return what each monitor of both stacks costs, run in turns where the devices are active."""
     with ExitStack() as up:
         for stack in stacks:
             up.callback(stack.tear_down)
@@ -160,10 +156,21 @@ def measure_monitors(
             require(
                 stack.serving(stack.devices[0]) == home, f"{stack.name} does not serve on {home}"
             )
-        by_stack = {stack.name: stack.monitors() for stack in stacks}
-        programs = {name: each for monitors in by_stack.values() for name, each in monitors.items()}
+        monitors = {
+            name: (stack.name, each) for stack in stacks for name, each in stack.monitors().items()
+        }
+        programs = {name: each.program for name, (_, each) in monitors.items()}
         costs = monitor_cost.measure(bed, home, programs, repeat)
-    return {stack: {name: costs[name] for name in names} for stack, names in by_stack.items()}
+    return [
+        MonitorCost(
+            stack=stack,
+            program=name,
+            cpu_s=costs[name].cpu_s,
+            wall_s=costs[name].wall_s,
+            per_minute=each.per_minute,
+        )
+        for name, (stack, each) in monitors.items()
+    ]
 
 
 @click.command("peers")
@@ -196,7 +203,7 @@ def peers_command(*, name: str, count: int, repeat: int, folder: Path, output: s
         click.echo(f"  {text}", err=True)
 
     versions = bed.sh(bed.storage[0].name, _VERSIONS).stdout
-    costs: dict[str, dict[str, Cost]] = {}
+    costs: list[MonitorCost] = []
     comparisons: list[Comparison] = []
 
     def totals() -> dict[str, int]:
@@ -245,26 +252,41 @@ def _rows(each: Comparison, ours: str, stock: str) -> list[tuple[str, ...]]:
     ]
 
 
-def _print_text(versions: str, costs: dict[str, dict[str, Cost]]) -> None:
+def _print_text(versions: str, costs: Sequence[MonitorCost]) -> None:
     click.echo(versions)
     for line in peer_config.FAIRNESS:
         click.echo(f"* {line}")
+    ratios = peer_figures.of_stock_monitor(costs)
     print_table(
-        ("STACK", "MONITOR", "CPU", "WALL"),
+        ("STACK", "MONITOR", "A MINUTE", "CPU", "WALL", "OF STOCK DRBD"),
         [
-            (stack, name, f"{cost.cpu_s:.3f} s", f"{cost.wall_s:.3f} s")
-            for stack, found in costs.items()
-            for name, cost in found.items()
+            (
+                each.stack,
+                each.program,
+                str(each.per_minute),
+                f"{each.cpu_s:.3f} s",
+                f"{each.wall_s:.3f} s",
+                f"{ratios[each.program]:.2f}",
+            )
+            for each in costs
         ],
     )
-    for stack, found in costs.items():
-        click.echo(f"{stack}: {_per_minute_s(found):.2f} s of processor a minute and active device")
+    for each in _watching(costs):
+        click.echo(
+            f"{each['stack']}: {each['cpu_s_per_minute']:.2f} s of processor a minute and active"
+            f" device, {each['of_stock_drbd']:.2f} of {peer_figures.STOCK_MONITOR} alone"
+        )
 
 
-def _per_minute_s(costs: dict[str, Cost]) -> float:
-    return peer_figures.per_minute_s(
-        {name: cost.cpu_s for name, cost in costs.items()}, _MONITOR_INTERVAL_S
-    )
+def _watching(costs: Sequence[MonitorCost]) -> list[documents.PeerWatching]:
+    return [
+        {
+            "stack": stack,
+            "cpu_s_per_minute": round(peer_figures.per_minute_s(costs, stack), 3),
+            "of_stock_drbd": round(peer_figures.minute_of_stock_monitor(costs, stack), 3),
+        }
+        for stack in dict.fromkeys(each.stack for each in costs)
+    ]
 
 
 def _data(
@@ -272,7 +294,7 @@ def _data(
     versions: str,
     found: Found,
     comparisons: Sequence[Comparison],
-    costs: dict[str, dict[str, Cost]],
+    costs: Sequence[MonitorCost],
 ) -> dict[str, object]:
     pairs: list[documents.PeerComparison] = [
         {
@@ -293,14 +315,18 @@ def _data(
         }
         for trial in found.trials
     ]
+    # None before the monitors' turn.
+    ratios = peer_figures.of_stock_monitor(costs) if costs else {}
     monitors: list[documents.PeerMonitor] = [
-        {"stack": stack, "program": name, "cpu_s": cost.cpu_s, "wall_s": cost.wall_s}
-        for stack, of_stack in costs.items()
-        for name, cost in of_stack.items()
-    ]
-    watching: list[documents.PeerWatching] = [
-        {"stack": stack, "cpu_s_per_minute": round(_per_minute_s(each), 3)}
-        for stack, each in costs.items()
+        {
+            "stack": each.stack,
+            "program": each.program,
+            "per_minute": each.per_minute,
+            "cpu_s": each.cpu_s,
+            "wall_s": each.wall_s,
+            "of_stock_drbd": round(ratios[each.program], 3),
+        }
+        for each in costs
     ]
     return {
         "devices": count,
@@ -310,7 +336,7 @@ def _data(
         "comparisons": pairs,
         "trials": trials,
         "monitors": monitors,
-        "watching": watching,
+        "watching": _watching(costs),
     }
 
 

@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 #: How many times shorter the pause of sanctl is to be than that of the stock agents.
 GOALS = {"crash": 3.0, "planned move": 10.0}
 KINDS = tuple(GOALS)
+#: What the monitors of both stacks are compared with.
+STOCK_MONITOR = "ocf:linbit:drbd"
 _COLOURS = ("#1d4ed8", "#94a3b8")
 
 
@@ -83,9 +85,36 @@ def compare(trials: Sequence[PeerTrial], ours: str, stock: str) -> list[Comparis
     return found
 
 
-def per_minute_s(cpu_s: Mapping[str, float], interval_s: float) -> float:
-    """Return the processor time of some monitors in a minute, each run once in the interval."""
-    return sum(cpu_s.values()) * 60.0 / interval_s
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonitorCost:
+    """What one run of an agent's monitor costs, medians, and how often a minute it runs."""
+
+    stack: str
+    program: str
+    cpu_s: float
+    wall_s: float
+    per_minute: int
+
+
+def per_minute_s(costs: Sequence[MonitorCost], stack: str) -> float:
+    """Return the processor time that a stack's monitors of one active device take in a minute."""
+    return sum(each.cpu_s * each.per_minute for each in costs if each.stack == stack)
+
+
+def of_stock_monitor(costs: Sequence[MonitorCost]) -> dict[str, float]:
+    """Return each monitor's processor time by that of the stock DRBD agent's monitor."""
+    stock = _stock_monitor(costs)
+    return {each.program: each.cpu_s / stock.cpu_s for each in costs}
+
+
+def minute_of_stock_monitor(costs: Sequence[MonitorCost], stack: str) -> float:
+    """Return a minute of a stack's monitors by a minute of the stock DRBD agent's alone."""
+    stock = _stock_monitor(costs)
+    return per_minute_s(costs, stack) / (stock.cpu_s * stock.per_minute)
+
+
+def _stock_monitor(costs: Sequence[MonitorCost]) -> MonitorCost:
+    return next(each for each in costs if each.program == STOCK_MONITOR)
 
 
 def each(values_s: Sequence[float]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sanctl.lab.measure import peer_figures
-from sanctl.lab.measure.peer_figures import PeerTrial
+from sanctl.lab.measure.peer_figures import MonitorCost, PeerTrial
 
 
 def trial(stack: str, kind: str, *pauses_s: float) -> PeerTrial:
@@ -47,8 +47,33 @@ def test_a_kind_that_only_one_stack_has_is_not_compared() -> None:
     assert peer_figures.compare(TRIALS[:2], "ours", "stock") == []
 
 
-def test_monitors_are_added_up_over_a_minute() -> None:
-    assert peer_figures.per_minute_s({"a": 0.25, "b": 0.5}, 10.0) == pytest.approx(4.5)
+def monitor(stack: str, program: str, cpu_s: float, per_minute: int) -> MonitorCost:
+    return MonitorCost(stack=stack, program=program, cpu_s=cpu_s, wall_s=1.0, per_minute=per_minute)
+
+
+MONITORS = [
+    monitor("ours", "short", 0.02, 5),
+    monitor("ours", "whole", 0.3, 1),
+    monitor("stock", "ocf:heartbeat:IPaddr2", 0.5, 6),
+    monitor("stock", peer_figures.STOCK_MONITOR, 1.0, 6),
+]
+
+
+def test_a_minute_has_each_monitor_as_often_as_it_runs() -> None:
+    assert peer_figures.per_minute_s(MONITORS, "ours") == pytest.approx(0.4)
+    assert peer_figures.per_minute_s(MONITORS, "stock") == pytest.approx(9.0)
+
+
+def test_each_monitor_is_compared_with_the_stock_drbd_agents() -> None:
+    found = peer_figures.of_stock_monitor(MONITORS)
+    assert found == pytest.approx(
+        {"short": 0.02, "whole": 0.3, "ocf:heartbeat:IPaddr2": 0.5, peer_figures.STOCK_MONITOR: 1.0}
+    )
+
+
+def test_a_minute_is_compared_with_that_of_the_stock_drbd_agent_alone() -> None:
+    assert peer_figures.minute_of_stock_monitor(MONITORS, "ours") == pytest.approx(0.4 / 6)
+    assert peer_figures.minute_of_stock_monitor(MONITORS, "stock") == pytest.approx(1.5)
 
 
 def test_the_chart_is_drawn(tmp_path: Path) -> None:
