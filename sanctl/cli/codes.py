@@ -250,6 +250,22 @@ _CODES = {
     "SAN-HOST-012": "An entry of the CIB that is a host, or a device, cannot be read by this "
     "release. Until it can, no IQN is given to a host or a device, and no host is changed: the IQN "
     "could be one that logs in as another host, with CHAP. What is served goes on.",
+    "SAN-HOST-013": "There is no host group of that name; 'sanctl host group list' shows those "
+    "there are.",
+    "SAN-HOST-014": "A host group of that name exists already with other hosts, or a device names "
+    "one of that name.",
+    "SAN-HOST-015": "The host is in a host group. It can be in one at most, so that one place says "
+    "which devices it shares with others.",
+    "SAN-HOST-016": "The host has the device through its host group, of which all hosts may use "
+    "the same devices: it is neither allowed nor denied by itself there. Take it out of the group, "
+    "or the device from the group.",
+    "SAN-HOST-017": "Devices are given to the host group. They are taken from it first, so that no "
+    "session ends by surprise.",
+    "SAN-HOST-018": "An entry of the CIB that is a host group cannot be read by this release: it "
+    "may have any host. Until it can, no host comes into a group, and none is renamed or deleted. "
+    "A host can be taken off a device by itself.",
+    "SAN-HOST-019": "The host is in a host group. It is taken out first, so that no session ends "
+    "by surprise.",
     "SAN-LIO-001": "The kernel's iSCSI target refused a setting; the message says which and why.",
     "SAN-LIO-002": "A target has no ALUA group of this node: sanctl did not set it up, or only in "
     "part.",
@@ -271,6 +287,8 @@ _CODES = {
     "positive multiple of 4 KiB.",
     "SAN-NAME-007": "A host's name is 1 to 63 of a-z, 0-9, '-' and '.', and begins and ends with a "
     "letter or digit.",
+    "SAN-NAME-010": "A host group's name is 1 to 63 of a-z, 0-9, '-' and '.', and begins and ends "
+    "with a letter or digit.",
     "SAN-NAME-009": "A repository's name is 1 to 31 of a-z, 0-9 and '-', and begins with a letter.",
     "SAN-NAME-008": "A restore point's name is 1 to 40 of a-z, 0-9 and '-', and begins and ends "
     "with a letter or digit; for-backup and for-backup-XXXXXXXX are those of backups.",

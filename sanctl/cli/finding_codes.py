@@ -138,6 +138,15 @@ CODES = {
     "SAN-HLT-112": "The newest copy of a device at a second site is older than its schedule "
     "allows: more than two intervals, and one to make it in. The standby tries again in each "
     "interval.",
+    "SAN-HLT-113": "A device is given to a host group and does not let a host of it in. Commands "
+    "change both at once; one of a release without host groups changes the access list alone. The "
+    "agents go by the list: the host is kept out until a command that names device and group lets "
+    "it in.",
+    "SAN-HLT-114": "Host groups in the CIB contradict one another: a device is given to a group "
+    "that does not exist, or a group has a host that does not exist or is in another group, too. "
+    "Commands leave none of these; who is let in does not change by them.",
+    "SAN-HLT-115": "The entry of a host group in the CIB cannot be read by this release, or by "
+    "none.",
     "SAN-HLT-111": "A device that goes back to a restore point gets no further: the node that "
     "serves it does not have the restore point, or cannot copy it. Hosts are kept out. Let a node "
     "serve it that can, or go back to another restore point.",

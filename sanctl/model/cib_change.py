@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sanctl.model.device import DeviceSpec
 from sanctl.model.host import Host, HostName
+from sanctl.model.host_group import HostGroup, HostGroupName
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.model.point_schedule import PointSchedule
 from sanctl.model.restore_point import RestorePoint
@@ -150,6 +151,28 @@ class RemoveHost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetHostGroup:
+    """Add a host group, or change the one of that name; devices' access lists do not change."""
+
+    group: HostGroup
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveHostGroup:
+    """Remove a host group."""
+
+    name: HostGroupName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetGroupsOfDevice:
+    """Note the host groups that a device is given to; its access list does not change."""
+
+    name: DeviceName
+    groups: tuple[HostGroupName, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetPoint:
     """Add a restore point, or change the one of that device and name."""
 
@@ -238,6 +261,9 @@ Change = (
     | RemoveMark
     | SetHost
     | RemoveHost
+    | SetHostGroup
+    | RemoveHostGroup
+    | SetGroupsOfDevice
     | SetPoint
     | RemovePoint
     | SetSchedule

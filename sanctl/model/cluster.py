@@ -14,6 +14,7 @@ from typing import Self
 from sanctl.model.device import DeviceSpec, OutdatedMark, PoolUsage, ReplicaState, Tombstone
 from sanctl.model.device_restore import RestoreReport
 from sanctl.model.host import Host, HostName
+from sanctl.model.host_group import HostGroup, HostGroupName
 from sanctl.model.names import DeviceName, NodeName, PoolName
 from sanctl.model.point_schedule import PointSchedule
 from sanctl.model.restore_point import PointFailure, RestorePoint
@@ -41,11 +42,21 @@ DRAINED_ATTRIBUTE = "sanctl.drained"
 #: names and ids. Pacemaker ignores properties that it does not know. Devices' ids have no dot.
 HOSTS_ID = "sanctl.hosts"
 HOST_PREFIX = "sanctl-host."
+#: The beginning of host groups' properties' names. A release that knows no groups takes them for
+#: hosts that it cannot read, and changes no host. No '@' is in a host's name, nor may be in an id.
+GROUP_PREFIX = f"{HOST_PREFIX}@"
+#: A meta attribute of a device's primitive: it changes without a reload of the agents.
+GROUPS_OF_DEVICE = "sanctl-host-groups"
 
 
 def host_id(name: HostName) -> str:
     """The id of a host's property."""
     return f"{HOST_PREFIX}{name}"
+
+
+def host_group_id(name: HostGroupName) -> str:
+    """The id of a host group's property."""
+    return f"sanctl-host-group.{name}"
 
 
 def clone_id(name: DeviceName | str) -> str:
@@ -137,6 +148,10 @@ class Cib:
     """The hosts that have been created, by name; those who use a device by IQN alone are none."""
     unreadable_hosts: tuple[str, ...] = ()
     """Names of entries that should be hosts and cannot be read: each may have any IQN."""
+    host_groups: tuple[HostGroup, ...] = ()
+    """The host groups, by name."""
+    unreadable_groups: tuple[str, ...] = ()
+    """Names of entries that should be host groups and cannot be read: each may have any host."""
     points: tuple[RestorePoint, ...] = ()
     """Restore points, by device and the moment they were made; also those that are deleted now."""
     schedules: Mapping[str, PointSchedule] = field(default_factory=dict)
@@ -175,6 +190,14 @@ class Cib:
     def host(self, name: HostName) -> Host | None:
         """Return the host of that name, if there is one."""
         return next((host for host in self.hosts if host.name == name), None)
+
+    def host_group(self, name: HostGroupName) -> HostGroup | None:
+        """Return the host group of that name, if there is one that can be read."""
+        return next((group for group in self.host_groups if group.name == name), None)
+
+    def groups_with(self, host: HostName) -> tuple[HostGroup, ...]:
+        """Return the groups that a host is in: one at most, unless someone else wrote them."""
+        return tuple(group for group in self.host_groups if host in group.hosts)
 
     def device(self, name: DeviceName | str) -> DeviceSpec | None:
         """Return the device of that name, if there is one."""

@@ -12,6 +12,7 @@ from sanctl.model.clone_origin import CloneOrigin
 from sanctl.model.device_restore import RestoreOrder
 from sanctl.model.drbd import PORT_BASE
 from sanctl.model.host import Host, HostName
+from sanctl.model.host_group import HostGroupName
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName, format_bytes
 from sanctl.model.pool_cache import CacheState
 from sanctl.model.restore_point import PointOrder
@@ -79,7 +80,12 @@ class DeviceSpec:
     is_new: bool = False
     cache: CachePolicy = NO_CACHE
     hosts: tuple[Host, ...] = ()
-    """Hosts that may use it, sorted: the same as Cib.hosts has under their names."""
+    """Hosts that may use it, sorted: the same as Cib.hosts has under their names.
+
+    Those that have it by themselves and those that have it through a group.
+    """
+    host_groups: tuple[HostGroupName, ...] = ()
+    """The host groups that it is given to, sorted; agents do not read them."""
     point_order: PointOrder | None = None
     """The latest order to make a restore point; it may have been carried out, or be too old."""
     restore: RestoreOrder | None = None

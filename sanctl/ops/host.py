@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Carries out `host create`, `set`, `rename`, `delete`: changes the CIB, waits for devices."""
+"""Carries out the changes of hosts and host groups: changes the CIB, waits for devices."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from collections.abc import Callable
 
 from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster
-from sanctl.model.device import access_digest
+from sanctl.model.device import DeviceSpec, access_digest
 from sanctl.model.host import HostName
+from sanctl.model.host_group import HostGroupName
 from sanctl.ops.cib_room import within_room
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.convergence import Progress, access_progress
 from sanctl.plan.host.definition import devices_of
+from sanctl.plan.host.groups import devices_of_group
 
 
 def change_host(
@@ -40,10 +42,54 @@ def change_host(
         Refused: the CIB would be too large for Pacemaker's messages.
         NotConverged: the change is stored, and not in force on every node yet.
     """
+    return _change(
+        session,
+        f"host {name}",
+        plan,
+        lambda cluster: devices_of(cluster, name),
+        ipc_buffer_bytes=ipc_buffer_bytes,
+        timeout_s=timeout_s,
+    )
+
+
+def change_group(
+    session: Session,
+    name: HostGroupName,
+    plan: Callable[[Cluster], tuple[Change, ...]],
+    *,
+    ipc_buffer_bytes: int,
+    timeout_s: float = 0.0,
+    waits: bool = True,
+) -> tuple[Cluster, bool]:
+    """Make the planned change of a host group and wait, as `change_host` does.
+
+    Waits for all devices of the group, whether or not there is anything to do: so a command that
+    is run again after its death waits for what the first one has changed. Without `waits` no
+    access list changes.
+    """
+    return _change(
+        session,
+        f"host group {name}",
+        plan,
+        lambda cluster: devices_of_group(cluster, name) if waits else (),
+        ipc_buffer_bytes=ipc_buffer_bytes,
+        timeout_s=timeout_s,
+    )
+
+
+def _change(
+    session: Session,
+    whose: str,
+    plan: Callable[[Cluster], tuple[Change, ...]],
+    devices: Callable[[Cluster], tuple[DeviceSpec, ...]],
+    *,
+    ipc_buffer_bytes: int,
+    timeout_s: float,
+) -> tuple[Cluster, bool]:
     changes = session.change(within_room(session, plan, ipc_buffer_bytes))
 
     def progress(cluster: Cluster) -> Progress:
-        for device in devices_of(cluster, name):
+        for device in devices(cluster):
             found = access_progress(cluster, device.name, access_digest(device.access))
             if not found.is_done:
                 return Progress(is_done=False, seen=f"device {device.name}: {found.seen}")
@@ -51,7 +97,7 @@ def change_host(
 
     cluster = session.wait(
         progress,
-        waiting_for=f"the access lists of the devices of host {name} to be in force",
+        waiting_for=f"the access lists of the devices of {whose} to be in force",
         timeout_s=timeout_s,
         look="the change is stored; 'sanctl status' shows where a CHAP secret is missing, and "
         "'journalctl SYSLOG_IDENTIFIER=sanctl' on the devices' nodes why a list is not in force",

@@ -9,6 +9,7 @@ from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import access_digest
 from sanctl.model.host import HostName
+from sanctl.model.host_group import HostGroupName
 from sanctl.model.names import DeviceName, Iqn
 from sanctl.ops.cib_room import within_room
 from sanctl.ops.device_change import DeviceOutcome, change_device
@@ -16,6 +17,7 @@ from sanctl.ops.session import Session
 from sanctl.plan.cluster.convergence import Progress, access_progress
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.host.access import plan_allow, plan_allow_host, plan_deny, plan_deny_host
+from sanctl.plan.host.groups import plan_allow_group, plan_deny_group
 
 
 def allow_initiator(
@@ -51,6 +53,34 @@ def deny_host(
     """Keep a host from a device; its sessions end."""
     return _change_access(
         session, name, lambda seen: plan_deny_host(seen, name, host), ipc_buffer_bytes, timeout_s
+    )
+
+
+def allow_group(
+    session: Session,
+    name: DeviceName,
+    group: HostGroupName,
+    *,
+    ipc_buffer_bytes: int,
+    timeout_s: float,
+) -> DeviceOutcome:
+    """Give a device to a host group: all its hosts may use it."""
+    return _change_access(
+        session, name, lambda seen: plan_allow_group(seen, name, group), ipc_buffer_bytes, timeout_s
+    )
+
+
+def deny_group(
+    session: Session,
+    name: DeviceName,
+    group: HostGroupName,
+    *,
+    ipc_buffer_bytes: int,
+    timeout_s: float,
+) -> DeviceOutcome:
+    """Take a device from a host group; its hosts' sessions end."""
+    return _change_access(
+        session, name, lambda seen: plan_deny_group(seen, name, group), ipc_buffer_bytes, timeout_s
     )
 
 

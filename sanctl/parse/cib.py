@@ -17,6 +17,8 @@ from sanctl.model.cache_policy import parse_cache_policy
 from sanctl.model.clone_origin import CloneOrigin
 from sanctl.model.cluster import (
     DRAINED_ATTRIBUTE,
+    GROUP_PREFIX,
+    GROUPS_OF_DEVICE,
     HOST_PREFIX,
     POOLS_CLONE,
     REACH_ATTRIBUTE,
@@ -34,6 +36,7 @@ from sanctl.model.device import (
 )
 from sanctl.model.device_restore import REPORT_PREFIX, RestoreOrder, RestoreReport, closes
 from sanctl.model.host import Host, parse_hosts
+from sanctl.model.host_group import HostGroup, parse_group_names
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName
 from sanctl.model.outdated_mark import PREFIX as OUTDATED_PREFIX
 from sanctl.model.outdated_mark import parse_mark_id
@@ -111,6 +114,7 @@ def parse_cib(root: ET.Element, states: Mapping[str, str] = _NO_STATES) -> Cib:
         except (SanctlError, ValueError) as error:
             unreadable.append((primitive.get("id", "?"), str(error)))
     hosts, unreadable_hosts = _hosts(_properties(configuration))
+    host_groups, unreadable_groups = _host_groups(_properties(configuration))
     replicas = parse_replicas(states)
     pools: dict[tuple[str, str], PoolUsage] = {}
     reach: dict[str, int] = {}
@@ -164,6 +168,8 @@ def parse_cib(root: ET.Element, states: Mapping[str, str] = _NO_STATES) -> Cib:
         ),
         hosts=hosts,
         unreadable_hosts=unreadable_hosts,
+        host_groups=host_groups,
+        unreadable_groups=unreadable_groups,
         points=tuple(
             sorted(_points(configuration), key=lambda each: (each.device, each.made_s, each.name))
         ),
@@ -202,13 +208,26 @@ def _hosts(properties: dict[str, str]) -> tuple[tuple[Host, ...], tuple[str, ...
     """Return the hosts, and the names of those that cannot be read."""
     hosts, unreadable = [], []
     for key, value in properties.items():
-        if key.startswith(HOST_PREFIX):
+        if key.startswith(HOST_PREFIX) and not key.startswith(GROUP_PREFIX):
             name = key.removeprefix(HOST_PREFIX)
             try:
                 hosts.append(Host.parse(f"{name}={value}"))
             except SanctlError:
                 unreadable.append(name)
     return tuple(sorted(hosts)), tuple(sorted(unreadable))
+
+
+def _host_groups(properties: dict[str, str]) -> tuple[tuple[HostGroup, ...], tuple[str, ...]]:
+    """Return the host groups, and the names of those that cannot be read."""
+    groups, unreadable = [], []
+    for key, value in properties.items():
+        if key.startswith(GROUP_PREFIX):
+            name = key.removeprefix(GROUP_PREFIX)
+            try:
+                groups.append(HostGroup.parse(name, value))
+            except SanctlError:
+                unreadable.append(name)
+    return tuple(sorted(groups)), tuple(sorted(unreadable))
 
 
 def _points(configuration: ET.Element) -> Iterator[RestorePoint]:
@@ -309,6 +328,7 @@ def _device(clone: ET.Element, primitive: ET.Element, prefer: str | None) -> Dev
         is_new=meta.get("sanctl-new", "false").lower() in _TRUE,
         cache=parse_cache_policy(parameters.get("cache", "")),
         hosts=parse_hosts(parameters.get("hosts", "")),
+        host_groups=parse_group_names(meta.get(GROUPS_OF_DEVICE, "")),
         point_order=PointOrder.parse(parameters.get("point", "")),
         restore=RestoreOrder.parse(parameters.get("restore", "")),
         is_restoring=closes(parameters.get("restore", "")),

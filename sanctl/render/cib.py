@@ -26,6 +26,7 @@ from sanctl.model.cib_change import (
     RemoveDevice,
     RemoveFencing,
     RemoveHost,
+    RemoveHostGroup,
     RemoveMark,
     RemoveMove,
     RemoveNodeAttribute,
@@ -35,7 +36,9 @@ from sanctl.model.cib_change import (
     RemoveSite,
     SetCopy,
     SetCopySchedule,
+    SetGroupsOfDevice,
     SetHost,
+    SetHostGroup,
     SetMark,
     SetNodeAttribute,
     SetNodes,
@@ -45,9 +48,18 @@ from sanctl.model.cib_change import (
     SetSite,
     SetStopped,
 )
-from sanctl.model.cluster import HOST_PREFIX, HOSTS_ID, clone_id, host_id
+from sanctl.model.cluster import (
+    GROUP_PREFIX,
+    GROUPS_OF_DEVICE,
+    HOST_PREFIX,
+    HOSTS_ID,
+    clone_id,
+    host_group_id,
+    host_id,
+)
 from sanctl.model.device import DeviceSpec
 from sanctl.model.host import Host
+from sanctl.model.host_group import HostGroupName
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.model.outdated_mark import PREFIX, mark_attributes, parse_mark_id
 from sanctl.model.point_schedule import schedule_id
@@ -66,6 +78,7 @@ from sanctl.render.device_elements import (
 
 _CONFIGURATION = "/cib/configuration"
 _OPERATIONS = "primitive/operations/op"
+_HOSTS = f"crm_config/cluster_property_set[@id='{HOSTS_ID}']"
 _SITES = f"crm_config/cluster_property_set[@id='{SITES_ID}']"
 
 
@@ -138,8 +151,16 @@ class _Writer:
             case SetHost(host=host):
                 self._set_host(host)
             case RemoveHost(name=host_name):
-                path = f"crm_config/cluster_property_set[@id='{HOSTS_ID}']"
-                self._delete(path, "nvpair", host_id(host_name))
+                self._delete(_HOSTS, "nvpair", host_id(host_name))
+            case SetHostGroup(group=group):
+                identifier = host_group_id(group.name)
+                self._set_property(
+                    HOSTS_ID, identifier, GROUP_PREFIX + str(group.name), group.value
+                )
+            case RemoveHostGroup(name=group_name):
+                self._delete(_HOSTS, "nvpair", host_group_id(group_name))
+            case SetGroupsOfDevice(name=name, groups=groups):
+                self._set_groups(name, groups)
             case SetPoint(point=point):
                 self._set_property(POINTS_ID, point.id, point.id, point.value)
             case RemovePoint(point=point):
@@ -278,6 +299,35 @@ class _Writer:
             )
         else:
             self._modify(f"{path}/nvpair[@id='{pair.get('id')}']", pair, value)
+
+    def _set_groups(self, name: DeviceName, groups: tuple[HostGroupName, ...]) -> None:
+        primitive = self._find(f"resources/clone[@id='{clone_id(name)}']/primitive")
+        path = f"{_CONFIGURATION}/resources/clone[@id='{clone_id(name)}']/primitive[@id='{name}']"
+        # crm_resource --meta makes sets of its own.
+        sets = [
+            (f"{path}/meta_attributes[@id='{each.get('id')}']", each)
+            for each in primitive.findall("meta_attributes")
+        ]
+        pairs = [
+            (f"{group_path}/nvpair[@id='{pair.get('id')}']", pair)
+            for group_path, group in sets
+            for pair in group.findall(f"nvpair[@name='{GROUPS_OF_DEVICE}']")
+        ]
+        for pair_path, _ in pairs[1:] if groups else pairs:
+            self.deletions.append(ET.Element("change", operation="delete", path=pair_path))
+        if not groups:
+            return
+        value = " ".join(map(str, groups))
+        if pairs:
+            self._modify(*pairs[0], value)
+            return
+        made = new_nvpair(f"{name}-meta-{GROUPS_OF_DEVICE}", GROUPS_OF_DEVICE, value)
+        if sets:
+            self._create_at(sets[0][0], len(sets[0][1]), made)
+            return
+        element = ET.Element("meta_attributes", id=f"{name}-meta")
+        element.append(made)
+        self._create_at(path, 0, element)
 
     def _set_nodes(self, name: DeviceName, nodes: tuple[NodeName, ...], replicas: int) -> None:
         self._set_parameter(name, "nodes", " ".join(node.value for node in nodes))

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping
 
 from sanctl.model.cache_policy import NO_CACHE
-from sanctl.model.cluster import REACH_ATTRIBUTE, clone_id
+from sanctl.model.cluster import GROUPS_OF_DEVICE, REACH_ATTRIBUTE, clone_id
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.model.promotion_score import PREFERENCE, UNREACHED_PENALTY
@@ -53,10 +53,17 @@ def device_element(device: DeviceSpec) -> ET.Element:
     primitive = ET.SubElement(
         clone, "primitive", {"id": name, "class": "ocf", "provider": "sanctl", "type": "device"}
     )
-    if device.is_new:
-        # A meta attribute: removing it reloads nothing.
+    # Meta attributes: changing them reloads nothing.
+    noted = {
+        **({"sanctl-new": "true"} if device.is_new else {}),
+        **(
+            {GROUPS_OF_DEVICE: " ".join(map(str, device.host_groups))} if device.host_groups else {}
+        ),
+    }
+    if noted:
         own_meta = ET.SubElement(primitive, "meta_attributes", id=f"{name}-meta")
-        add_nvpair(own_meta, f"{name}-meta-sanctl-new", "sanctl-new", "true")
+        for key, value in noted.items():
+            add_nvpair(own_meta, f"{name}-meta-{key}", key, value)
     parameters = ET.SubElement(primitive, "instance_attributes", id=f"{name}-params")
     for key, value in (
         ("uuid", device.uuid),

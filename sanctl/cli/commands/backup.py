@@ -233,6 +233,9 @@ def verify(name: str, repository: str | None, output: str) -> None:
     help="A host that may use it afterwards; may be given several times. Default: no host.",
 )
 @click.option("--host", "hosts", multiple=True, metavar="HOST", help="The same by its name.")
+@click.option(
+    "--host-group", "host_groups", multiple=True, metavar="GROUP", help="All hosts of a group."
+)
 @timeout_option(86400)
 @output_option
 def restore(
@@ -246,6 +249,7 @@ def restore(
     prefer: str | None,
     initiators: tuple[str, ...],
     hosts: tuple[str, ...],
+    host_groups: tuple[str, ...],
     timeout_s: float,
     output: str,
 ) -> None:
@@ -265,6 +269,7 @@ def restore(
         prefer=prefer,
         initiators=initiators,
         hosts=hosts,
+        host_groups=host_groups,
     )
     topology = env.topology()
     command_line = f"backup restore {name} --to {device}"

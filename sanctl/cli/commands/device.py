@@ -145,6 +145,13 @@ device.add_command(cache)
     metavar="HOST",
     help="The same by its name, see 'sanctl host'; may be given several times.",
 )
+@click.option(
+    "--host-group",
+    "host_groups",
+    multiple=True,
+    metavar="GROUP",
+    help="All hosts of a group, see 'sanctl host group'; may be given several times.",
+)
 @sync_policy_options
 @click.option(
     "--cache",
@@ -171,6 +178,7 @@ def create(
     prefer: str | None,
     initiators: tuple[str, ...],
     hosts: tuple[str, ...],
+    host_groups: tuple[str, ...],
     cache_mode: str,
     dirty_limit: str | None,
     read_cache: str | None,
@@ -209,6 +217,7 @@ def create(
         prefer=prefer,
         initiators=initiators,
         hosts=hosts,
+        host_groups=host_groups,
         sync=given_sync_options(policy),
         cache=parse_cache_change(cache_mode, dirty_limit, read_cache).applied_to(NO_CACHE),
     )
@@ -275,7 +284,7 @@ def _users_of(found: DeviceSpec) -> tuple[HostName | Iqn, ...]:
 
 def _print_access(made: DeviceSpec, topology: Topology) -> None:
     print(f"target {topology.target_iqn(made.name)}, LUN 0, WWID {made.wwid}")
-    if not made.initiators and not made.hosts:
+    if not made.initiators and not made.hosts and not made.host_groups:
         print(f"no host may use the device yet: 'sanctl target allow {made.name} IQN' allows one")
 
 
@@ -337,6 +346,7 @@ def _print_device(cluster: Cluster, found: DeviceSpec, topology: Topology, now_s
         ("target", topology.target_iqn(found.name).value),
         ("wwid", found.wwid),
         ("hosts", ", ".join(map(str, _users_of(found))) or "none may use it"),
+        *(("host group", str(group)) for group in found.host_groups),
         ("sync", sync_policy_text(found.sync)),
         ("drbd", f"minor {found.minor}, port {PORT_BASE + found.minor}"),
         ("uuid", found.uuid),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sanctl.cli.commands.host_group import group
 from sanctl.cli.environment import environment
 from sanctl.cli.options import output_option, timeout_option
 from sanctl.cli.output import finish, print_table
@@ -32,7 +33,10 @@ if TYPE_CHECKING:
 
 @click.group(no_args_is_help=False)
 def host() -> None:
-    """Hosts by name: their IQNs, and whether they log in with CHAP."""
+    """Hosts by name: their IQNs, and whether they log in with CHAP; groups of hosts."""
+
+
+host.add_command(group)
 
 
 _CHAP_HELP = (
@@ -265,8 +269,13 @@ def _host_data(cluster: Cluster, found: Host) -> host_documents.Host:
         "iqns": [iqn.value for iqn in found.iqns],
         "chap_user": found.chap_user or None,
         "mutual": found.is_mutual,
+        "group": _group_of(cluster, found),
         "devices": [device.name.value for device in devices_of(cluster, found.name)],
     }
+
+
+def _group_of(cluster: Cluster, found: Host) -> str | None:
+    return next((each.name.value for each in cluster.cib.groups_with(found.name)), None)
 
 
 def _login_text(found: Host) -> str:
@@ -282,6 +291,7 @@ def _print_host(cluster: Cluster, found: Host) -> None:
         ("host", found.name.value),
         *(("iqn", iqn.value) for iqn in found.iqns),
         ("login", _login_text(found) + user),
+        ("group", _group_of(cluster, found) or "none"),
         ("devices", devices or "none"),
     ):
         print(f"{label + ':':<14}{value}")

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -15,17 +15,21 @@ from sanctl.errors import Problem, UsageError
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.host import HostName
+from sanctl.model.host_group import HostGroupName
 from sanctl.model.names import DeviceName, Iqn
 from sanctl.model.topology import Topology
 from sanctl.ops.device_change import DeviceOutcome
 from sanctl.ops.session import Session
 from sanctl.ops.target_access import (
+    allow_group,
     allow_host,
     allow_initiator,
+    deny_group,
     deny_host,
     deny_initiator,
 )
 from sanctl.plan.cluster.preconditions import existing_device
+from sanctl.plan.host.groups import group_on
 
 if TYPE_CHECKING:
     from sanctl.cli.documents import target as target_documents
@@ -67,7 +71,13 @@ def show(name: str | None, output: str) -> None:
                 ),
             )
         else:
-            _print_target(data[0])
+            (device,) = devices
+            through = {
+                host.name.value: group.name.value
+                for host in device.hosts
+                if (group := group_on(cluster, device, host.name)) is not None
+            }
+            _print_target(data[0], through)
 
     finish(output, data=data if wanted is None else data[0], text=text)
 
@@ -96,10 +106,12 @@ def _target_data(
         ],
         "initiators": [iqn.value for iqn in device.initiators],
         "hosts": [host.name.value for host in device.hosts],
+        "host_groups": [group.value for group in device.host_groups],
     }
 
 
-def _print_target(entry: target_documents.Target) -> None:
+def _print_target(entry: target_documents.Target, through: Mapping[str, str]) -> None:
+    """Print a target; `through` has the group through which a host may use it."""
     lines = [
         ("device", entry["device"]),
         ("target", entry["target"]),
@@ -114,12 +126,16 @@ def _print_target(entry: target_documents.Target) -> None:
         ),
         ("serial", entry["serial"]),
         ("wwid", entry["wwid"]),
-        *(("host", name) for name in entry["hosts"]),
+        *(("host group", name) for name in entry["host_groups"]),
+        *(
+            ("host", f"{name} (group {through[name]})" if name in through else name)
+            for name in entry["hosts"]
+        ),
         *(("initiator" if entry["hosts"] else "host", iqn) for iqn in entry["initiators"]),
     ]
     for label, value in lines:
         print(f"{label + ':':<14}{value}")
-    if not entry["initiators"] and not entry["hosts"]:
+    if not entry["initiators"] and not entry["hosts"] and not entry["host_groups"]:
         print(f"no host may use the device: 'sanctl target allow {entry['device']} IQN' allows one")
 
 
@@ -127,38 +143,49 @@ def _change(
     name: str,
     iqn: str | None,
     host: str | None,
+    group: str | None,
+    *,
     output: str,
     timeout_s: float,
-    *,
     action: str,
     by_iqn: Callable[..., DeviceOutcome],
     by_host: Callable[..., DeviceOutcome],
+    by_group: Callable[..., DeviceOutcome],
     done: str,
     already: str,
 ) -> None:
     env = environment()
-    if (iqn is None) == (host is None):
-        raise click.UsageError("Give either an IQN or --host.")
+    if sum(given is not None for given in (iqn, host, group)) != 1:
+        raise click.UsageError("Give either an IQN, or --host, or --host-group.")
     problems: list[Problem] = []
     wanted: DeviceName | None = None
-    who: Iqn | HostName | None = None
+    who: Iqn | HostName | HostGroupName | None = None
+    operation = by_iqn
+    words = iqn or ""
     try:
         wanted = DeviceName.parse(name)
     except UsageError as error:
         problems.extend(error.problems)
     try:
-        who = Iqn.parse(iqn) if iqn is not None else HostName.parse(host or "")
+        if host is not None:
+            operation, words = by_host, f"--host {host}"
+            who = HostName.parse(host)
+        elif group is not None:
+            operation, words = by_group, f"--host-group {group}"
+            who = HostGroupName.parse(group)
+        else:
+            who = Iqn.parse(iqn or "")
     except UsageError as error:
         problems.extend(error.problems)
     if wanted is None or who is None:
         raise UsageError(*problems)
-    command_line = f"target {action} {name} {iqn or f'--host {host}'}"
-    operation = by_iqn if iqn is not None else by_host
+    command_line = f"target {action} {name} {words}"
     session: Session
     with env.session() as session, env.logged(action, device=name, command_line=command_line):
         outcome = operation(
             session, wanted, who, ipc_buffer_bytes=env.ipc_buffer_bytes(), timeout_s=timeout_s
         )
+    shown = f"host group {who}" if group is not None else str(who)
     finish(
         output,
         data={
@@ -166,8 +193,9 @@ def _change(
             "device": wanted.value,
             "initiators": [entry.value for entry in outcome.device.initiators],
             "hosts": [entry.name.value for entry in outcome.device.hosts],
+            "host_groups": [entry.value for entry in outcome.device.host_groups],
         },
-        text=lambda: print(f"{who} {done if outcome.changed else already}".format(device=wanted)),
+        text=lambda: print(f"{shown} {done if outcome.changed else already}".format(device=wanted)),
     )
 
 
@@ -175,19 +203,32 @@ def _change(
 @click.argument("name")
 @click.argument("iqn", required=False)
 @click.option("--host", metavar="HOST", help="A host of 'sanctl host', with all its IQNs.")
+@click.option(
+    "--host-group", "group", metavar="GROUP", help="All hosts of a group of 'sanctl host group'."
+)
 @timeout_option(60)
 @output_option
-def allow(name: str, iqn: str | None, host: str | None, timeout_s: float, output: str) -> None:
-    """Let the host with this IQN, or the host of a name, use device NAME."""
+def allow(
+    *,
+    name: str,
+    iqn: str | None,
+    host: str | None,
+    group: str | None,
+    timeout_s: float,
+    output: str,
+) -> None:
+    """Let the host with this IQN, the host of a name, or the hosts of a group use device NAME."""
     _change(
         name,
         iqn,
         host,
-        output,
-        timeout_s,
+        group,
+        output=output,
+        timeout_s=timeout_s,
         action="allow",
         by_iqn=allow_initiator,
         by_host=allow_host,
+        by_group=allow_group,
         done="may use device {device}",
         already="may use device {device} already: nothing to do",
     )
@@ -197,19 +238,32 @@ def allow(name: str, iqn: str | None, host: str | None, timeout_s: float, output
 @click.argument("name")
 @click.argument("iqn", required=False)
 @click.option("--host", metavar="HOST", help="A host of 'sanctl host', with all its IQNs.")
+@click.option(
+    "--host-group", "group", metavar="GROUP", help="All hosts of a group of 'sanctl host group'."
+)
 @timeout_option(60)
 @output_option
-def deny(name: str, iqn: str | None, host: str | None, timeout_s: float, output: str) -> None:
-    """Keep the host with this IQN, or the host of a name, from device NAME; its sessions end."""
+def deny(
+    *,
+    name: str,
+    iqn: str | None,
+    host: str | None,
+    group: str | None,
+    timeout_s: float,
+    output: str,
+) -> None:
+    """Keep a host, by its IQN or its name, or a host group from device NAME; sessions end."""
     _change(
         name,
         iqn,
         host,
-        output,
-        timeout_s,
+        group,
+        output=output,
+        timeout_s=timeout_s,
         action="deny",
         by_iqn=deny_initiator,
         by_host=deny_host,
+        by_group=deny_group,
         done="may no longer use device {device}",
         already="was not on the list of device {device}: nothing to do",
     )

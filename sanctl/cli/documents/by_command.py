@@ -36,7 +36,15 @@ from sanctl.cli.documents.device import (
 from sanctl.cli.documents.device_heal import HealCase, Healed
 from sanctl.cli.documents.doctor import Examination
 from sanctl.cli.documents.explain import Meaning
-from sanctl.cli.documents.host import Host, HostChanged, HostDeleted, HostShown
+from sanctl.cli.documents.host import (
+    Host,
+    HostChanged,
+    HostDeleted,
+    HostGroup,
+    HostGroupChanged,
+    HostGroupDeleted,
+    HostShown,
+)
 from sanctl.cli.documents.node import (
     Drained,
     Fenced,
@@ -92,6 +100,13 @@ DOCUMENTS: Mapping[str, object] = {
     "explain": Meaning,
     "host create": HostChanged,
     "host delete": HostDeleted,
+    "host group add": HostGroupChanged,
+    "host group create": HostGroupChanged,
+    "host group delete": HostGroupDeleted,
+    "host group list": list[HostGroup],
+    "host group remove": HostGroupChanged,
+    "host group rename": HostGroupChanged,
+    "host group show": HostGroup,
     "host list": list[Host],
     "host rename": HostChanged,
     "host set": HostChanged,

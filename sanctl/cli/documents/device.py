@@ -102,7 +102,8 @@ class Device(TypedDict):
     moving_to: Annotated[str | None, "the node to which it is being moved"]
     target: Annotated[str | None, "its iSCSI target; null: cluster.toml cannot be read"]
     initiators: Annotated[list[str], "the initiators that may use it by their IQN alone"]
-    hosts: Annotated[list[str], "the names of the hosts that may use it"]
+    hosts: Annotated[list[str], "the names of the hosts that may use it, through a group or not"]
+    host_groups: Annotated[list[str], "the host groups that it is given to"]
     sync: Annotated[SyncPolicy, "how its replicas are resynced and verified"]
     replicas_wanted: Annotated[int, "how many replicas are wanted"]
     unfinished: Annotated[

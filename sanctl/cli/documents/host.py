@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Declares the JSON fields of `sanctl host ...`: IQNs, CHAP user, devices."""
+"""Declares the JSON fields of `sanctl host ...`: IQNs, CHAP user, groups, devices."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ class Host(TypedDict):
     iqns: Annotated[list[str], "the names of its initiators"]
     chap_user: Annotated[str | None, "the user name of CHAP; null: it logs in without"]
     mutual: Annotated[bool, "the target authenticates to it, too"]
-    devices: Annotated[list[str], "the devices that it may use"]
+    group: Annotated[str | None, "the host group that it is in; null: none"]
+    devices: Annotated[list[str], "the devices that it may use, by itself or through its group"]
 
 
 class HostPath(TypedDict):
@@ -41,5 +42,33 @@ class HostChanged(Host):
 
 class HostDeleted(TypedDict):
     """A host that was deleted."""
+
+    name: Annotated[str, "its name"]
+
+
+class Lacking(TypedDict):
+    """A host that a device of its group does not let in (SAN-HLT-113)."""
+
+    device: Annotated[str, "the device"]
+    host: Annotated[str, "the host"]
+
+
+class HostGroup(TypedDict):
+    """A host group."""
+
+    name: Annotated[str, "its name"]
+    hosts: Annotated[list[str], "the names of its hosts"]
+    devices: Annotated[list[str], "the devices that are given to it"]
+    lacking: Annotated[list[Lacking], "hosts of it that a device does not let in; usually empty"]
+
+
+class HostGroupChanged(HostGroup):
+    """A host group after `create`, `add`, `remove` or `rename`."""
+
+    changed: Annotated[bool, "false: it was like that already"]
+
+
+class HostGroupDeleted(TypedDict):
+    """A host group that was deleted."""
 
     name: Annotated[str, "its name"]

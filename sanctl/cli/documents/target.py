@@ -25,7 +25,8 @@ class Target(TypedDict):
     active_node: Annotated[str | None, "as in `Device`"]
     portals: Annotated[list[Portals], "for each node with a replica"]
     initiators: Annotated[list[str], "the initiators that may use it by their IQN alone"]
-    hosts: Annotated[list[str], "the names of the hosts that may use it"]
+    hosts: Annotated[list[str], "the names of the hosts that may use it, through a group or not"]
+    host_groups: Annotated[list[str], "the host groups that it is given to"]
 
 
 class Access(TypedDict):
@@ -35,3 +36,4 @@ class Access(TypedDict):
     device: Annotated[str, "the device"]
     initiators: Annotated[list[str], "the initiators that may use it now by their IQN alone"]
     hosts: Annotated[list[str], "the names of the hosts that may use it now"]
+    host_groups: Annotated[list[str], "the host groups that it is given to now"]

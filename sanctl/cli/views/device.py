@@ -72,6 +72,7 @@ def device_data(
         "target": topology.target_iqn(device.name).value if topology else None,
         "initiators": [iqn.value for iqn in device.initiators],
         "hosts": [host.name.value for host in device.hosts],
+        "host_groups": [group.value for group in device.host_groups],
         "sync": sync_policy_data(device.sync),
         "replicas_wanted": device.replicas,
         "unfinished": left[0] if left else None,

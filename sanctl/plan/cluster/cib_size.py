@@ -16,7 +16,9 @@ from sanctl.model.cib_change import (
     Change,
     SetCopy,
     SetCopySchedule,
+    SetGroupsOfDevice,
     SetHost,
+    SetHostGroup,
     SetParameter,
     SetPoint,
     SetSchedule,
@@ -85,6 +87,13 @@ def added_text(cluster: Cluster, changes: Iterable[Change]) -> str:
         if isinstance(change, SetHost):
             found = cluster.cib.host(change.host.name)
             old, new = "" if found is None else str(found), str(change.host)
+        elif isinstance(change, SetHostGroup):
+            group = cluster.cib.host_group(change.group.name)
+            old, new = "" if group is None else group.value, change.group.value
+        elif isinstance(change, SetGroupsOfDevice):
+            device = cluster.cib.device(change.name)
+            old = "" if device is None else " ".join(map(str, device.host_groups))
+            new = " ".join(map(str, change.groups))
         elif isinstance(change, SetPoint):
             is_new = all(point.id != change.point.id for point in cluster.cib.points)
             old, new = "", _text_of(change.point) if is_new else ""

@@ -39,6 +39,7 @@ from sanctl.plan.device.restore_points import existing_point
 from sanctl.plan.drbd.version_limits import drbd_version_problem, full_resync_problem
 from sanctl.plan.host.access import host_iqn_problems
 from sanctl.plan.host.definition import no_host_problem, unreadable_host_problems
+from sanctl.plan.host.groups import group_problems, hosts_of_groups
 from sanctl.render.device_elements import constraint_elements, device_element
 
 
@@ -64,6 +65,9 @@ def creation_problems(
     problems.extend(unreadable_host_problems(cluster) if request.initiators else ())
     problems.extend(
         no_host_problem(cluster, host) for host in request.hosts if cluster.cib.host(host) is None
+    )
+    problems.extend(
+        problem for group in request.host_groups for problem in group_problems(cluster, group)
     )
     pool = _pool_of(request, topology, problems)
     named = tuple(dict.fromkeys((*request.nodes, *((request.prefer,) if request.prefer else ()))))
@@ -224,7 +228,15 @@ def plan_creation(
         sync=request.sync,
         is_new=True,
         cache=request.cache,
-        hosts=tuple(host for host in cluster.cib.hosts if host.name in request.hosts),
+        hosts=tuple(
+            sorted(
+                {
+                    *(host for host in cluster.cib.hosts if host.name in request.hosts),
+                    *hosts_of_groups(cluster, request.host_groups),
+                }
+            )
+        ),
+        host_groups=request.host_groups,
         origin=None if point is None else CloneOrigin.of(point),
         restore=request.restore,
         is_restoring=request.restore is not None,

@@ -12,6 +12,7 @@ from sanctl.model.cache_policy import NO_CACHE, CachePolicy
 from sanctl.model.device import REPLICAS_RANGE
 from sanctl.model.device_restore import RestoreOrder
 from sanctl.model.host import HostName
+from sanctl.model.host_group import HostGroupName
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName
 from sanctl.model.sync_policy import DEFAULT_SYNC_POLICY, SyncPolicy
 from sanctl.plan.cache.policy_request import read_cache_problems
@@ -38,6 +39,7 @@ class DeviceArguments:
     prefer: str | None = None
     initiators: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
+    host_groups: tuple[str, ...] = ()
     sync: Mapping[str, str] = field(default_factory=dict)
     cache: CachePolicy = NO_CACHE
     restore: RestoreOrder | None = None
@@ -60,6 +62,7 @@ class DeviceRequest:
     are_nodes_given: bool = False
     cache: CachePolicy = NO_CACHE
     hosts: tuple[HostName, ...] = ()
+    host_groups: tuple[HostGroupName, ...] = ()
     origin: tuple[DeviceName, str] | None = None
     """The restore point that it is made from: a device and the restore point's name."""
     restore: RestoreOrder | None = None
@@ -125,6 +128,7 @@ def parse_device_request(arguments: DeviceArguments) -> DeviceRequest:
         if iqn is not None and iqn not in initiators:
             initiators.append(iqn)
     hosts = {reader.read(HostName.parse, text) for text in arguments.hosts}
+    groups = {reader.read(HostGroupName.parse, text) for text in arguments.host_groups}
     sync = DEFAULT_SYNC_POLICY
     try:
         sync = DEFAULT_SYNC_POLICY.changed(arguments.sync)
@@ -147,6 +151,7 @@ def parse_device_request(arguments: DeviceArguments) -> DeviceRequest:
         are_nodes_given=bool(arguments.nodes),
         cache=arguments.cache,
         hosts=tuple(sorted(each for each in hosts if each is not None)),
+        host_groups=tuple(sorted(group for group in groups if group is not None)),
         origin=origin,
         restore=arguments.restore,
     )

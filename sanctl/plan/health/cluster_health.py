@@ -18,6 +18,7 @@ from sanctl.plan.health.cache_health import dirty_limit_findings
 from sanctl.plan.health.device_health import device_findings
 from sanctl.plan.health.fencing_health import fencing_findings, reach_findings
 from sanctl.plan.health.flash_health import flash_findings
+from sanctl.plan.health.group_health import group_findings
 from sanctl.plan.health.schedule_health import schedule_findings
 from sanctl.plan.health.site_health import site_findings
 from sanctl.plan.health.space_health import space_findings
@@ -37,6 +38,7 @@ def all_findings(
     findings.extend(reach_findings(cluster))
     for device in cluster.cib.devices:
         findings.extend(device_findings(cluster, device))
+    findings.extend(group_findings(cluster))
     findings.extend(schedule_findings(cluster, now_s=now_s))
     findings.extend(site_findings(cluster, now_s=now_s))
     findings.extend(dirty_limit_findings(cluster))

@@ -6,13 +6,20 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from sanctl.errors import Problem, Refused
-from sanctl.model.cib_change import Change, SetParameter
+from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.host import HostName
 from sanctl.model.names import DeviceName, Iqn
 from sanctl.plan.cluster.preconditions import existing_device, refuse_unless_changeable
-from sanctl.plan.host.definition import existing_host, hosts_parameter, unreadable_host_problems
+from sanctl.plan.host.definition import (
+    existing_host,
+    hosts_given,
+    hosts_parameter,
+    initiators_parameter,
+    unreadable_host_problems,
+)
+from sanctl.plan.host.groups import group_on
 
 
 def plan_allow(cluster: Cluster, name: DeviceName, iqn: Iqn) -> tuple[Change, ...]:
@@ -29,7 +36,7 @@ def plan_allow(cluster: Cluster, name: DeviceName, iqn: Iqn) -> tuple[Change, ..
     problems = (*host_iqn_problems(cluster, (iqn,)), *unreadable_host_problems(cluster))
     if problems:
         raise Refused(*problems)
-    return (_set_initiators(device, {*device.initiators, iqn}),)
+    return (initiators_parameter(device, {*device.initiators, iqn}),)
 
 
 def plan_deny(cluster: Cluster, name: DeviceName, iqn: Iqn) -> tuple[Change, ...]:
@@ -41,7 +48,7 @@ def plan_deny(cluster: Cluster, name: DeviceName, iqn: Iqn) -> tuple[Change, ...
     device = existing_device(cluster, name)
     refuse_unless_changeable(cluster, device)
     if iqn in device.initiators:
-        return (_set_initiators(device, {*device.initiators} - {iqn}),)
+        return (initiators_parameter(device, {*device.initiators} - {iqn}),)
     if any(iqn in host.iqns for host in device.hosts):
         raise Refused(*host_iqn_problems(cluster, (iqn,)))
     return ()
@@ -52,23 +59,26 @@ def plan_allow_host(cluster: Cluster, name: DeviceName, host_name: HostName) -> 
 
     IQNs of the host that are on the device's list by themselves are its from then on: their
     sessions stay.
+
+    Raises:
+        Refused: there is no such device or host, or it has the device through its group.
     """
     device = existing_device(cluster, name)
     refuse_unless_changeable(cluster, device)
     host = existing_host(cluster, host_name)
-    if host in device.hosts:
-        return ()
-    others = tuple(each for each in device.hosts if each.name != host_name)
-    changes: list[Change] = [hosts_parameter(device, (*others, host))]
-    if not {*device.initiators}.isdisjoint(host.iqns):
-        changes.append(_set_initiators(device, {*device.initiators} - {*host.iqns}))
-    return tuple(changes)
+    _refuse_through_group(cluster, device, host_name)
+    return hosts_given(device, (host,))
 
 
 def plan_deny_host(cluster: Cluster, name: DeviceName, host_name: HostName) -> tuple[Change, ...]:
-    """Return the change that keeps a host from a device; nothing when it may not use it."""
+    """Return the change that keeps a host from a device; nothing when it may not use it.
+
+    Raises:
+        Refused: there is no such device or host, or it has the device through its group.
+    """
     device = existing_device(cluster, name)
     refuse_unless_changeable(cluster, device)
+    _refuse_through_group(cluster, device, host_name)
     if device.host(host_name) is None:
         existing_host(cluster, host_name)
         return ()
@@ -89,9 +99,20 @@ def host_iqn_problems(cluster: Cluster, iqns: Collection[Iqn]) -> tuple[Problem,
     )
 
 
-def _set_initiators(device: DeviceSpec, initiators: set[Iqn]) -> Change:
-    return SetParameter(
-        name=device.name,
-        parameter="initiators",
-        value=" ".join(iqn.value for iqn in sorted(initiators)),
-    )
+def _refuse_through_group(cluster: Cluster, device: DeviceSpec, host: HostName) -> None:
+    """Check that no group of the device has the host: it would have, or lack, it despite that.
+
+    Raises:
+        Refused: one has.
+    """
+    group = group_on(cluster, device, host)
+    if group is not None:
+        raise Refused(
+            Problem(
+                "SAN-HOST-016",
+                f"host {host} has device {device.name} through its host group {group.name}",
+                f"'sanctl target allow|deny {device.name} --host-group {group.name}' is for all "
+                f"hosts of the group; 'sanctl host group remove {group.name} --host {host}' takes "
+                "the host out, and the group's devices from it",
+            )
+        )

@@ -11,10 +11,18 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from sanctl.errors import Problem, Refused
-from sanctl.model.cib_change import Change, ClearParameter, RemoveHost, SetHost, SetParameter
-from sanctl.model.cluster import HOST_PREFIX, Cluster, host_id
+from sanctl.model.cib_change import (
+    Change,
+    ClearParameter,
+    RemoveHost,
+    SetHost,
+    SetHostGroup,
+    SetParameter,
+)
+from sanctl.model.cluster import GROUP_PREFIX, HOST_PREFIX, Cluster, host_id
 from sanctl.model.device import DeviceSpec
 from sanctl.model.host import Host, HostName
+from sanctl.model.host_group import HostGroup, HostGroupName
 from sanctl.model.names import Iqn
 from sanctl.plan.cluster.preconditions import refuse_unless_changeable, refuse_without_quorum
 
@@ -42,8 +50,8 @@ def no_host_problem(cluster: Cluster, name: HostName) -> Problem:
     )
 
 
-def unreadable_host_problems(cluster: Cluster) -> list[Problem]:
-    """Return which hosts cannot be read: an IQN of theirs would look free.
+def unreadable_host_problems(cluster: Cluster, wanted: HostName | None = None) -> list[Problem]:
+    """Return which hosts, or that one of them, cannot be read: an IQN of theirs would look free.
 
     Given away, it would log in as another host, or without CHAP.
     """
@@ -55,26 +63,53 @@ def unreadable_host_problems(cluster: Cluster) -> list[Problem]:
             f"cibadmin --query --xpath \"//nvpair[@name='{HOST_PREFIX}{name}']\"",
         )
         for name in cluster.cib.unreadable_hosts
+        if wanted is None or wanted.value == name
     ]
 
 
-def _unreadable_problems(cluster: Cluster) -> list[Problem]:
-    """Return which hosts and devices cannot be read.
+def unreadable_device_problems(cluster: Cluster) -> list[Problem]:
+    """Return which devices cannot be read.
 
     Such a device may let any IQN in by itself, and its hosts would not change with the others.
     """
     return [
-        *unreadable_host_problems(cluster),
-        *(
-            Problem(
-                "SAN-HOST-012",
-                f"the CIB's entry of device {name} cannot be read: it may have any host or IQN",
-                f"upgrade sanctl on this node if a later release made it; else correct it: "
-                f"cibadmin --query --xpath \"//clone[@id='sanctl-{name}']\"",
-            )
-            for name, _ in cluster.cib.unreadable
-        ),
+        Problem(
+            "SAN-HOST-012",
+            f"the CIB's entry of device {name} cannot be read: it may have any host or IQN",
+            f"upgrade sanctl on this node if a later release made it; else correct it: "
+            f"cibadmin --query --xpath \"//clone[@id='sanctl-{name}']\"",
+        )
+        for name, _ in cluster.cib.unreadable
     ]
+
+
+def unreadable_group_problems(cluster: Cluster, name: HostGroupName | None = None) -> list[Problem]:
+    """Return which host groups cannot be read, or that one of them: it may have any host."""
+    return [
+        Problem(
+            "SAN-HOST-018",
+            f"the CIB's entry of host group {each} cannot be read: it may have any host",
+            "upgrade sanctl on this node if a later release made it; else correct it: cibadmin "
+            f"--query --xpath \"//nvpair[@name='{GROUP_PREFIX}{each}']\"; until then each host "
+            "can be taken off a device by itself",
+        )
+        for each in cluster.cib.unreadable_groups
+        if name is None or each == name.value
+    ]
+
+
+def member_problem(host: HostName, group: HostGroupName) -> Problem:
+    """Return that a host is in a group already."""
+    return Problem(
+        "SAN-HOST-015",
+        f"host {host} is in host group {group}",
+        f"a host is in one group at most: 'sanctl host group remove {group} --host {host}' takes "
+        "it from there, and that group's devices from it",
+    )
+
+
+def _unreadable_problems(cluster: Cluster) -> list[Problem]:
+    return [*unreadable_host_problems(cluster), *unreadable_device_problems(cluster)]
 
 
 def devices_of(cluster: Cluster, name: HostName) -> tuple[DeviceSpec, ...]:
@@ -101,9 +136,14 @@ def plan_host_creation(cluster: Cluster, host: Host) -> tuple[Change, ...]:
                 f"see: cibadmin --query --xpath \"//*[@id='{host_id(host.name)}']\"",
             )
         )
-    _refuse(
+    refuse_if_any(
         [
             *problems,
+            # It would be in a group that named it before there was such a host.
+            *(
+                member_problem(host.name, group.name)
+                for group in cluster.cib.groups_with(host.name)
+            ),
             *_unreadable_problems(cluster),
             *_iqn_problems(cluster, host),
             *_bypass_problems(cluster, host),
@@ -116,11 +156,18 @@ def plan_host_deletion(cluster: Cluster, name: HostName) -> tuple[Change, ...]:
     """Return the change that deletes a host.
 
     Raises:
-        Refused: there is none, or it may still use a device, as far as can be read.
+        Refused: there is none, or it may still use a device or be in a group, as far as can be
+            read.
     """
     refuse_without_quorum(cluster)
     existing_host(cluster, name)
-    _refuse(_unreadable_problems(cluster))
+    refuse_if_any(
+        [
+            *_unreadable_problems(cluster),
+            *unreadable_group_problems(cluster),
+            *(_in_group_problem(name, group) for group in cluster.cib.groups_with(name)),
+        ]
+    )
     devices = devices_of(cluster, name)
     if devices:
         first = devices[0].name
@@ -147,10 +194,20 @@ def plan_host_rename(cluster: Cluster, name: HostName, new: HostName) -> tuple[C
     host = existing_host(cluster, name)
     if cluster.cib.host(new) is not None or host_id(new) in cluster.cib.ids:
         raise Refused(_taken_problem(new))
-    _refuse(_unreadable_problems(cluster))
+    refuse_if_any(
+        [
+            *_unreadable_problems(cluster),
+            *unreadable_group_problems(cluster),
+            *(member_problem(new, group.name) for group in cluster.cib.groups_with(new)),
+        ]
+    )
     return (
         RemoveHost(name=name),
         SetHost(host=replace(host, name=new)),
+        *(
+            SetHostGroup(group=replace(group, hosts=tuple(sorted({*group.hosts} - {name} | {new}))))
+            for group in cluster.cib.groups_with(name)
+        ),
         *_in_devices(cluster, name, replace(host, name=new)),
     )
 
@@ -190,7 +247,7 @@ def plan_host_change(
     )
     if host == found:
         return ()
-    _refuse(
+    refuse_if_any(
         [
             *_unreadable_problems(cluster),
             *_iqn_problems(cluster, host),
@@ -208,6 +265,33 @@ def hosts_parameter(device: DeviceSpec, hosts: Iterable[Host]) -> Change:
     return SetParameter(name=device.name, parameter="hosts", value=value)
 
 
+def hosts_given(device: DeviceSpec, hosts: Iterable[Host]) -> tuple[Change, ...]:
+    """Return the changes by which a device also lets these hosts in; nothing where it does.
+
+    Their IQNs that are on its list by themselves are theirs from then on: the sessions stay, and a
+    host with CHAP does not get in without.
+    """
+    given = tuple(hosts)
+    iqns = {iqn for host in given for iqn in host.iqns}
+    names = {host.name for host in given}
+    wanted = (*(each for each in device.hosts if each.name not in names), *given)
+    changes: list[Change] = []
+    if {*wanted} != {*device.hosts}:
+        changes.append(hosts_parameter(device, wanted))
+    if not iqns.isdisjoint(device.initiators):
+        changes.append(initiators_parameter(device, {*device.initiators} - iqns))
+    return tuple(changes)
+
+
+def initiators_parameter(device: DeviceSpec, initiators: Collection[Iqn]) -> Change:
+    """Return the change that gives a device these initiators by themselves."""
+    return SetParameter(
+        name=device.name,
+        parameter="initiators",
+        value=" ".join(iqn.value for iqn in sorted(initiators)),
+    )
+
+
 def _in_devices(cluster: Cluster, name: HostName, host: Host) -> tuple[Change, ...]:
     devices = devices_of(cluster, name)
     for device in devices:
@@ -218,9 +302,23 @@ def _in_devices(cluster: Cluster, name: HostName, host: Host) -> tuple[Change, .
     )
 
 
-def _refuse(problems: list[Problem]) -> None:
+def refuse_if_any(problems: list[Problem]) -> None:
+    """Check that there are no problems.
+
+    Raises:
+        Refused: there are; all of them are listed.
+    """
     if problems:
         raise Refused(*problems)
+
+
+def _in_group_problem(name: HostName, group: HostGroup) -> Problem:
+    return Problem(
+        "SAN-HOST-019",
+        f"host {name} is in host group {group.name}",
+        f"take it out first, and the group's devices from it: 'sanctl host group remove "
+        f"{group.name} --host {name}'",
+    )
 
 
 def _taken_problem(name: HostName) -> Problem:
