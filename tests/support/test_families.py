@@ -51,6 +51,7 @@ FAMILIES = {
         "test_conformance",
         "test_create_many",
         "test_host_blocks",
+        "test_host_groups",
         "test_host_paths",
         "test_offloads",
         "test_reservations",
