@@ -105,7 +105,7 @@ def in_kernels(load: LedgerLoad, nodes: tuple[str, ...]) -> dict[str, dict[str, 
     for node in nodes:
         out = load.bed.sh(
             node,
-            f"cd /sys/kernel/config/target/iscsi/{load.target}/tpgt_*/acls &&"
+            f"cd /sys/kernel/config/target/iscsi/{load.target}/tpgt_{node[1:]}/acls &&"
             " for acl in *; do echo $acl $(head -n 1 $acl/info); done",
         ).stdout
         found[node] = {
