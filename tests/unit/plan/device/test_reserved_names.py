@@ -19,7 +19,8 @@ _TEMPLATE = _ROOT / "ansible/roles/sanctl_pacemaker/templates/cib.xml.j2"
 #: `sanctl-…` in texts that are no id and no node attribute.
 _ELSEWHERE = {
     "sanctl-ram",  # what a ramfs is mounted from
-    "sanctl-new",  # a meta attribute
+    "sanctl-new",  # meta attributes
+    "sanctl-host-groups",
 }
 
 
