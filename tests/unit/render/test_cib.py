@@ -15,13 +15,16 @@ from sanctl.model.cib_change import (
     RemoveMark,
     RemoveMove,
     RemoveNodeAttribute,
+    SetHostGroup,
     SetMark,
     SetNodeAttribute,
     SetParameter,
     SetStopped,
 )
 from sanctl.model.clone_origin import CloneOrigin
+from sanctl.model.cluster import HOSTS_ID
 from sanctl.model.device import DeviceSpec
+from sanctl.model.host_group import HostGroup, HostGroupName
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.render.cib import render_patchset
@@ -152,6 +155,19 @@ def test_two_attributes_of_one_node_share_a_set() -> None:
     )
     nodes = {n.name.value: n.attributes for n in parse_cib(parse_document(cluster.query())).nodes}
     assert nodes == {"n1": {"a": "4", "c": "5"}, "n2": {"a": "3"}, "n3": {}}
+
+
+def test_two_first_properties_share_a_set() -> None:
+    """Two sets of one id would be no valid CIB, and Pacemaker would refuse the whole change."""
+    cluster = FakePacemaker()
+    apply(
+        cluster,
+        SetHostGroup(group=HostGroup(name=HostGroupName.parse("web"))),
+        SetHostGroup(group=HostGroup(name=HostGroupName.parse("mail"))),
+    )
+    root = parse_document(cluster.query())
+    assert len(root.findall(f".//cluster_property_set[@id='{HOSTS_ID}']")) == 1
+    assert {str(group.name) for group in parse_cib(root).host_groups} == {"web", "mail"}
 
 
 def test_a_move_replaced_in_one_change() -> None:
