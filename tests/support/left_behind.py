@@ -29,7 +29,7 @@ _CONTAINERS = frozenset(
 #: Pacemaker writes it after `pcs resource cleanup` and similar; it says when, and nothing else.
 _TIMES = frozenset({"last-lrm-refresh"})
 _STORAGE = """
-echo '== files'; ls -A /srv/sanctl/*/ /srv/sanctl/*/devices /srv/sanctl/*/points 2>/dev/null
+echo '== files'; find /srv/sanctl -mindepth 2 ! -type d 2>/dev/null | sort
 echo '== mounts'; findmnt -rn -o TARGET,FSTYPE,FS-OPTIONS | grep ^/srv/sanctl
 echo '== dying'; ls /run/sanctl/die-after 2>/dev/null
 echo '== drbd'; drbdsetup show --show-defaults 2>/dev/null | grep ^resource
