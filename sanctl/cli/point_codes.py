@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Meanings of the codes of restore points, and of what is made from them: clones, backups, copies.
+
+SAN-BKP, SAN-CLONE, SAN-REST, SAN-SCHED, SAN-SITE, SAN-SNAP.
+"""
+
+from __future__ import annotations
+
+CODES = {
+    "SAN-BKP-001": "A backup is named as DEVICE@POINT.TIME.",
+    "SAN-BKP-002": "The repositories for backups are in /etc/sanctl/backup.toml on each storage "
+    "node, put there by the playbook. There is none, several, or none of that name.",
+    "SAN-BKP-003": "A backup reads a restore point's file, which is on nodes with a replica that "
+    "was in sync.",
+    "SAN-BKP-004": "A backup reads on a node that does not serve the device, so that hosts do not "
+    "wait for its disks. On the one that serves it only if the command says so.",
+    "SAN-BKP-005": "A restore point that is being deleted, or that another backup has made for "
+    "itself, is not read.",
+    "SAN-BKP-006": "Pruning keeps at least one backup of a device.",
+    "SAN-BKP-007": "The restore point that was made for a backup could not be removed at its end. "
+    "The pool agent of that node removes it.",
+    "SAN-BKP-008": "One backup of a device is under way at a time on a node, and on all nodes one "
+    "that makes its own restore point, for-backup-... . What a backup leaves that broke off is "
+    "removed by the pool agent of its node.",
+    "SAN-BKP-009": "The file of the restore point cannot be read on this node.",
+    "SAN-BKP-010": "There is no repository at that place, or what is there is none: a filesystem "
+    "may not be mounted. None is made by itself.",
+    "SAN-BKP-011": "The passphrase of the repository is not the one that this node has for it, or "
+    "the file with it is missing, or others can read it.",
+    "SAN-BKP-012": "Somebody else is writing to the repository, or has been lost while doing so.",
+    "SAN-BKP-013": "There is no room left in the repository. What is in it is whole.",
+    "SAN-BKP-014": "The server with the repository cannot be reached, its host key is not known or "
+    "has changed, it does not let this node in, or it has no borg.",
+    "SAN-BKP-015": "borg failed, for a reason that is none of the others.",
+    "SAN-BKP-016": "The repository has no whole backup of that name.",
+    "SAN-BKP-017": "The repository has a backup of that restore point.",
+    "SAN-BKP-018": "There is a repository at that place already.",
+    "SAN-BKP-019": "Backups are stored by borg, the package borgbackup.",
+    "SAN-BKP-020": "What is read from a backup is not what was read from the device: the digests "
+    "differ. A device that was to be restored from it lets no host in.",
+    "SAN-BKP-021": "borg neither took nor gave anything for an hour, as where a filesystem or a "
+    "server hangs, and was ended. No backup was made; a restore is tried again.",
+    "SAN-CLONE-001": "A device that is made from a restore point has the size that the restore "
+    "point's device had then.",
+    "SAN-CLONE-002": "A restore point that is being deleted, or whose device is, is not the origin "
+    "of a new device.",
+    "SAN-CLONE-003": "A clone shares the blocks of a restore point, so it is in the pool of that.",
+    "SAN-CLONE-004": "A clone begins on a node that has the restore point: only that data may be "
+    "declared good. Replicas on other nodes are filled by a resync from there.",
+    "SAN-CLONE-005": "Until a clone is served for the first time its replicas are made from the "
+    "files of the restore point, so these stay.",
+    "SAN-CLONE-006": "The replica of a clone could not be made on a node: the file of the restore "
+    "point is gone, its disk does not answer, or the pool is full. Nothing takes its place: the "
+    "replica is not started there, and the clone is not served.",
+    "SAN-CLONE-007": "The parameter `origin` of a device in the CIB cannot be read by this "
+    "release. The replica is not started, as an empty file would pass for a copy of the restore "
+    "point.",
+    "SAN-CLONE-008": "A node of an older release does not know that a device is made from a "
+    "restore point or a backup: its replica would be empty, and pass for a copy, or hosts be let "
+    "in too early. All nodes need the same release first.",
+    "SAN-REST-001": "Hosts are logged in to a device that is to go back to a restore point, or a "
+    "node does not say which are. A host that has it mounted would write what it remembers over "
+    "what comes back. Sessions are published about every ten seconds.",
+    "SAN-REST-002": "A restore point's data is read on the node that serves the device, and that "
+    "node has none of it: its replica was not in sync when it was made, or is younger.",
+    "SAN-REST-003": "The restore point is gone, is being deleted, or is larger than the device.",
+    "SAN-REST-004": "A restore begins on a device that one node serves, and that is not being "
+    "moved.",
+    "SAN-REST-005": "A device that goes back to a restore point is not grown, its number of "
+    "replicas is not changed, no restore point of it is made, and neither the one that it goes "
+    "back to nor the one that keeps what it held is deleted. It can be moved, and deleted.",
+    "SAN-REST-006": "Another command gave another order to restore the device, or the order is "
+    "gone.",
+    "SAN-REST-007": "The order to restore a device was given up before anything was written: hosts "
+    "were not kept out everywhere, or what the device held was not kept, within three minutes.",
+    "SAN-REST-008": "The node that serves the device cannot read the restore point's file, or "
+    "cannot write the device. Hosts are kept out, and each monitor lets it try again.",
+    "SAN-REST-009": "What comes back is written to new blocks, as the present ones are shared with "
+    "restore points, and the pool may have too little room for that.",
+    "SAN-REST-010": "The order to restore a device was written by another release of sanctl, and "
+    "cannot be read. No host is let in.",
+    "SAN-SCHED-001": "A schedule of restore points is a list of rules, separated by commas: an "
+    "interval (15m, 1h, 1d, 2w) and how many to keep, such as 15m keep 8, 1h keep 24.",
+    "SAN-SCHED-002": "A rule of a schedule cannot be kept: its interval is below a minute or above "
+    "52 weeks, it keeps none, or another rule has the same interval.",
+    "SAN-SCHED-003": "What schedules keep, and restore points that no schedule removes, would be "
+    "more than a device (64) or all devices (256) may have.",
+    "SAN-SCHED-004": "A restore point that a schedule was making was not kept: meanwhile the "
+    "schedule or the device had changed, or another node had made it.",
+    "SAN-SCHED-005": "Only a device with a schedule has restore points that are removed by rule.",
+    "SAN-SITE-001": "A site's name, the address of its server or a path is not written as it has "
+    "to be.",
+    "SAN-SITE-002": "The cluster has no second site of that name.",
+    "SAN-SITE-003": "The cluster has a second site of that name already.",
+    "SAN-SITE-004": "A node logs in to a site's server with a private key, and does not have it. "
+    "Nothing was changed.",
+    "SAN-SITE-005": "The server of a second site cannot be reached by ssh, or the connection "
+    "ended. What was proven there stays; the next run begins anew.",
+    "SAN-SITE-006": "The directory of a second site is not there, is another one than the one that "
+    "was added (its filesystem may not be mounted), is not empty, or its filesystem cannot share "
+    "blocks between files. Nothing was written.",
+    "SAN-SITE-007": "The second site has no room for a copy. What was proven there stays.",
+    "SAN-SITE-008": "The two ends of a connection to a second site did not understand each other, "
+    "or data did not come as it was sent. What came is no copy.",
+    "SAN-SITE-009": "A restore point and its copy at a second site have different digests, or what "
+    "they belong to is gone. It does not count as a copy unless the message says so.",
+    "SAN-SITE-010": "A copy for a second site is read from a standby replica, so that hosts do not "
+    "wait for it.",
+    "SAN-SITE-011": "Only a replica that is in sync gets a restore point, and so can be sent to a "
+    "second site.",
+    "SAN-SITE-012": "The CIB's entry of a second site is not as this release of sanctl writes it.",
+    "SAN-SITE-013": "What lies at a second site was written by a release of sanctl with another "
+    "format. It is left alone.",
+    "SAN-SITE-014": "A file could not be read or written, here or at the second site.",
+    "SAN-SITE-015": "The server of a second site shows another key than it should: it may not be "
+    "that server. Nothing was sent.",
+    "SAN-SITE-016": "A later run has begun to copy the same device to the same site, and this one "
+    "has ended without a copy.",
+    "SAN-SITE-017": "A copy at a second site, or a device that was filled from it, does not have "
+    "the digest that was noted when the copy was proven. No host is let in to such a device.",
+    "SAN-SITE-018": "A second site has no such copy, or has it no more.",
+    "SAN-SITE-019": "Several copies at a second site may be meant: devices of one name, of this "
+    "cluster or another one, each have theirs. Nothing was changed.",
+    "SAN-SITE-020": "A copy at a second site is larger than the device that is to hold it.",
+    "SAN-SNAP-001": "The pool's filesystem cannot share blocks between files, so its devices have "
+    "no restore points. XFS can, unless it was made with reflink=0; ext4 cannot.",
+    "SAN-SNAP-002": "Copying the data file of a replica takes time for each of its extents, and "
+    "hosts' writes wait meanwhile. The file has more than would be copied in time.",
+    "SAN-SNAP-003": "After a restore point the blocks of a device are shared with it, and each "
+    "write of a host to one of them needs a new block. The pool has too little room for that: a "
+    "write that finds no block would cost the replica.",
+    "SAN-SNAP-004": "The node that serves the device and a node with another replica could not "
+    "talk to each other about a restore point, over the sync network, TCP port 7799. Nothing is "
+    "kept of a restore point that not every replica in sync takes part in.",
+    "SAN-SNAP-005": "No restore point was made, because the state of the device changed meanwhile "
+    "or does not allow one: it is not served from a good replica, or a replica was lost.",
+    "SAN-SNAP-006": "The order for a restore point was withdrawn or replaced before the restore "
+    "point was there, so it was not made.",
+    "SAN-SNAP-007": "The replicas could not be copied within half a second, and hosts' I/O is not "
+    "held any longer. No restore point was made.",
+    "SAN-SNAP-008": "A restore point is named as DEVICE@POINT.",
+    "SAN-SNAP-009": "The device has no restore point of that name.",
+    "SAN-SNAP-010": "The device has a restore point of that name already.",
+    "SAN-SNAP-011": "A device has at most 64 restore points, all devices together 256.",
+    "SAN-SNAP-012": "One restore point of a device is made at a time.",
+    "SAN-SNAP-013": "A device that has restore points is deleted only if the command says that "
+    "they may go as well.",
+    "SAN-SNAP-014": "A restore point's file is beside a replica, and goes with that. Restore "
+    "points that no other node has would be lost.",
+    "SAN-SNAP-015": "Restore points need DRBD 8.4: while hosts wait, the state of the replicas is "
+    "read from /proc/drbd, which has none with DRBD 9.",
+}
