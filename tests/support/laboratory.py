@@ -135,7 +135,7 @@ class SharedLaboratory:
         """Return the laboratory; no other module may use it any more."""
         failures = self._request.config.stash[_FAILURES]
         if self._made is not None and (why := self._unfit(self._made, failures)):
-            print(f"lab {self._made.lab.name} is made anew: {why}")
+            self._request.config.stash[_MADE_ANEW].append(f"{self._made.lab.name}: {why}")
             self.end()
         self._failures = failures
         if self._made is None:
@@ -164,13 +164,21 @@ class SharedLaboratory:
 
 
 _FAILURES = pytest.StashKey[int]()
+_MADE_ANEW = pytest.StashKey[list[str]]()
 _SHARED = pytest.StashKey[SharedLaboratory]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Begin to count the failures; nothing boots yet."""
     config.stash[_FAILURES] = 0
+    config.stash[_MADE_ANEW] = []
     config.stash[_LAB_UPS] = {}
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which shared laboratory was made anew, and why: each time costs a boot."""
+    for what in terminalreporter.config.stash[_MADE_ANEW]:
+        terminalreporter.write_line(f"made anew: {what}")
 
 
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
