@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sanctl.model.access import access_word
 from sanctl.model.cache_policy import NO_CACHE, CachePolicy
 from sanctl.model.clone_origin import CloneOrigin
-from sanctl.model.device_restore import RestoreOrder
+from sanctl.model.device_restore import COPYING, RestoreOrder
 from sanctl.model.drbd import PORT_BASE
 from sanctl.model.host import Host, HostName
 from sanctl.model.host_group import HostGroupName
@@ -98,6 +98,11 @@ class DeviceSpec:
     def host(self, name: HostName) -> Host | None:
         """Return the host of that name, if it may use the device."""
         return next((host for host in self.hosts if host.name == name), None)
+
+    @property
+    def is_half_restored(self) -> bool:
+        """Whether it may hold parts of two states now: a restore point of that were neither."""
+        return self.is_restoring and (self.restore is None or self.restore.state == COPYING)
 
     @property
     def access(self) -> frozenset[str]:

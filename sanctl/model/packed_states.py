@@ -22,6 +22,9 @@ _MAX_BYTES = 96 << 10
 _MAX_UNPACKED_BYTES = 16 << 20
 _PACKED = "z:"
 _TOO_LARGE = "?"
+#: Of a node without replicas: it is published, too. A deletion would make the attribute where there
+#: is none yet, and one made by a deletion is not private, for good (Pacemaker 3.0, attrd).
+NO_STATES = "-"
 #: What would end an entry, or what attrd_updater would print in another way.
 _UNFIT = re.compile(r'[;"<>&\n\r]')
 
@@ -32,6 +35,9 @@ def pack(states: Mapping[str, str]) -> str:
     Args:
         states: each replica's state as text, by the device's name. One that does not fit into the
             value is left out: it is not known then.
+
+    Returns:
+        NO_STATES where there are none.
     """
     text = ";".join(
         f"{name} {state}" for name, state in sorted(states.items()) if not _UNFIT.search(state)
@@ -39,7 +45,7 @@ def pack(states: Mapping[str, str]) -> str:
     if len(text) > _READABLE_BYTES:
         compressed = zlib.compress(text.encode())
         text = f"{_PACKED}{binascii.b2a_base64(compressed, newline=False).decode()}"
-    return text if len(text) <= _MAX_BYTES else _TOO_LARGE
+    return (text or NO_STATES) if len(text) <= _MAX_BYTES else _TOO_LARGE
 
 
 def unpack(text: str) -> dict[str, str]:

@@ -33,7 +33,6 @@ _POLL_SHARE, _ANYWAY_SHARE = 3, 8
 _ANYWAY_S = 4.0
 # While a node takes over or a DC is elected Pacemaker may not answer for some seconds.
 _SILENCE_TOLERATED_S = 30.0
-_STATES_CHANGED = Problem("SAN-CLU-004", "a replica's state has changed meanwhile")
 
 
 class Reporter(Protocol):
@@ -142,11 +141,18 @@ class Session:
             if (found := parse_sessions(text)) is not None
         }
 
-    def change(self, decide: Callable[[Cluster], tuple[Change, ...]]) -> tuple[Change, ...]:
-        """Make the change that `decide` asks for, planned again each time the cluster has changed.
+    def change(
+        self, decide: Callable[[Cluster], tuple[Change, ...]], *, reads_replicas: bool = True
+    ) -> tuple[Change, ...]:
+        """Make the change that `decide` asks for, planned again each time the CIB has changed.
 
-        The CIB compares and swaps. What the nodes publish of their replicas is not in it: that is
-        read after the CIB, and once more before the change, which is not made if it differs.
+        The CIB compares and swaps. What the nodes publish of their replicas is read after it, so
+        never older than it, and may change until the patch is applied, as all of the CIB's status.
+
+        Args:
+            decide: returns the changes for the cluster as observed.
+            reads_replicas: whether it looks at replicas' states; else none is known to it, and
+                nobody is asked for them.
 
         Returns:
             The changes made; empty when nothing was to do.
@@ -159,14 +165,12 @@ class Session:
         for attempt in range(_CHANGE_ATTEMPTS):
             self._cib_text = self._pacemaker.query()
             root = parse_document(self._cib_text)
-            states = self._states()
+            states = self._states() if reads_replicas else {}
             mon = parse_crm_mon(self._pacemaker.monitor())
             changes = decide(Cluster.seen(parse_cib(root, states), mon))
             if not changes:
                 return ()
             try:
-                if self._states() != states:
-                    raise StaleCib(_STATES_CHANGED)
                 self._pacemaker.patch(render_patchset(root, changes))
             except StaleCib:
                 self.clock.sleep(min(0.05 * attempt, 0.5))

@@ -38,7 +38,8 @@ def disks(bed: LabSession) -> dict[str, str | None]:
 
 
 def states_in_cib(bed: LabSession) -> str:
-    return bed.sh(ASKED, "cibadmin --query | grep 'value=\"disk='", ok=(0, 1)).stdout
+    wanted = """-e 'value="disk=' -e 'name="sanctl.states'"""
+    return bed.sh(ASKED, f"cibadmin --query | grep {wanted}", ok=(0, 1)).stdout
 
 
 KNOWN = {ACTIVE: "UpToDate", STANDBY: "UpToDate"}

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from sanctl.agents.publish import attrd_cache
 from sanctl.drivers import node_attributes
 from sanctl.errors import CommandError, Problem
-from sanctl.model.packed_states import STATES_ATTRIBUTE, pack
+from sanctl.model.packed_states import NO_STATES, STATES_ATTRIBUTE, pack
 from sanctl.system import state_files
 from sanctl.system.runner import Runner
 
@@ -99,15 +99,12 @@ def _publish_if_due(runner: Runner, without_file: Mapping[str, str]) -> None:
             )
         pid, cached = attrd_cache.attrd_pid(), attrd_cache.of_states()
         text = pack({**_states(), **without_file})
-        has_nothing = not text and cached.read().strip() == pid
-        if has_nothing or attrd_cache.is_current(cached, pid, text):
+        has_said_nothing = text == NO_STATES and cached.read() == f"{pid} {text}"
+        if has_said_nothing or attrd_cache.is_current(cached, pid, text):
             return
         # Before the program: one that is killed may still have been heard, later than it should.
         cached.remove()
-        if text:
-            node_attributes.publish_private(runner, STATES_ATTRIBUTE, text)
-        else:
-            node_attributes.delete(runner, STATES_ATTRIBUTE)
+        node_attributes.publish_private(runner, STATES_ATTRIBUTE, text)
         attrd_cache.record(cached, pid, text)
 
 

@@ -41,7 +41,7 @@ from sanctl.drivers.pacemaker import Pacemaker
 from sanctl.drivers.range_copy import FileSource, RangeCopy, Source
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.device import DeviceSpec
-from sanctl.model.device_restore import REPORT_PREFIX, RestoreOrder, RestoreReport
+from sanctl.model.device_restore import COPYING, REPORT_PREFIX, RestoreOrder, RestoreReport
 from sanctl.model.names import format_bytes
 from sanctl.model.restore_point import RestorePoint
 from sanctl.ops.session import Session
@@ -105,19 +105,22 @@ def _carry_out(name: str) -> None:
                 time.sleep(_POLL_S)
             case restoring.GiveUp(problem=problem):
                 _fail(name, order, problem)
-                session.change(
-                    lambda seen, order=order: restoring.plan_given_up(seen, name, order)  # type: ignore[misc]
-                )
+                _give_up(session, name, order)
                 return
             case restoring.Stuck(problem=problem):
                 _fail(name, order, problem)
                 return
+            case restoring.Begin(goal=restoring.CopyFromSite(site=site, copy=copy)):
+                closure.note(name)
+                try:
+                    _copy_from_site(session, name, order, SiteCopySource(site, copy))
+                except (SanctlError, OSError) as error:
+                    _fail(name, order, _problem_of(error, order))
+                    _give_up(session, name, order)
+                return
             case restoring.Begin():
                 closure.note(name)
-                ocf.crash_point("restore-ready")
-                session.change(
-                    lambda seen, order=order: restoring.plan_begun(seen, name, order)  # type: ignore[misc]
-                )
+                _begin(session, name, order)
             case restoring.Copy(point=point):
                 closure.note(name)
                 try:
@@ -142,6 +145,28 @@ def _carry_out(name: str) -> None:
                     _fail(name, order, _problem_of(error, order))
                     time.sleep(_AGAIN_S)
                 return
+
+
+def _begin(session: Session, name: str, order: RestoreOrder) -> RestoreOrder:
+    """Note that the device may hold parts of two states from here on; return the order as noted."""
+    ocf.crash_point("restore-ready")
+    session.change(
+        lambda seen: restoring.plan_begun(seen, name, order),
+        reads_replicas=False,
+    )
+    return order._replace(state=COPYING)
+
+
+def _give_up(session: Session, name: str, order: RestoreOrder) -> None:
+    """Let hosts in again, as nothing was written.
+
+    Raises:
+        CommandError: the order was replaced, or the copy has begun: it is not given up any more.
+    """
+    session.change(
+        lambda seen: restoring.plan_given_up(seen, name, order),
+        reads_replicas=False,
+    )
 
 
 def _copy(session: Session, device: DeviceSpec, order: RestoreOrder, point: RestorePoint) -> None:
@@ -169,7 +194,10 @@ def _copy_from_site(
     began_s, device = time.monotonic(), gate.target_device(name)
     _report(name, RestoreReport(order.token, text="the site reads its copy"))
     with source.image(device) as image:
-        # The site may have read for an hour.
+        # The site may have read for an hour. Only now, when it is known to have the copy, the order
+        # is one that cannot be given up.
+        if order.state != COPYING:
+            order = _begin(session, name, order)
         _check_order(name, order)
         copy = _fill(name, order, image)
     digest = source.check(device)
@@ -198,7 +226,8 @@ def _end(session: Session, name: str, order: RestoreOrder, copy: RangeCopy, bega
     ocf.crash_point("restore-copied")
     if not closure.is_closed(name):
         raise CommandError(_let_in_problem(name))
-    session.change(lambda seen: restoring.plan_done(seen, name, order))
+    # Without a question for replicas' states: no answer would have all of it done again.
+    session.change(lambda seen: restoring.plan_done(seen, name, order), reads_replicas=False)
     with contextlib.suppress(SanctlError):
         node_attributes.delete(_RUNNER, f"{REPORT_PREFIX}{name}")
     _log(

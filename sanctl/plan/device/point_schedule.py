@@ -116,6 +116,7 @@ def plan_scheduled_point(cluster: Cluster, point: RestorePoint, now_s: float) ->
         or point.slot is None
         or device.uuid != point.uuid
         or device.is_stopping
+        or device.is_half_restored
         or not set(point.nodes) <= {node.value for node in device.nodes}
         or any(
             rule is None

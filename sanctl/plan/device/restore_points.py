@@ -152,6 +152,7 @@ def plan_point_recorded(
         or device.uuid != point.uuid
         or device.point_order != order
         or device.is_stopping
+        or device.is_half_restored
         or not set(point.nodes) <= {node.value for node in device.nodes}
         or any(each.name == point.name for each in cluster.cib.points_of(point.device))
     ):

@@ -49,7 +49,9 @@ class GiveUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begin:
-    """All is ready: record that the copy begins."""
+    """All is ready: record that the copy begins, as soon as its source is known to be there."""
+
+    goal: Copy | CopyFromSite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,16 +110,16 @@ def next_step(
             return Wait(why=f"{here} still lets hosts in")
         return CopyBackup(repository=repository, backup=backup)
     goal = goal_of(cluster, device, order, here)
+    if isinstance(goal, Problem):
+        return Stuck(problem=goal) if order.state == COPYING else GiveUp(problem=goal)
     if order.state == COPYING:
-        if isinstance(goal, Problem):
-            return Stuck(problem=goal)
         return goal if is_closed_here else Wait(why=f"{here} still lets hosts in")
-    problem = goal if isinstance(goal, Problem) else _kept_problem(cluster, device, order)
+    problem = _kept_problem(cluster, device, order)
     if problem is not None:
         return GiveUp(problem=problem)
     why = _not_ready(cluster, device, order, here, is_closed_here=is_closed_here)
     if not why:
-        return Begin()
+        return Begin(goal=goal)
     if now_s - order.given_s <= ORDER_LIFE_S:
         return Wait(why=why)
     return GiveUp(problem=Problem("SAN-REST-007", f"after {ORDER_LIFE_S} s {why}"))

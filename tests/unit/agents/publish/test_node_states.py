@@ -69,15 +69,22 @@ def test_all_is_published_again_after_a_minute_and_to_a_new_daemon(
     assert [states(call) for call in told(node)] == [{"a": UP}] * 3
 
 
-def test_the_last_replica_takes_the_attribute_along(node: FakeNode) -> None:
+def test_a_node_without_replicas_makes_the_attribute_a_private_one(node: FakeNode) -> None:
+    """Made by a deletion it would not be private, for good, and each state be in the CIB."""
+    node_states.publish_if_due(node)
+    node_states.publish_if_due(node)
+    assert told(node) == [("--name", STATES_ATTRIBUTE, "--update=-", "--private")]
+
+
+def test_the_last_replica_leaves_no_state(node: FakeNode) -> None:
     node_states.publish(node, "a", UP)
     node_states.publish(node, "b", UP)
     told(node)
     node_states.withdraw(node, "a")
     node_states.withdraw(node, "b")
-    kept, deleted = told(node)
+    kept, nothing = told(node)
     assert states(kept) == {"b": UP}
-    assert deleted == ("--name", STATES_ATTRIBUTE, "--delete")
+    assert states(nothing) == {}
     then = time.time() - 61
     os.utime(Path(attrd_cache.of_states().path), (then, then))
     node_states.publish_if_due(node)
@@ -109,9 +116,7 @@ def test_a_state_for_which_there_is_no_room_is_published_all_the_same(
     monkeypatch.setattr(state_files.StateFile, "write", full)
     node_states.publish(node, "a", DOWN)
     node_states.publish_if_due(node)
-    first, second, third = told(node)
-    assert (states(first), states(second)) == ({"a": UP}, {"a": DOWN})
-    assert third[2] == "--delete"
+    assert [states(call) for call in told(node)] == [{"a": UP}, {"a": DOWN}, {}]
 
 
 def test_who_waits_too_long_publishes_nothing(

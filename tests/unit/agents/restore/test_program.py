@@ -392,6 +392,47 @@ def test_no_host_gets_in_where_the_copy_cannot_be_read(
     assert node.state == DONE and node.device.read_bytes() == WANTED
 
 
+@pytest.mark.parametrize("case", ["gone", "damaged", "another site"])
+def test_in_place_it_is_given_up_before_the_copy_is_known_to_be_there(
+    node: Node, site_folder: Path, case: str
+) -> None:
+    """Begun, it could not be given up, and hosts would wait for a site that may never answer."""
+    order = node.bed.order()
+    node.bed.set_restore(str(order._replace(state=ORDERED)))
+    file = site_folder / DEVICE / f"to-far.{ONE}"
+    if case == "another site":
+        site_folder.rename(site_folder.parent / "aside")
+    else:
+        file.unlink()
+    if case == "damaged":
+        file.write_bytes(b"x" + WANTED[1:])
+    node.run()
+    assert node.state == GIVEN_UP and "SAN-SITE-" in node.report()
+    assert node.device.read_bytes() == PRESENT
+
+
+def test_in_place_it_begins_once_the_copy_is_known_to_be_there(
+    node: Node, site_folder: Path
+) -> None:
+    node.bed.set_restore(str(node.bed.order()._replace(state=ORDERED)))
+    node.run()
+    assert node.state == DONE and node.device.read_bytes() == WANTED
+
+
+def test_begun_it_is_never_given_up(
+    node: Node, site_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.bed.set_restore(str(node.bed.order()._replace(state=ORDERED)))
+
+    def broken(*_: object) -> None:
+        node.device.write_bytes(WANTED[:4096] + PRESENT[4096:])
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(program, "_fill", broken)
+    node.run()
+    assert node.state == COPYING
+
+
 def test_no_host_gets_in_where_the_device_reads_otherwise(
     node: Node, site_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -191,7 +191,9 @@ def test_a_due_point_and_its_record(bed: Bed) -> None:
     other = SCHEDULE._replace(rules=parse_rules("15m keep 3"))
     stopping = seen_with(bed)
     devices = (replace(found.device, is_stopping=True),)
+    half = (replace(found.device, is_restoring=True),)
     for seen, wrong in (
+        (replace(stopping, cib=replace(stopping.cib, devices=half)), made),
         (again, made),
         (seen_with(bed, schedule=None), made),
         (seen_with(bed, schedule=other), made),

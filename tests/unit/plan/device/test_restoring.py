@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sanctl.errors import CommandError, Refused
-from sanctl.model.cib_change import SetParameter
+from sanctl.model.cib_change import SetParameter, SetPoint
 from sanctl.model.cluster import Cluster, Instance, Mon, MonNode, NodeState, Role
 from sanctl.model.device import DeviceSpec, PoolUsage, ReplicaState, access_digest
 from sanctl.model.device_restore import (
@@ -25,6 +25,7 @@ from sanctl.model.restore_point import PointFailure, PointOrder, RestorePoint
 from sanctl.model.site_copy import SiteCopy
 from sanctl.parse.cib import parse_cib
 from sanctl.plan.device import restore_progress, restore_request, restoring
+from sanctl.plan.device.restore_points import plan_point_recorded
 from sanctl.plan.device.restoring import (
     Begin,
     Copy,
@@ -114,8 +115,10 @@ def test_nothing_for_a_device_that_is_gone_or_being_deleted() -> None:
 
 
 def test_it_begins_when_hosts_are_out_and_the_present_state_is_kept() -> None:
-    assert step(cluster(ORDER)) == Begin()
-    assert step(cluster(ORDER._replace(kept_token=""), points=(GOOD,))) == Begin()
+    assert step(cluster(ORDER)) == Begin(goal=Copy(point=GOOD))
+    assert step(cluster(ORDER._replace(kept_token=""), points=(GOOD,))) == Begin(
+        goal=Copy(point=GOOD)
+    )
 
 
 @pytest.mark.parametrize("now_s", [1010.0, 1001.0 + ORDER_LIFE_S])
@@ -151,7 +154,7 @@ def test_what_it_waits_for(
     ],
 )
 def test_a_replica_that_is_not_up_is_not_waited_for(changes: dict[str, Any]) -> None:
-    assert step(cluster(ORDER, **changes)) == Begin()
+    assert step(cluster(ORDER, **changes)) == Begin(goal=Copy(point=GOOD))
 
 
 @pytest.mark.parametrize(
@@ -179,7 +182,9 @@ def test_given_up_where_the_present_state_could_not_be_kept() -> None:
     failed = {("web", "n1"): PointFailure("3" * 16, "SAN-SNAP-003", "no room")}
     found = step(cluster(ORDER, points=(GOOD,), point_failures=failed))
     assert isinstance(found, GiveUp) and found.problem.code == "SAN-SNAP-003"
-    assert step(cluster(ORDER, point_failures=failed)) == Begin(), "it was kept all the same"
+    assert step(cluster(ORDER, point_failures=failed)) == Begin(goal=Copy(point=GOOD)), (
+        "it was kept all the same"
+    )
 
 
 def test_a_copy_that_has_begun_is_never_given_up() -> None:
@@ -280,7 +285,7 @@ FROM_SITE = ORDER._replace(point=str(COPY), point_token=ORDER.token)
 def test_a_copy_at_a_site_begins_as_a_restore_point_does() -> None:
     """The token of a restore point here may be the copy's: that is not read."""
     sites = (SITE,)
-    assert step(cluster(FROM_SITE, sites=sites)) == Begin()
+    assert step(cluster(FROM_SITE, sites=sites)) == Begin(goal=CopyFromSite(site=SITE, copy=COPY))
     assert step(cluster(FROM_SITE, sites=sites), is_closed=False) == Wait(
         why="n1 still lets hosts in"
     )
@@ -349,3 +354,17 @@ def test_a_copy_that_is_too_large_or_a_device_that_nobody_serves() -> None:
         restore_request.plan_restore(seen, asked(65 << 20), sessions, 2000.0)
     codes = {problem.code for problem in refused.value.problems}
     assert {"SAN-SITE-020", "SAN-REST-004"} <= codes
+
+
+@pytest.mark.parametrize("is_half", [False, True])
+def test_no_restore_point_is_recorded_of_what_is_neither_state(is_half: bool) -> None:
+    order = PointOrder("new", "4" * 16, 1000)
+    seen = cluster(COPYING_ORDER if is_half else ORDER)
+    device = replace(seen.cib.devices[0], point_order=order)
+    seen = replace(seen, cib=replace(seen.cib, devices=(device,)))
+    made = GOOD._replace(name="new", token=order.token)
+    if is_half:
+        with pytest.raises(CommandError, match="SAN-SNAP-006"):
+            plan_point_recorded(seen, made, order)
+    else:
+        assert plan_point_recorded(seen, made, order) == (SetPoint(point=made),)
