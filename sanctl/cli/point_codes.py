@@ -120,7 +120,8 @@ CODES = {
     "the digest that was noted when the copy was proven. No host is let in to such a device.",
     "SAN-SITE-018": "A second site has no such copy, or has it no more.",
     "SAN-SITE-019": "Several copies at a second site may be meant: devices of one name, of this "
-    "cluster or another one, each have theirs. Nothing was changed.",
+    "cluster or another one, each have theirs; or the times of a device's copies disagree, as they "
+    "do where a node's clock is wrong. Nothing was changed.",
     "SAN-SITE-020": "A copy at a second site is larger than the device that is to hold it.",
     "SAN-SNAP-001": "The pool's filesystem cannot share blocks between files, so its devices have "
     "no restore points. XFS can, unless it was made with reflink=0; ext4 cannot.",

@@ -74,10 +74,30 @@ def choose_copy(
             )
         )
     proven = named[0]
+    if not wanted.point:
+        _refuse_unclear_order(folder, proven, copies)
     device, _, uuid = folder.partition(".")
     copy = SiteCopy(site, device, uuid, proven.name, proven.token, proven.digest)
     _check_noted(cluster, copy)
     return copy, proven
+
+
+def _refuse_unclear_order(folder: str, newest: ProvenCopy, copies: Sequence[ProvenCopy]) -> None:
+    """Refuse where the copy that was proven last is not that of the newest restore point.
+
+    The times are of different nodes' clocks, and one that is wrong would have an older copy taken.
+    """
+    last = max(copies, key=lambda each: each.proven_s)
+    if last.proven_s > newest.proven_s:
+        raise Refused(
+            Problem(
+                "SAN-SITE-019",
+                f"of {folder.partition('.')[0]} the copy of the newest restore point is "
+                f"{newest.name}, and the one that came last is {last.name}: a node's clock may be "
+                "wrong",
+                "find out which one holds the latest data, and say DEVICE@POINT",
+            )
+        )
 
 
 def _check_noted(cluster: Cluster, copy: SiteCopy) -> None:

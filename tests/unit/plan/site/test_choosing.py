@@ -58,6 +58,16 @@ def test_there_is_none(text: str, says: str) -> None:
         chosen("web", {})
 
 
+def test_none_is_taken_by_clocks_that_disagree() -> None:
+    """The copy that came last is of a node whose clock is behind: by its time it is older."""
+    newer, last = copy(2), copy(1)._replace(proven_s=9)
+    folders = {f"web.{A}": (newer, last)}
+    with pytest.raises(Refused, match=r"SAN-SITE-019.*is p2, and the one that came last is p1"):
+        chosen("web", folders)
+    assert chosen("web@p1", folders)[1] == last
+    assert chosen("web@p2", folders)[1] == newer
+
+
 def test_none_is_taken_where_several_may_be_meant() -> None:
     two = {**ONE, f"web.{B}": (copy(7),)}
     with pytest.raises(Refused, match=r"SAN-SITE-019.*web.aaaaaaaa@p3, web.bbbbbbbb@p7"):
