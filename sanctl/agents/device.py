@@ -29,6 +29,7 @@ from sanctl.agents.connections import (
     connect_turn,
     isolation,
     peers,
+    reconnect_dropped,
 )
 from sanctl.agents.converge import converge
 from sanctl.agents.device_metadata import METADATA
@@ -37,7 +38,7 @@ from sanctl.agents.fencing import (
     outdate,
     quorum_overlap,
 )
-from sanctl.agents.node import failure_cleanup
+from sanctl.agents.node import failure_cleanup, start_turn
 from sanctl.agents.promotion import compared_data, first_activation, set_role
 from sanctl.agents.publish import replica_state
 from sanctl.agents.recovery import fs_shutdown
@@ -113,7 +114,7 @@ def _device() -> Device:
 def start() -> int:
     """Bring the replica up: Secondary, exported as Standby, connected to its peers."""
     device = _device()
-    with failure_cleanup.note_start_out_of_time(device):
+    with failure_cleanup.note_start_out_of_time(device), start_turn.taken(device.name):
         return _start(device)
 
 
@@ -164,12 +165,22 @@ def _start(device: Device) -> int:
     outdate.make_lock(device.name)
     write_cache.prepare_start(_RUNNER, device, files, is_protected=here.is_power_protected)
     is_suspect = lost_writes.is_suspect(device.name, files.data)
-    if only_peer is not None and not is_suspect and len(device.nodes) > 1:
-        connect_turn.await_turn(within_s=min(_TURN_S, ocf.remaining_s(60.0) / 4))
-    isolation.bring_up(_RUNNER, device, files, only_peer, is_suspect=is_suspect)
+    connects_later = (
+        only_peer is not None
+        and not is_suspect
+        and len(device.nodes) > 1
+        and not connect_turn.await_turn(within_s=min(_TURN_S, ocf.remaining_s(60.0) / 4))
+        and not is_new
+        and reconnect_dropped.leave_to_monitor(_RUNNER, device)
+    )
+    isolation.bring_up(_RUNNER, device, files, only_peer, is_alone=is_suspect or connects_later)
     peers.forget_removed(_RUNNER, device)
     sync_policy.record(device)
-    suffix = ", not connected: this replica lost writes" if is_suspect else " and connecting"
+    suffix = " and connecting"
+    if is_suspect:
+        suffix = ", not connected: this replica lost writes"
+    elif connects_later:
+        suffix = ", not connected yet: many others are, and the monitor will do it in its turn"
     steps.done("drbd", f"DRBD attached{suffix}")
     if not gate.is_complete(device.name) or gate.is_suspended(device.name):
         lio.remove(device.name, device.minor)

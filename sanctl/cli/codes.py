@@ -50,6 +50,9 @@ _CODES = {
     "that does not return, mostly of a disk. A stop does not wait longer, and goes on without it.",
     "SAN-AGENT-016": "A device is going back to a restore point, and the kernel of the node that "
     "was to serve it still let hosts in: it is not served, as it may hold parts of two states.",
+    "SAN-AGENT-017": "A start was waiting until fewer others run on its node, and a node left the "
+    "cluster. The failover has to wait for all actions that were ordered before it, so this one "
+    "ended without having begun; the pool agent has Pacemaker repeat it.",
     "SAN-BUG-001": "sanctl met a condition that its authors did not expect. The lines printed "
     "before the error say where. Changes that the command had made by then are in the journal "
     "(journalctl SYSLOG_IDENTIFIER=sanctl).",

@@ -56,21 +56,23 @@ def drbd_node_id(node_id: int) -> int:
     return node_id - 1
 
 
-# A dead peer is noticed on an idle connection after ping-int + ping-timeout, 3.5 s. That has to be
-# less than Corosync's token and fencing take together (about 5 s), so that a takeover never waits
-# for DRBD; shorter only makes a busy node look dead. `timeout` must stay below ping-int. ko-count
-# x timeout bounds the wait for a peer with a hanging disk: 7 x 1.8 s instead of 42 s.
+# A Primary notices a dead peer after ping-int + ping-timeout, 2.8 s; a standby after up to ping-int
+# more (drbd_receiver.c, drbd_ack_receiver: what came on the other socket since it last looked is a
+# sign of life). That has to be less than Corosync's token and fencing take together (about 5 s), so
+# that a takeover never waits for DRBD; a shorter ping-timeout makes a busy node look dead. The
+# timeout must stay below ping-int. ko-count x timeout bounds the wait for a peer with a hanging
+# disk: 14 x 0.9 s instead of 42 s.
 _NET = (
     ("protocol", "C"),
     ("cram-hmac-alg", "sha256"),
-    ("timeout", "18"),
-    ("ping-int", "2"),
-    ("ping-timeout", "15"),
+    ("timeout", "9"),
+    ("ping-int", "1"),
+    ("ping-timeout", "18"),
     ("connect-int", "2"),
     # A new connection is watched for so long before it is used: DRBD would wait for ping-timeout,
     # with each connection of each replica. The round trip of a storage network is far shorter.
     ("socket-check-timeout", "5"),
-    ("ko-count", "7"),
+    ("ko-count", "14"),
     # Diverged replicas are an operator's decision: none is discarded automatically.
     ("after-sb-0pri", "disconnect"),
     ("after-sb-1pri", "disconnect"),

@@ -8,6 +8,7 @@ these changes has Pacemaker elect its DC anew or write every attribute again.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -18,6 +19,7 @@ from sanctl.lab.harness.scenario import Scenario, await_members_online
 from sanctl.lab.measure import kernel_audit
 
 LOST, SURVIVOR = "n2", "n1"
+_TWO_MONITORS_S = 25.0
 #: Texts of pacemaker-attrd and pacemaker-controld 3.0, after a change that they do not trust.
 _REWRITES = "Updating all attributes after|Populating nodes and starting an election after"
 
@@ -107,3 +109,88 @@ def test_all_devices_of_a_lost_node_are_served_by_the_other(
     wait_for("all whole", lambda: are_whole(bed, names), within_s=300, every_s=2.0)
     assert {node: boot_of(bed, node) for node in others} == boots
     assert served_by(bed, SURVIVOR, names)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("names", [1], indirect=True)
+def test_a_start_that_waits_for_its_turn_makes_way_for_a_failover(
+    scenario: Scenario, names: tuple[str, ...]
+) -> None:
+    """All turns of a node are taken; its start ends when a node is lost, and is made again."""
+    bed = scenario.bed
+    (name,) = names
+    other = bed.cluster[-1].name
+    if other in {LOST, SURVIVOR}:
+        pytest.skip("this laboratory has no third node, which can be lost without the device's")
+    wait_for("all in sync", lambda: are_whole(bed, names), within_s=120)
+    scenario.sanctl("node", "standby", SURVIVOR, timeout_s=180)
+    since = f"@{time.time() - 1:.0f}"
+
+    def logged(text: str) -> bool:
+        return text in _journal(bed, since)
+
+    bed.sh(
+        SURVIVOR,
+        "systemd-run --quiet --unit=hold-turns sh -c 'for n in $(seq 0 63); do"
+        " flock /run/sanctl/start-$n.lock sleep 600 & done; wait'",
+    )
+    try:
+        wait_for(
+            "all turns taken",
+            lambda: int(bed.sh(SURVIVOR, "pgrep -c -x sleep", ok=(0, 1)).stdout) >= 64,
+            within_s=60,
+        )
+        bed.sh(SURVIVOR, f"crm_attribute --node {SURVIVOR} --name standby --delete")
+        wait_for(
+            "the start to wait", lambda: logged(f"{name}: start: waits for its turn"), within_s=60
+        )
+        bed.cut_power(other)
+        wait_for("the start to end", lambda: logged("SAN-AGENT-017"), within_s=30)
+        assert not logged(f"{name}: start: goes on")
+        assert served_by(bed, LOST, names)
+    finally:
+        bed.sh(SURVIVOR, "systemctl stop hold-turns")
+        bed.ensure_power(other)
+    # By itself: the pool agent has the failure cleaned up.
+    wait_for("the replica in sync", lambda: are_whole(bed, names), within_s=180, every_s=2.0)
+    assert served_by(bed, LOST, names)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("names", [1], indirect=True)
+def test_a_start_without_a_turn_leaves_its_connection_to_the_monitor(
+    scenario: Scenario, names: tuple[str, ...]
+) -> None:
+    """So that the transition goes on; the monitor connects when others have begun their resyncs."""
+    bed = scenario.bed
+    (name,) = names
+    wait_for("all in sync", lambda: are_whole(bed, names), within_s=120)
+    scenario.sanctl("node", "standby", SURVIVOR, timeout_s=180)
+    since = f"@{time.time() - 1:.0f}"
+    bed.sh(
+        SURVIVOR,
+        "systemd-run --quiet --unit=hold-turns flock /run/sanctl/connect.lock sleep 300",
+    )
+    try:
+        bed.sh(SURVIVOR, f"crm_attribute --node {SURVIVOR} --name standby --delete")
+        wait_for(
+            "the replica to be a standby",
+            lambda: (
+                "not connected yet: many others are" in _journal(bed, since)
+                and f"{name}: start: standby" in _journal(bed, since)
+            ),
+            within_s=90,
+        )
+        time.sleep(_TWO_MONITORS_S)
+        assert not collect.is_in_sync(bed, SURVIVOR, name), "it has connected without a turn"
+        assert served_by(bed, LOST, names)
+    finally:
+        bed.sh(SURVIVOR, "systemctl stop hold-turns")
+    wait_for("the replica in sync", lambda: are_whole(bed, names), within_s=60, every_s=2.0)
+    assert "connecting: DRBD had dropped" in _journal(bed, since)
+    assert served_by(bed, LOST, names)
+
+
+def _journal(bed: LabSession, since: str) -> str:
+    return bed.sh(SURVIVOR, f"journalctl -q -o cat --since={since} SYSLOG_IDENTIFIER=sanctl").stdout

@@ -17,11 +17,14 @@ from sanctl.system import state_files
 _POLL_S = 0.2
 
 
-def await_turn(*, within_s: float) -> None:
-    """Return when few connections are being made here, or after that time."""
+def await_turn(*, within_s: float) -> bool:
+    """Return True when few connections are being made here, False after that time."""
     begin_s = time.monotonic()
-    while not take(waited_s=0.0) and time.monotonic() - begin_s < within_s:
+    while not take(waited_s=0.0):
+        if time.monotonic() - begin_s >= within_s:
+            return False
         time.sleep(_POLL_S)
+    return True
 
 
 def take(*, waited_s: float | None) -> bool:

@@ -54,15 +54,17 @@ def bring_up(
     files: pool_files.DeviceFiles,
     only: str | None,
     *,
-    is_suspect: bool,
+    is_alone: bool,
 ) -> None:
     """Attach a starting replica, and connect it to the node that `first_peer` returned.
+
+    With `is_alone` it is only attached: it is suspect, or others have their turn.
 
     A replica that another node had begun to fill gets new metadata and a full resync; the note of
     its source is written last. Where the note cannot be written, the replica connects to no peer,
     and the monitor tries again.
     """
-    stays_disconnected = is_suspect or only is None
+    stays_disconnected = is_alone or only is None
     if only and not stays_disconnected:
         if _has_data_of_another_source(device, only):
             _log(

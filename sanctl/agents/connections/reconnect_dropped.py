@@ -1,22 +1,26 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reconnects a StandAlone peer whose connection DRBD dropped before a resync to it began.
+"""Connects a StandAlone peer whose connection DRBD dropped, or a start has left to the monitor.
 
-DRBD's handlers leave a note of the peer (sanctl/agents/handlers/before_resync_source.py and
-fence_peer.py), and the monitor connects again. DRBD 9 may drop the connection although the handler
-let the resync begin: the peer's report of its resyncs from other nodes arrives while this one
-begins (9.3.3: "Can not start OV/resync since it is already active", and StandAlone on this side).
+Before a resync DRBD drops a connection whose handler was not certain in time. DRBD's handlers leave
+a note of the peer (sanctl/agents/handlers/before_resync_source.py and fence_peer.py), and the
+monitor connects again. DRBD 9 may drop the connection although the handler let the resync begin:
+the peer's report of its resyncs from other nodes arrives while this one begins (9.3.3: "Can not
+start OV/resync since it is already active", and StandAlone on this side).
 So with DRBD 9 the note stays until the replicas are in sync, and the monitor connects again, once
 for each resync that was to begin.
 
 Not all of a node's connections at the same time (sanctl/plan/drbd/reconnect_pace.py): the rest have
-to wait for a later monitor.
+to wait for a later monitor. A start that gets no turn in time leaves the same note, if another node
+serves the device: of twenty resyncs at once each may be dropped, and hosts wait after each drop.
 """
 
 from __future__ import annotations
 
-from sanctl.agents.connections import connect_turn
+from sanctl.agents.connections import connect_turn, primary_node
 from sanctl.agents.replica import lost_writes
+from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbd_kernel, drbdadm, drbdsetup
+from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.system import journal, state_files
 from sanctl.system.runner import Runner
@@ -56,7 +60,8 @@ def reconnect(runner: Runner, device: str, state: ResourceState) -> ResourceStat
                 write_note(device, peer)
             raise
         journal.write(
-            f"{device}: connecting again: DRBD had dropped the connection before a resync began",
+            f"{device}: connecting: DRBD had dropped the connection before a resync began, or it"
+            " had no turn",
             priority=journal.NOTICE,
             device=device,
             action="resync",
@@ -64,6 +69,24 @@ def reconnect(runner: Runner, device: str, state: ResourceState) -> ResourceStat
         )
         return drbdsetup.observe(runner, device) or state
     return state
+
+
+def leave_to_monitor(runner: Runner, device: Device) -> bool:
+    """Have the monitor connect a replica that starts, if another node serves the device.
+
+    Where none does, hosts wait until the replicas are in contact. Returns whether the start is to
+    make no connection; where something is not known, it is to.
+    """
+    if drbd_kernel.generation() >= 9:
+        return False
+    try:
+        active = primary_node.find(runner, device)
+        if not active:
+            return False
+        write_note(device.name, active)
+    except (SanctlError, OSError):
+        return False
+    return True
 
 
 def _note(device: str, peer: str) -> state_files.StateFile:

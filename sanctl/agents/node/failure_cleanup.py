@@ -9,7 +9,7 @@ restarted.
 
 A start that ran out of time, because it was killed at its timeout or a program gave no answer,
 is tried again, too: fifty starts at once may be too many for a busy node, and the next one finds
-it quieter. After some attempts it is an operator's.
+it quieter. So is one that made way for a failover. After some attempts it is an operator's.
 
 Each such failure is noted with its operation, and no other is cleaned up. The pool agent does it:
 in a device's own action the cleanup, which waits for running actions, would wait for ever.
@@ -35,7 +35,8 @@ START, MONITOR = "start", "monitor"
 _TIMEOUT_S = 15.0
 _SLOW_START = "slow-start"
 _START_ATTEMPTS = 5
-_NO_ANSWER = "SAN-CMD-002"
+#: A program gave no answer, or the start made way for a failover (agents/node/start_turn.py).
+_IS_TRIED_AGAIN = frozenset({"SAN-CMD-002", "SAN-AGENT-017"})
 # A younger failure may not be in the CIB yet; crm_resource would find nothing to clean up.
 _MIN_AGE_S = 10.0
 
@@ -87,7 +88,7 @@ def note_start_out_of_time(device: Device) -> Iterator[None]:
     try:
         yield
     except SanctlError as error:
-        if any(problem.code == _NO_ANSWER for problem in error.problems):
+        if any(problem.code in _IS_TRIED_AGAIN for problem in error.problems):
             _write_slow_start(device, attempts, runs_s=0.0)
         else:
             remove_notes(device.name, _SLOW_START)

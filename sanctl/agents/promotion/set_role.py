@@ -10,7 +10,7 @@ from sanctl.drivers import drbdsetup
 from sanctl.errors import CommandError, Problem
 from sanctl.system.runner import Runner
 
-#: DRBD notices a dead peer within ping-int + ping-timeout (render/drbd.py), 3.5 s; with a margin.
+#: DRBD notices a dead peer within 2 x ping-int + ping-timeout, 3.8 s (render/drbd.py); a margin.
 _DEAD_PEER_DETECTION_S = 8.0
 # Codes of drbd_state.h (enum drbd_state_rv), in the words of drbdsetup.
 _TWO_PRIMARIES = "(-1)"

@@ -38,7 +38,7 @@ _EPOCH = re.compile(r'\sepoch="(\d+)"')
 MARK = re.compile(r'<rsc_location id="sanctl-outdated-[^"]*[.]')
 PEER_DISK = re.compile(r"\bpeer-device name:(\S+) .*\bpeer-disk:(\w+)")
 # Clock ticks of user and system mode of a daemon (proc_pid_stat(5), fields 14 and 15).
-_DAEMON_TICKS = "awk '{print $14 + $15}' /proc/$(pidof pacemaker-based)/stat"
+_DAEMON_TICKS = "awk '{print $14 + $15}' /proc/$(pgrep -o -x pacemaker-based)/stat"
 _TICKS_PER_S = 100
 
 
@@ -141,7 +141,8 @@ def crash(devices: Devices, print_line: Callable[[str], None]) -> Crash:
     epoch, ticks = _epoch(bed, standby), _ticks(bed, standby)
     cut_s = bed.cut_power(lost)
     print_line(f"power of {lost} cut, which served {len(devices.names)}")
-    time.sleep(SILENT_S + 1)
+    # The node writes for a moment yet, and both times are whole seconds.
+    time.sleep(SILENT_S + 3)
     problem = ""
     try:
         wait_for(

@@ -134,9 +134,10 @@ def resource_file(device: StockDevice, nodes: Sequence[NodeSpec]) -> str:
 resource {device.name} {{
   net {{
     protocol C;
-    timeout 18;
-    ping-int 2;
-    ping-timeout 15;
+    timeout 9;
+    ko-count 14;
+    ping-int 1;
+    ping-timeout 18;
     connect-int 2;
     max-buffers 8000;
     max-epoch-size 8000;

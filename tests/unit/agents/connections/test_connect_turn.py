@@ -23,7 +23,7 @@ def test_a_start_waits_for_its_turn(
         return dict.fromkeys((1, 2), "WFSyncUUID" if is_busy else "Connected")
 
     monkeypatch.setattr(drbd_kernel, "connections", connections)
-    connect_turn.await_turn(within_s=15.0)
+    assert connect_turn.await_turn(within_s=15.0) is (free_after_s < 15.0)
     assert fake_node.clock.passed_s == pytest.approx(waited_s, abs=1.5)
 
 

@@ -43,10 +43,10 @@ class Node(FakeNode):
         self.done.append(f"file {only or 'all'}")
         return True
 
-    def bring_up(self, only: str | None, *, is_suspect: bool = False) -> list[str]:
+    def bring_up(self, only: str | None, *, is_alone: bool = False) -> list[str]:
         self.done.clear()
         files = DeviceFiles("data", "meta")
-        isolation.bring_up(LocalRunner(), FOUR, files, only, is_suspect=is_suspect)
+        isolation.bring_up(LocalRunner(), FOUR, files, only, is_alone=is_alone)
         return self.done
 
     def first(self) -> str | None:
@@ -95,7 +95,7 @@ def test_a_replica_that_another_node_began_to_fill_is_reset(node: Node) -> None:
     assert node.bring_up("n1") == ["up"]
     assert node.bring_up("") == ["up"] and node.source.read_text() == "n1"
     assert node.bring_up(None) == ["attached"]
-    assert node.bring_up("n4", is_suspect=True) == ["attached"]
+    assert node.bring_up("n4", is_alone=True) == ["attached"]
     node.source.write_text("n1")
     assert node.bring_up("n4") == ["anew"] and node.source.read_text() == "n4"
     node.follow(IN_STEP)

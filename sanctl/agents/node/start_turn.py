@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Has a start wait for its turn: few starts run on a node at a time, however many are ordered.
+
+Pacemaker orders as many actions at once as it may (node-action-limit), and that number is high: a
+promotion that is not begun with the first ones waits for a later transition (docs/adr/0050). Starts
+take processor time, and of fifty at once on a small node none would end in its time.
+
+A transition ends with its last action, and a failover that has become necessary meanwhile begins
+after that. So a start that waits when a node leaves the cluster fails at once. It has done nothing
+yet, and the pool agent has Pacemaker repeat it (agents/node/failure_cleanup.py).
+
+A turn is a lock on one of some files, which the kernel gives back when its holder ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+
+from sanctl.agents import ocf
+from sanctl.drivers import quorum_library
+from sanctl.errors import CommandError, Problem, SanctlError
+from sanctl.plan.device import start_turn as plan
+from sanctl.system import journal, state_files
+
+_POLL_S = 0.5
+#: Each question to Corosync takes a few milliseconds.
+_LOOK_S = 1.5
+_DEFAULT_S = 60.0
+
+
+@contextlib.contextmanager
+def taken(device: str) -> Iterator[None]:
+    """Hold one of the node's turns for a start; go on without one after most of the start's time.
+
+    Raises:
+        CommandError: SAN-AGENT-017, a node left the cluster while the start waited.
+    """
+    turns = plan.at_a_time(os.cpu_count() or 1)
+    begin_s = time.monotonic()
+    deadline_s = begin_s + plan.longest_wait_s(ocf.remaining_s(_DEFAULT_S))
+    with contextlib.ExitStack() as held:
+        if not _take(held, turns):
+            _log(device, f"waits for its turn: {turns} starts run at a time")
+            _await(device, held, turns, deadline_s)
+            _log(device, f"goes on after {time.monotonic() - begin_s:.0f} s")
+        yield
+
+
+def _log(device: str, what: str) -> None:
+    journal.write(f"{device}: start: {what}", device=device, action="start", step="turn")
+
+
+def _await(device: str, held: contextlib.ExitStack, turns: int, deadline_s: float) -> None:
+    before = _members()
+    looked_s = time.monotonic()
+    while not _take(held, turns):
+        now_s = time.monotonic()
+        if now_s >= deadline_s:
+            return
+        if now_s - looked_s >= _LOOK_S:
+            now, looked_s = _members(), now_s
+            lost = plan.lost_nodes(before, now)
+            if lost:
+                raise CommandError(
+                    Problem(
+                        "SAN-AGENT-017",
+                        f"{device}: {', '.join(sorted(lost))} left the cluster while this start"
+                        " waited for its turn: it makes way for the failover",
+                        "it is tried again by itself",
+                    )
+                )
+            before = now or before
+        time.sleep(_POLL_S)
+
+
+def _take(held: contextlib.ExitStack, turns: int) -> bool:
+    """Hold a turn until `held` ends; True, too, where there can be no lock."""
+    try:
+        for number in range(turns):
+            with contextlib.ExitStack() as attempt:
+                lock = state_files.node_lock(f"start-{number}")
+                if attempt.enter_context(state_files.locked(lock, wait_s=0.0)):
+                    held.push(attempt.pop_all())
+                    return True
+    except OSError:
+        return True
+    return False
+
+
+def _members() -> frozenset[str] | None:
+    """Return the nodes of this node's partition; None where that is not known."""
+    try:
+        found = quorum_library.membership(within_s=1.0)
+    except SanctlError:
+        return None
+    return None if found is None else found.members

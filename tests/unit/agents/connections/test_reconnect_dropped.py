@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A start that has no turn leaves its connection to the monitor, where another node serves."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from sanctl.agents.connections import connect_turn, primary_node, reconnect_dropped
+from sanctl.agents.replica import lost_writes
+from sanctl.agents.replica.parts import Device
+from sanctl.drivers import drbd_kernel
+from sanctl.errors import CommandError, Problem
+from sanctl.model.drbd import PeerState, ResourceState
+from sanctl.system import state_files
+from tests.fakes.node import FakeNode
+
+DEVICE = Device("vol1", "a" * 32, 1 << 20, "main", ("n1", "n2"), 3, ())
+ALONE = ResourceState("vol1", "Secondary", "no", "Outdated", 1024, (), minor=3)
+NOTE = "outdated-unmarked"
+
+
+@pytest.fixture
+def node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeNode:
+    found = FakeNode(tmp_path).install(monkeypatch)
+    monkeypatch.setattr(drbd_kernel, "generation", lambda: 8)
+    monkeypatch.setattr(lost_writes, "is_suspect", lambda *_: False)
+    return found
+
+
+def serves(monkeypatch: pytest.MonkeyPatch, answer: str | Exception | None) -> None:
+    def find(*_: object) -> str | None:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(primary_node, "find", find)
+
+
+def test_the_monitor_connects_in_its_turn(node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    serves(monkeypatch, "n2")
+    assert reconnect_dropped.leave_to_monitor(node, DEVICE)
+    turns = [False, True]
+    monkeypatch.setattr(connect_turn, "take", lambda *, waited_s: turns.pop(0))
+    node.states["vol1"] = ALONE
+    reconnect_dropped.reconnect(node, "vol1", ALONE)
+    assert node.commands("drbdadm") == [], "others had their turn"
+    reconnect_dropped.reconnect(node, "vol1", ALONE)
+    assert len(node.commands("drbdadm")) == 1
+    peer = PeerState("n2", "Connected", "Primary", "Established", "UpToDate", 0)
+    reconnect_dropped.reconnect(node, "vol1", ALONE._replace(disk="UpToDate", peers=(peer,)))
+    assert state_files.device_suffixes("vol1", NOTE) == []
+
+
+@pytest.mark.parametrize(
+    "answer", ["", None, CommandError(Problem("SAN-CMD-002", "no answer within 8 s"))]
+)
+def test_the_start_connects_where_nobody_is_known_to_serve(
+    answer: str | Exception | None, node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serves(monkeypatch, answer)
+    assert not reconnect_dropped.leave_to_monitor(node, DEVICE)
+    assert state_files.device_suffixes("vol1", NOTE) == []
+
+
+def test_the_start_connects_where_no_note_can_be_left(
+    node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serves(monkeypatch, "n2")
+
+    def no_room(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(reconnect_dropped, "write_note", no_room)
+    assert not reconnect_dropped.leave_to_monitor(node, DEVICE)
+
+
+def test_with_drbd_9_a_start_always_connects(
+    node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serves(monkeypatch, "n2")
+    monkeypatch.setattr(drbd_kernel, "generation", lambda: 9)
+    assert not reconnect_dropped.leave_to_monitor(node, DEVICE)
