@@ -119,7 +119,13 @@ class Borg:
         return backups_of(self.archives(), self.repository.name)
 
     def store(
-        self, name: BackupName, path: str, size_bytes: int, progress: Callable[[int], None]
+        self,
+        name: BackupName,
+        path: str,
+        size_bytes: int,
+        progress: Callable[[int], None],
+        *,
+        uuid: str,
     ) -> tuple[str, int | None]:
         """Store a device's image in an archive that is no backup yet (`keep`).
 
@@ -128,6 +134,7 @@ class Borg:
             path: the file that is read.
             size_bytes: how much of it.
             progress: is called with the bytes that have been read so far.
+            uuid: the device's UUID.
 
         Returns:
             The SHA-256 of what was read; and the bytes that were added to the repository.
@@ -137,7 +144,7 @@ class Borg:
             OSError: the file cannot be read.
         """
         argv = (
-            "import-tar", "--json", "--comment", comment_of(size_bytes),
+            "import-tar", "--json", "--comment", comment_of(size_bytes, uuid),
             "--timestamp", _timestamp(name.taken_s),
             "--chunker-params", f"fixed,{CHUNK_BYTES}", "--compression", _COMPRESSION,
             "--checkpoint-interval", "300", self._at(f"{name}{WRITING}"), "-",

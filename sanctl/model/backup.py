@@ -149,8 +149,10 @@ class Backup:
         name: its name.
         repository: the name of the repository.
         size_bytes: the size of the device then; None: not known.
+        uuid: the UUID of the device; empty: an older release has made it, and it is not known.
     """
 
     name: BackupName
     repository: str
     size_bytes: int | None
+    uuid: str = ""

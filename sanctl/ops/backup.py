@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sanctl.drivers import backup_notes, block_stream, point_files, pool_files
 from sanctl.drivers.borg import SILENCE_S, Borg
@@ -62,6 +62,7 @@ class BackupOutcome:
 
     Attributes:
         name: its name.
+        uuid: the device's UUID.
         size_bytes: the size of the device at the restore point.
         digest: the SHA-256 of what was read.
         stored_bytes: what it added to the repository, compressed; None: not known.
@@ -70,6 +71,7 @@ class BackupOutcome:
     """
 
     name: BackupName
+    uuid: str
     size_bytes: int
     digest: str
     stored_bytes: int | None
@@ -156,14 +158,7 @@ class _NotRemoved(CommandError):
 
 
 def _with_left(outcome: BackupOutcome, left: str) -> BackupOutcome:
-    return BackupOutcome(
-        name=outcome.name,
-        size_bytes=outcome.size_bytes,
-        digest=outcome.digest,
-        stored_bytes=outcome.stored_bytes,
-        duration_s=outcome.duration_s,
-        left=left,
-    )
+    return replace(outcome, left=left)
 
 
 @contextlib.contextmanager
@@ -291,7 +286,7 @@ def _store(session: Session, topology: Topology, borg: Borg, point: RestorePoint
 
     path = _file_of(topology, point)
     try:
-        digest, stored = borg.store(name, path, point.size_bytes, progress)
+        digest, stored = borg.store(name, path, point.size_bytes, progress, uuid=point.uuid)
     except OSError as error:
         raise CommandError(
             Problem("SAN-BKP-009", f"{path} cannot be read: {error.strerror or error}")
@@ -302,6 +297,7 @@ def _store(session: Session, topology: Topology, borg: Borg, point: RestorePoint
         borg.delete(left_over(borg.archives(), point.device))
     return BackupOutcome(
         name=name,
+        uuid=point.uuid,
         size_bytes=point.size_bytes,
         digest=digest,
         stored_bytes=stored,

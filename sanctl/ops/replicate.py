@@ -147,7 +147,7 @@ def replicate(
         removed: tuple[str, ...] = ()
         if keep is not None:
             in_use = copies_in_use(session.observe(), site.name)
-            surplus = surplus_copies((*copies, copy), keep, in_use)
+            surplus = surplus_copies((*copies, copy), keep, in_use, copy.token)
             removed = link.remove(surplus) if surplus else ()
     return CopyMade(copy, base.copy if base else None, is_by_extents, removed)
 

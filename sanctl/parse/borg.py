@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from sanctl.model.backup import Backup, BackupName
 
 _SIZE = re.compile(r"\bsize=([0-9]{1,19})\b")
+_DEVICE = re.compile(r"\bdevice=([0-9a-f]{32})\b")
 _ENDED = "borg ended without a word"
 
 
@@ -48,9 +49,9 @@ def parse_failure(stderr: str) -> Failure:
     return Failure(kind, said.splitlines()[0], remote)
 
 
-def comment_of(size_bytes: int) -> str:
-    """Return an archive's comment, which `parse_backups` reads."""
-    return f"sanctl size={size_bytes}"
+def comment_of(size_bytes: int, uuid: str) -> str:
+    """Return the comment of an archive of the device with that UUID, which `backups_of` reads."""
+    return f"sanctl size={size_bytes} device={uuid}"
 
 
 def parse_archives(stdout: str) -> dict[str, str]:
@@ -74,7 +75,15 @@ def backups_of(archives: dict[str, str], repository: str) -> tuple[Backup, ...]:
         if name is not None:
             match = _SIZE.search(comment)
             size = int(match[1]) if match else None
-            found.append(Backup(name=name, repository=repository, size_bytes=size))
+            device = _DEVICE.search(comment)
+            found.append(
+                Backup(
+                    name=name,
+                    repository=repository,
+                    size_bytes=size,
+                    uuid=device[1] if device else "",
+                )
+            )
     return tuple(sorted(found, key=lambda each: (each.name.device, each.name.taken_s, each.name)))
 
 

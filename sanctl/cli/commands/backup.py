@@ -132,7 +132,12 @@ def run(
 
 
 def _made_data(made: BackupOutcome, borg: Borg) -> backup_documents.BackupMade:
-    found = Backup(name=made.name, repository=borg.repository.name, size_bytes=made.size_bytes)
+    found = Backup(
+        name=made.name,
+        repository=borg.repository.name,
+        size_bytes=made.size_bytes,
+        uuid=made.uuid,
+    )
     return {
         **_data(found),
         "sha256": made.digest,
@@ -170,13 +175,15 @@ def list_backups(device: str | None, repository: str | None, output: str) -> Non
             print("there are no backups")
             return
         print_table(
-            ("BACKUP", "TAKEN (UTC)", "POINT", "SIZE", "REPOSITORY"),
+            ("BACKUP", "TAKEN (UTC)", "POINT", "SIZE", "DEVICE UUID", "REPOSITORY"),
             (
                 (
                     str(each.name),
                     _time_text(each.name.taken_s),
                     "-" if each.name.is_of_own_point else each.name.point,
                     UNKNOWN if each.size_bytes is None else format_bytes(each.size_bytes),
+                    # The begin is enough to tell a device from an earlier one of its name.
+                    each.uuid[:8] or UNKNOWN,
                     each.repository,
                 )
                 for each in backups
@@ -375,6 +382,7 @@ def _data(found: Backup) -> backup_documents.Backup:
         "point": None if name.is_of_own_point else name.point,
         "taken": _time_text(name.taken_s),
         "size_bytes": found.size_bytes,
+        "device_uuid": found.uuid or None,
     }
 
 

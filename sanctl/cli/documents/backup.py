@@ -19,6 +19,9 @@ class Backup(TypedDict):
     ]
     taken: Annotated[str, "when the restore point was made, in UTC"]
     size_bytes: Annotated[int | None, "the size of the device then; null: not known"]
+    device_uuid: Annotated[
+        str | None, "the device's UUID; null: not known, an older release has made the backup"
+    ]
 
 
 class BackupMade(Backup):

@@ -125,17 +125,25 @@ def origin_of(device: DeviceSpec, site: str) -> SiteCopy | None:
 
 
 def surplus_copies(
-    copies: Sequence[ProvenCopy], keep: int, in_use: Collection[str] = ()
+    copies: Sequence[ProvenCopy], keep: int, in_use: Collection[str] = (), latest: str = ""
 ) -> tuple[str, ...]:
     """Return the tokens of the copies at a site that are not kept, the oldest first.
+
+    The times are those of the nodes that made and proved the copies, whose clocks may be wrong. So
+    a copy goes only if it is none of the newest by either time; there are more than `keep` while
+    the two disagree.
 
     Args:
         copies: the proven copies at the site.
         keep: how many of the newest are kept; one is in any case.
         in_use: the tokens of those that devices are being filled from, which stay.
+        latest: the token of the copy that was proven just now, whatever its times.
     """
+    kept = {*in_use, latest}
     oldest_first = sorted(copies, key=lambda each: (each.made_s, each.proven_s))
-    return tuple(each.token for each in oldest_first[: -max(keep, 1)] if each.token not in in_use)
+    for order in (oldest_first, sorted(copies, key=lambda each: (each.proven_s, each.made_s))):
+        kept.update(each.token for each in order[-max(keep, 1) :])
+    return tuple(each.token for each in oldest_first if each.token not in kept)
 
 
 def plan_attempt(

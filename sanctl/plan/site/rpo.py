@@ -105,7 +105,7 @@ def _elsewhere(
         _copy(cluster, name, site, records.get(site), now_s)
         for site in sorted({*records, *schedules})
     )
-    return (*copies, *_backups(name, backups))
+    return (*copies, *_backups(device, backups))
 
 
 def _copy(
@@ -123,10 +123,15 @@ def _copy(
     )
 
 
-def _backups(device: str, backups: Mapping[str, Sequence[Backup]]) -> tuple[Elsewhere, ...]:
+def _backups(device: DeviceSpec, backups: Mapping[str, Sequence[Backup]]) -> tuple[Elsewhere, ...]:
     found = []
     for repository in sorted(backups):
-        own = [each for each in backups[repository] if each.name.device == device]
+        own = [
+            each
+            for each in backups[repository]
+            # Without a UUID an older release has made it; it counts, as with that release.
+            if each.name.device == device.name.value and each.uuid in {"", device.uuid}
+        ]
         if own:
             newest = max(own, key=lambda each: each.name.taken_s)
             found.append(

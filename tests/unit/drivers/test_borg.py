@@ -98,7 +98,7 @@ def digest_of(path: Path) -> str:
 
 def test_what_is_stored_comes_back(repository: Borg, image: Path) -> None:
     seen: list[int] = []
-    digest, stored = repository.store(NAME, str(image), SIZE, seen.append)
+    digest, stored = repository.store(NAME, str(image), SIZE, seen.append, uuid="a" * 32)
     assert (digest, stored) == (digest_of(image), 77) and seen[-1] == SIZE
     assert repository.backups() == ()  # not before it has its name
     repository.keep(NAME)
@@ -112,7 +112,7 @@ def test_what_is_stored_comes_back(repository: Borg, image: Path) -> None:
 
 
 def test_the_passphrase_is_in_no_call(repository: Borg, image: Path, tmp_path: Path) -> None:
-    repository.store(NAME, str(image), SIZE, lambda _done: None)
+    repository.store(NAME, str(image), SIZE, lambda _done: None, uuid="a" * 32)
     text = (tmp_path / "base" / "calls").read_text()
     words, variables = json.loads(text)
     assert "secret\n" not in text and variables["BORG_PASSCOMMAND"].startswith("cat /")
@@ -135,18 +135,18 @@ def test_another_server_is_reached_without_a_question(repository: Borg, tmp_path
 def test_a_repository_without_room(repository: Borg, image: Path, tmp_path: Path) -> None:
     (tmp_path / "nas" / "full").write_text("")
     with pytest.raises(CommandError, match="SAN-BKP-013"):
-        repository.store(NAME, str(image), SIZE, lambda _done: None)
+        repository.store(NAME, str(image), SIZE, lambda _done: None, uuid="a" * 32)
     assert repository.archives() == {}
 
 
 def test_a_file_that_is_shorter_is_no_backup(repository: Borg, image: Path) -> None:
     with pytest.raises(OSError, match="ends at byte"):
-        repository.store(NAME, str(image), SIZE + 4096, lambda _done: None)
+        repository.store(NAME, str(image), SIZE + 4096, lambda _done: None, uuid="a" * 32)
     assert repository.backups() == ()
 
 
 def test_what_borg_says_at_the_end_counts(repository: Borg, image: Path, tmp_path: Path) -> None:
-    repository.store(NAME, str(image), SIZE, lambda _done: None)
+    repository.store(NAME, str(image), SIZE, lambda _done: None, uuid="a" * 32)
     repository.keep(NAME)
     (tmp_path / "nas" / "torn").write_text("")
     with (
@@ -200,7 +200,7 @@ def test_one_that_hangs_is_ended(
 ) -> None:
     """As on a filesystem of a server that does not answer; nobody else has to end it."""
     repository.init()
-    repository.store(NAME, str(image), SIZE, lambda _done: None)
+    repository.store(NAME, str(image), SIZE, lambda _done: None, uuid="a" * 32)
     repository.keep(NAME)
     hung = tmp_path / "hung"
     hung.write_text(f"#!/bin/sh\necho $$ >{tmp_path}/pid\nexec sleep 60\n")
@@ -211,7 +211,7 @@ def test_one_that_hangs_is_ended(
         if command == "extract":
             repository.recorded_digest(NAME)
         else:
-            repository.store(NAME, str(image), SIZE, lambda _done: None)
+            repository.store(NAME, str(image), SIZE, lambda _done: None, uuid="a" * 32)
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
@@ -233,7 +233,7 @@ def test_with_borg_itself(
     monkeypatch.setattr(borg, "PROGRAM", ("borg",))
     (tmp_path / "nas").rmdir()
     repository.init()
-    digest, _ = repository.store(NAME, str(image), SIZE, lambda _done: None)
+    digest, _ = repository.store(NAME, str(image), SIZE, lambda _done: None, uuid="a" * 32)
     repository.keep(NAME)
     assert repository.recorded_digest(NAME) == digest
     assert repository.backups()[0].size_bytes == SIZE

@@ -54,10 +54,16 @@ class FakeBorg(Borg):
         return dict(self.kept)
 
     def store(
-        self, name: BackupName, path: str, size_bytes: int, progress: Callable[[int], None]
+        self,
+        name: BackupName,
+        path: str,
+        size_bytes: int,
+        progress: Callable[[int], None],
+        *,
+        uuid: str,
     ) -> tuple[str, int | None]:
         assert f"{name}{WRITING}" not in self.kept, "borg takes no name twice"
-        self.kept[f"{name}{WRITING}"] = comment_of(size_bytes)
+        self.kept[f"{name}{WRITING}"] = comment_of(size_bytes, uuid)
         progress(size_bytes)
         self.while_storing()
         assert path == "the file"

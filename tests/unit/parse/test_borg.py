@@ -54,9 +54,9 @@ def test_backups_are_the_archives_with_their_names() -> None:
     printed = json.dumps(
         {
             "archives": [
-                {"name": "web@two.20261125-000000", "comment": comment_of(8192)},
+                {"name": "web@two.20261125-000000", "comment": comment_of(8192, "a" * 32)},
                 {"name": "web@one.20261124-000000", "comment": ""},
-                {"name": "web@one.20261126-000000.writing", "comment": comment_of(8192)},
+                {"name": "web@one.20261126-000000.writing", "comment": comment_of(8192, "a" * 32)},
                 {"name": "somebody-elses"},
             ]
         }

@@ -224,6 +224,22 @@ def test_what_a_first_copy_begins_as(bed: Bed) -> None:
     assert plan.origin_of(replace(device, restore=order._replace(state=DONE)), "near") is None
 
 
+def test_a_wrong_clock_has_no_new_copy_removed() -> None:
+    copies = [copy(number) for number in (1, 2, 3, 4)]
+    behind = copy(9)._replace(made_s=0, proven_s=6)
+    assert plan.surplus_copies((*copies, behind), 1) == (
+        copy(1).token,
+        copy(2).token,
+        copy(3).token,
+    )
+    both = behind._replace(proven_s=0)
+    gone = plan.surplus_copies((*copies, both), 2, latest=both.token)
+    assert gone == (copy(1).token, copy(2).token)
+    assert both.token in plan.surplus_copies((*copies, both), 2), (
+        "older by both, and not of this run"
+    )
+
+
 def test_copies_that_are_used_stay() -> None:
     copies = [copy(number) for number in (3, 1, 2)]
     assert plan.surplus_copies(copies, 1) == (copy(1).token, copy(2).token)

@@ -18,8 +18,9 @@ RECORD = CopyRecord("web", "far", SPEC.uuid, "", COPY)
 EVERY = CopySchedule("web", "far", 0, Rule(900, 7))
 
 
-def backup(device: str, age_s: int) -> Backup:
-    return Backup(name=BackupName(device, NOW - age_s, "p"), repository="nas", size_bytes=None)
+def backup(device: str, age_s: int, uuid: str = "") -> Backup:
+    name = BackupName(device, NOW - age_s, "p")
+    return Backup(name=name, repository="nas", size_bytes=None, uuid=uuid)
 
 
 def loss(
@@ -75,3 +76,10 @@ def test_a_schedule_of_which_there_is_no_copy() -> None:
 def test_a_moment_ahead_is_no_negative_age() -> None:
     ahead = RECORD._replace(proven=COPY._replace(made_s=NOW + 50))
     assert loss(ahead).lost_s == 0
+
+
+def test_backups_of_an_earlier_device_of_the_name_do_not_count() -> None:
+    earlier, own = backup("web", 60, "e" * 32), backup("web", 7200, SPEC.uuid)
+    assert loss(backups=(earlier,)).lost_s is None
+    assert loss(backups=(earlier, own)).lost_s == 7200
+    assert loss(backups=(own, backup("web", 300))).lost_s == 300, "an older release did not say"
