@@ -139,6 +139,32 @@ class Levels(TypedDict):
     changes: Annotated[list[LevelChange], "each change"]
 
 
+class PointPause(TypedDict):
+    """One restore point that was asked for under load."""
+
+    goal_extents: Annotated[int, "for how many extents of the device's file it was made"]
+    extents: Annotated[int, "how many there were, on the active node just before"]
+    code: Annotated[str | None, "why it was not made; null: it was"]
+    hold_s: Annotated[float, "how long the device's I/O was held; 0 if it was not made"]
+    pause_s: Annotated[float, "the longest time the host had no answer during the command"]
+    before_s: Annotated[float, "the same, in the five seconds before"]
+    errors: Annotated[int, "requests of the host that failed"]
+    took_s: Annotated[float, "seconds of the whole command"]
+    faults: Annotated[
+        list[str], "why its copies are no state of one moment, the same on each node; empty: none"
+    ]
+
+
+class PointPauses(TypedDict):
+    """How long a host waits when restore points are made, by the extents of the device's file."""
+
+    device_bytes: Annotated[int, "size of the device"]
+    acknowledged: Annotated[int, "writes that were acknowledged"]
+    lost: Annotated[int, "of those, how many were not there at the end"]
+    errors: Annotated[int, "requests that failed"]
+    points: Annotated[list[PointPause], "each restore point"]
+
+
 class PartnerLoss(TypedDict):
     """A standby lost its power while a host wrote."""
 
@@ -282,6 +308,7 @@ ALL_DOCUMENTS: Mapping[str, object] = {
     "bench levels": Levels,
     "bench partner": PartnerLosses,
     "bench peers": Peers,
+    "bench snapshot": PointPauses,
     "lab kernel-check": KernelCheck,
     "lab list": Labs,
     "lab power": LabPower,

@@ -16,14 +16,13 @@ from typing import Any
 
 import pytest
 
-from sanctl.lab.harness import collect, failover
+from sanctl.lab.harness import collect, failover, point_copies
 from sanctl.lab.harness.failover import LedgerLoad
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines import node_faults
 from sanctl.lab.machines.node_faults import FilledFilesystem
 from sanctl.lab.measure import ledger_latency
-from sanctl.lab.measure.cut_check import find_violations
 from sanctl.system.runner import LocalRunner
 from tests.support import ledgers, steps
 
@@ -35,20 +34,6 @@ POINTS = 6
 #: RuntimeMaxSec of sanctl-point@.service, and what a busy machine adds.
 HELD_AT_MOST_S = 2.0 + 4.0
 _LIST = f"ls /srv/sanctl/main/points/ 2>/dev/null | grep {NAME}. || true"
-#: Prints the block and the sequence number of each write that a file holds.
-_READ = """
-import struct, sys
-path, run = sys.argv[1], bytes.fromhex(sys.argv[2])
-start, count = map(int, sys.argv[3:])
-head = struct.Struct("<8s16sQQ")
-with open(path, "rb") as file:
-    file.seek(start)
-    for block in range(count):
-        magic, of_run, sequence, told = head.unpack_from(file.read(4096))
-        if magic == b"SANLEDG1" and of_run == run:
-            assert told == block, (told, block)
-            print(block, sequence)
-"""
 #: Opens the gate of a device in the hold, once this node's replica has been copied, until hosts
 #: have written, and suspends it again. The process that holds it is stopped meanwhile. (Before the
 #: first copy that would do no harm: all copies would be of the later moment.)
@@ -126,19 +111,8 @@ def snapshot(bed: LabSession, *words: str, ok: bool = True) -> Any:
 
 def assert_of_one_moment(load: LedgerLoad, name: str) -> None:
     """Check that a restore point is the same on both nodes, and a state that the log allows."""
-    bed, file = load.bed, file_of(load.bed, name)
-    digests = {node: digest(bed, node, file) for node in ("n1", "n2")}
-    assert len(set(digests.values())) == 1, f"{name} differs between the nodes"
-    head, records = load.host.fetch_log(load.run)
-    told = bed.sh(
-        "n2",
-        f"python3 - {file} {head.run_id.replace('-', '')} {head.start_bytes} {head.blocks}",
-        stdin=_READ,
-        timeout_s=120,
-    ).stdout
-    held = {int(block): int(sequence) for block, sequence in map(str.split, told.splitlines())}
-    assert len(held) > 100
-    assert find_violations(records, held) == []
+    file = file_of(load.bed, name)
+    assert point_copies.find_faults(load, file, ("n1", "n2"), min_writes=101) == []
 
 
 def file_of(bed: LabSession, name: str) -> str:

@@ -15,6 +15,7 @@ from sanctl.lab.bench import monitor_cost
 from sanctl.lab.bench.cache_throughput import cache_command
 from sanctl.lab.bench.many_devices import failover_command
 from sanctl.lab.bench.peers import peers_command
+from sanctl.lab.bench.point_pauses import snapshot_command
 from sanctl.lab.bench.replica_changes import levels_command
 from sanctl.lab.bench.standby_loss import partner_command
 from sanctl.lab.harness import collect
@@ -42,6 +43,7 @@ bench.add_command(failover_command)
 bench.add_command(levels_command)
 bench.add_command(partner_command)
 bench.add_command(peers_command)
+bench.add_command(snapshot_command)
 
 
 @bench.command("cost")

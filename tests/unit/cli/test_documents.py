@@ -104,6 +104,7 @@ _IN_THE_LAB = {
     "bench levels",
     "bench partner",
     "bench peers",
+    "bench snapshot",
     "cluster show",
     "cluster strategy set",
     "lab list",
