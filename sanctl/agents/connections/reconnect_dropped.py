@@ -10,8 +10,10 @@ So with DRBD 9 the note stays until the replicas are in sync, and the monitor co
 for each resync that was to begin.
 
 Not all of a node's connections at the same time (sanctl/plan/drbd/reconnect_pace.py): the rest have
-to wait for a later monitor. A start that gets no turn in time leaves the same note, if another node
+to wait for a later monitor. A start that gets no turn in time leaves a note, too, if another node
 serves the device: of twenty resyncs at once each may be dropped, and hosts wait after each drop.
+That note goes with the first attempt: if the replicas have diverged, DRBD drops the connection, and
+it stays so.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from sanctl.model.drbd import ResourceState
 from sanctl.system import journal, state_files
 from sanctl.system.runner import Runner
 
-_NOTE_KIND = "outdated-unmarked"
+_NOTE_KIND, _LATER_KIND = "outdated-unmarked", "connects-later"
 
 
 def reconnect(runner: Runner, device: str, state: ResourceState) -> ResourceState:
@@ -37,7 +39,8 @@ def reconnect(runner: Runner, device: str, state: ResourceState) -> ResourceStat
     Raises:
         SanctlError: DRBD refused or did not answer; the next monitor tries again.
     """
-    noted = state_files.device_suffixes(device, _NOTE_KIND)
+    later = state_files.device_suffixes(device, _LATER_KIND)
+    noted = sorted({*state_files.device_suffixes(device, _NOTE_KIND), *later})
     if not noted or lost_writes.is_suspect(device, lost_writes.data_file(device)):
         return state  # A suspect replica's bitmap misses its lost writes (docs/adr/0027).
     dropped = []
@@ -45,9 +48,10 @@ def reconnect(runner: Runner, device: str, state: ResourceState) -> ResourceStat
         pair = state.with_only_peer(peer)
         if pair.is_in_sync or (state.peers and not pair.peers):
             _note(device, peer).remove()
+            _later(device, peer).remove()
         elif drbdsetup.is_standalone(pair):
             dropped.append(peer)
-    if dropped and connect_turn.take(waited_s=_note(device, dropped[0]).age_s()):
+    if dropped and connect_turn.take(waited_s=_waited_s(device, dropped[0])):
         if drbd_kernel.generation() >= 9:
             # If the replicas have diverged, DRBD drops the connection again, and no note is left.
             # Before the attempt: a handler that DRBD calls for it writes a note of its own.
@@ -56,9 +60,11 @@ def reconnect(runner: Runner, device: str, state: ResourceState) -> ResourceStat
         try:
             drbdadm.adjust(runner, device)
         except BaseException:
-            for peer in dropped:
+            for peer in set(dropped) - set(later):
                 write_note(device, peer)
             raise
+        for peer in later:
+            _later(device, peer).remove()
         journal.write(
             f"{device}: connecting: DRBD had dropped the connection before a resync began, or it"
             " had no turn",
@@ -83,10 +89,20 @@ def leave_to_monitor(runner: Runner, device: Device) -> bool:
         active = primary_node.find(runner, device)
         if not active:
             return False
-        write_note(device.name, active)
+        _later(device.name, active).write()
     except (SanctlError, OSError):
         return False
     return True
+
+
+def _waited_s(device: str, peer: str) -> float | None:
+    """Return for how long a peer has not been connected, as far as its notes say."""
+    ages = [note.age_s() for note in (_note(device, peer), _later(device, peer))]
+    return max((age for age in ages if age is not None), default=None)
+
+
+def _later(device: str, peer: str) -> state_files.StateFile:
+    return state_files.of_device(device, f"{_LATER_KIND}.{peer}")
 
 
 def _note(device: str, peer: str) -> state_files.StateFile:

@@ -11,7 +11,7 @@ import pytest
 from sanctl.agents.connections import connect_turn, primary_node, reconnect_dropped
 from sanctl.agents.replica import lost_writes
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbd_kernel
+from sanctl.drivers import drbd_kernel, drbdadm
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.system import state_files
@@ -19,7 +19,7 @@ from tests.fakes.node import FakeNode
 
 DEVICE = Device("vol1", "a" * 32, 1 << 20, "main", ("n1", "n2"), 3, ())
 ALONE = ResourceState("vol1", "Secondary", "no", "Outdated", 1024, (), minor=3)
-NOTE = "outdated-unmarked"
+NOTE = "connects-later"
 
 
 @pytest.fixture
@@ -49,6 +49,34 @@ def test_the_monitor_connects_in_its_turn(node: FakeNode, monkeypatch: pytest.Mo
     assert node.commands("drbdadm") == [], "others had their turn"
     reconnect_dropped.reconnect(node, "vol1", ALONE)
     assert len(node.commands("drbdadm")) == 1
+    assert state_files.device_suffixes("vol1", NOTE) == []
+    reconnect_dropped.reconnect(node, "vol1", ALONE)
+    assert len(node.commands("drbdadm")) == 1, "they may have diverged"
+
+
+def test_an_attempt_that_failed_is_repeated(
+    node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serves(monkeypatch, "n2")
+    assert reconnect_dropped.leave_to_monitor(node, DEVICE)
+    monkeypatch.setattr(connect_turn, "take", lambda *, waited_s: waited_s is not None)
+    node.states["vol1"] = ALONE
+
+    def fail(*_: object) -> None:
+        raise CommandError(Problem("SAN-CMD-002", "no answer within 8 s"))
+
+    with monkeypatch.context() as once:
+        once.setattr(drbdadm, "adjust", fail)
+        with pytest.raises(CommandError):
+            reconnect_dropped.reconnect(node, "vol1", ALONE)
+    assert state_files.device_suffixes("vol1", NOTE) == ["n2"]
+    reconnect_dropped.reconnect(node, "vol1", ALONE)
+    assert len(node.commands("drbdadm")) == 1
+
+
+def test_a_replica_in_sync_needs_no_note(node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    serves(monkeypatch, "n2")
+    assert reconnect_dropped.leave_to_monitor(node, DEVICE)
     peer = PeerState("n2", "Connected", "Primary", "Established", "UpToDate", 0)
     reconnect_dropped.reconnect(node, "vol1", ALONE._replace(disk="UpToDate", peers=(peer,)))
     assert state_files.device_suffixes("vol1", NOTE) == []
@@ -73,7 +101,7 @@ def test_the_start_connects_where_no_note_can_be_left(
     def no_room(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(reconnect_dropped, "write_note", no_room)
+    monkeypatch.setattr(state_files.StateFile, "write", no_room)
     assert not reconnect_dropped.leave_to_monitor(node, DEVICE)
 
 
