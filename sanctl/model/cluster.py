@@ -286,6 +286,15 @@ class Mon:
     failures: tuple[Failure, ...]
     fencings: tuple[Fencing, ...] = ()
     """The newest first."""
+    _by_resource: dict[str, tuple[Instance, ...]] = field(
+        init=False, repr=False, compare=False, hash=False, default_factory=dict
+    )
+
+    def __post_init__(self) -> None:
+        # `status` asks a thousand times for the instances of one of five hundred devices.
+        for instance in self.instances:
+            before = self._by_resource.get(instance.resource, ())
+            self._by_resource[instance.resource] = (*before, instance)
 
     def last_fencing(self, node: NodeName | str) -> Fencing | None:
         """Return the latest fencing of a node that has ended, None where the history has none."""
@@ -302,8 +311,7 @@ class Mon:
 
     def instances_of(self, resource: DeviceName | str) -> tuple[Instance, ...]:
         """Return the instances of a resource that run, or may still run, somewhere."""
-        wanted = str(resource)
-        return tuple(i for i in self.instances if i.resource == wanted)
+        return self._by_resource.get(str(resource), ())
 
     def role(self, resource: DeviceName | str, node: NodeName | str) -> Role:
         """Return the role of a resource on a node.
