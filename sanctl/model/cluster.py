@@ -385,8 +385,14 @@ class Cluster:
         return cls(cib=cib, mon=replace(mon, instances=instances))
 
     def replica(self, name: DeviceName, node: NodeName) -> ReplicaState:
-        """Return the published state of a node's replica; all unknown while the node is absent."""
-        if self.mon.state(node) not in MEMBER_STATES:
+        """Return the published state of a node's replica; all unknown while the node is absent.
+
+        All unknown, too, while Pacemaker shows no instance of the device there: an agent that stops
+        takes back what its own release has published; what another release has may stay
+        (docs/adr/0067).
+        """
+        is_there = any(each.node == node.value for each in self.mon.instances_of(name))
+        if not is_there or self.mon.state(node) not in MEMBER_STATES:
             return ReplicaState()
         return self.cib.replicas.get((name.value, node.value), ReplicaState())
 

@@ -7,7 +7,7 @@ import pytest
 
 from sanctl.errors import CommandError, NotConverged, Problem
 from sanctl.model.cib_change import Change, SetNodeAttribute
-from sanctl.model.cluster import Cluster
+from sanctl.model.cluster import Cluster, Role
 from sanctl.model.device import ReplicaState
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.model.packed_states import STATES_ATTRIBUTE
@@ -64,6 +64,7 @@ class Scene(FakePacemaker):
 
     def __init__(self) -> None:
         super().__init__(golden="one-device")
+        self.roles["other", "n1"] = Role.UNPROMOTED
         self.answers: list[dict[str, str] | CommandError] = []
         self.planned: list[str | None] = []
 

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A state left from before a replica stopped lets no other node go, and no replica be dropped."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sanctl.errors import Refused
+from sanctl.model.cluster import Cluster, Instance, NodeState
+from sanctl.model.device import DeviceSpec, ReplicaState
+from sanctl.model.names import DeviceName, NodeName
+from sanctl.parse.cib import parse_cib, parse_document
+from sanctl.parse.crm_mon import parse_crm_mon
+from sanctl.plan.cluster.standby import plan_standby
+from sanctl.plan.replicas.replica_safety import drop_problems, is_known_up_to_date
+
+GOLDEN = Path(__file__).parents[3] / "golden" / "pacemaker"
+VM1, N1, N2 = DeviceName.parse("vm1"), NodeName.parse("n1"), NodeName.parse("n2")
+
+
+@pytest.fixture(params=[path.name for path in sorted(GOLDEN.iterdir()) if path.is_dir()])
+def running(request: pytest.FixtureRequest) -> Cluster:
+    """n1 serves vm1, n2's replica is in sync."""
+    folder = GOLDEN / str(request.param)
+    return Cluster.seen(
+        parse_cib(parse_document((folder / "one-device.cib.xml").read_text())),
+        parse_crm_mon((folder / "one-device.mon.xml").read_text()),
+    )
+
+
+def with_instances(cluster: Cluster, *instances: Instance) -> Cluster:
+    return replace(cluster, mon=replace(cluster.mon, instances=instances))
+
+
+def stopped_on_n2(cluster: Cluster) -> Cluster:
+    """What n2 published of its replica before it stopped is left."""
+    kept = (i for i in cluster.mon.instances if (i.resource, i.node) != ("vm1", "n2"))
+    return with_instances(cluster, *kept)
+
+
+def vm1(cluster: Cluster) -> DeviceSpec:
+    device = cluster.cib.device(VM1)
+    assert device is not None
+    return device
+
+
+def test_a_replica_that_runs_in_sync_lets_its_peer_go(running: Cluster) -> None:
+    assert plan_standby(running, N1)
+    assert is_known_up_to_date(running, vm1(running), N2)
+    assert drop_problems(running, vm1(running), (N1,)) == ()
+
+
+def test_a_state_left_by_a_stopped_replica_is_not_believed(running: Cluster) -> None:
+    cluster = stopped_on_n2(running)
+    assert cluster.cib.replicas["vm1", "n2"].is_up_to_date
+    assert cluster.replica(VM1, N2) == ReplicaState()
+    with pytest.raises(Refused) as refused:
+        plan_standby(cluster, N1)
+    assert refused.value.problems[0].code == "SAN-NODE-004"
+    assert not is_known_up_to_date(cluster, vm1(cluster), N2)
+    assert [each.code for each in drop_problems(cluster, vm1(cluster), (N1,))] == ["SAN-REP-001"]
+
+
+def test_nor_is_it_on_a_node_in_maintenance(running: Cluster) -> None:
+    cluster = stopped_on_n2(running)
+    nodes = tuple(
+        replace(node, state=NodeState.MAINTENANCE) if node.name == "n2" else node
+        for node in cluster.mon.nodes
+    )
+    cluster = replace(cluster, mon=replace(cluster.mon, nodes=nodes))
+    assert cluster.replica(VM1, N2) == ReplicaState()
+
+
+def test_what_runs_unmanaged_is_known(running: Cluster) -> None:
+    """In maintenance an operator heals by what the replicas have published."""
+    unmanaged = (replace(each, is_managed=False) for each in running.mon.instances)
+    assert with_instances(running, *unmanaged).replica(VM1, N2).is_up_to_date
