@@ -114,11 +114,14 @@ def _device() -> Device:
 def start() -> int:
     """Bring the replica up: Secondary, exported as Standby, connected to its peers."""
     device = _device()
-    with failure_cleanup.note_start_out_of_time(device), start_turn.taken(device.name):
-        return _start(device)
+    with (
+        failure_cleanup.note_start_out_of_time(device),
+        start_turn.taken(_RUNNER, device) as turn,
+    ):
+        return _start(device, turn)
 
 
-def _start(device: Device) -> int:
+def _start(device: Device, turn: contextlib.ExitStack) -> int:
     steps = ocf.Steps(device.name, "start")
     state_files.make_folder()
     found = parts.observe(_RUNNER, device)
@@ -204,6 +207,7 @@ def _start(device: Device) -> int:
     listed_portals.list_anew(device)
     steps.done("listing", "portals of the other replica nodes listed")
     verify.publish(_RUNNER, device)
+    turn.close()
     state = parts.wait_until_settled(_RUNNER, device, _SETTLE_S)
     if is_new and only_peer is not None and not is_suspect:
         within_s = min(_SETTLE_NEW_S, ocf.remaining_s(60.0) / 4)

@@ -91,7 +91,7 @@ last with ",dirty=BYTES" for how much may be in RAM alone on one node.</longdesc
 </parameter>
 </parameters>
 <actions>
-<action name="start" timeout="240s"/>
+<action name="start" timeout="180s"/>
 <action name="promote" timeout="90s"/>
 <action name="demote" timeout="120s"/>
 <action name="stop" timeout="120s"/>

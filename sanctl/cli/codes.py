@@ -52,7 +52,8 @@ _CODES = {
     "was to serve it still let hosts in: it is not served, as it may hold parts of two states.",
     "SAN-AGENT-017": "A start was waiting until fewer others run on its node, and a node left the "
     "cluster. The failover has to wait for all actions that were ordered before it, so this one "
-    "ended without having begun; the pool agent has Pacemaker repeat it.",
+    "ended without having begun; the pool agent has Pacemaker repeat it after a minute. It is not "
+    "urgent: another node served the device.",
     "SAN-BUG-001": "sanctl met a condition that its authors did not expect. The lines printed "
     "before the error say where. Changes that the command had made by then are in the journal "
     "(journalctl SYSLOG_IDENTIFIER=sanctl).",

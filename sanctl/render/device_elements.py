@@ -21,9 +21,9 @@ PRIORITY = "1"
 #: Timeouts hold where fifty actions run at once on a busy node: what they end is not slow, it hangs
 #: (docs/adr/0050). The agent's own waits are shorter (_WAIT_S in agents/device.py): it answers
 #: first. A transition waits for its actions, and so does the next one; it waits for no monitor.
-#: Of its time a start spends up to three quarters waiting for its turn (agents/node/start_turn.py).
+#: A start may have to wait for its turn (agents/node/start_turn.py).
 OPERATIONS = (
-    ("start", 0, "", 240),
+    ("start", 0, "", 180),
     ("promote", 0, "", 90),
     ("demote", 0, "", 120),
     ("stop", 0, "", 120),

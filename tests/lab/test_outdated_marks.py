@@ -38,7 +38,7 @@ _NO_MARK = "SANCTL_TEST_NO_TARGET_MARK"
 _HANDLER = "/usr/lib/sanctl/before-resync-source"
 
 # On the target of a resync: what it sends takes 0.7 s, so that it is UpToDate and its source has
-# not heard of it for that long; then the cable goes. Within DRBD's ping-timeout of 1.5 s.
+# not heard of it for that long; then the cable goes. Within DRBD's ping-timeout of 1.8 s.
 _CUT_WHEN_UP_TO_DATE = """
 modprobe sch_netem && tc qdisc add dev sync0 root netem delay 700ms
 drbdsetup events2 {name} >/run/resync-events &

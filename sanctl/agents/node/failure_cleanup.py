@@ -35,8 +35,10 @@ START, MONITOR = "start", "monitor"
 _TIMEOUT_S = 15.0
 _SLOW_START = "slow-start"
 _START_ATTEMPTS = 5
-#: A program gave no answer, or the start made way for a failover (agents/node/start_turn.py).
-_IS_TRIED_AGAIN = frozenset({"SAN-CMD-002", "SAN-AGENT-017"})
+_NO_ANSWER = "SAN-CMD-002"
+#: The start made way for a failover (agents/node/start_turn.py). The failover comes first, and
+#: the cluster may take long to hear of the failure.
+_MADE_WAY, _MADE_WAY_S = "SAN-AGENT-017", 50.0
 # A younger failure may not be in the CIB yet; crm_resource would find nothing to clean up.
 _MIN_AGE_S = 10.0
 
@@ -88,7 +90,11 @@ def note_start_out_of_time(device: Device) -> Iterator[None]:
     try:
         yield
     except SanctlError as error:
-        if any(problem.code in _IS_TRIED_AGAIN for problem in error.problems):
+        codes = {problem.code for problem in error.problems}
+        if _MADE_WAY in codes:
+            # No attempt: it has begun nothing.
+            _write_slow_start(device, attempts - 1, runs_s=_MADE_WAY_S)
+        elif _NO_ANSWER in codes:
             _write_slow_start(device, attempts, runs_s=0.0)
         else:
             remove_notes(device.name, _SLOW_START)

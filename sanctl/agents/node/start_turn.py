@@ -5,9 +5,10 @@ Pacemaker orders as many actions at once as it may (node-action-limit), and that
 promotion that is not begun with the first ones waits for a later transition (docs/adr/0050). Starts
 take processor time, and of fifty at once on a small node none would end in its time.
 
-A transition ends with its last action, and a failover that has become necessary meanwhile begins
-after that. So a start that waits when a node leaves the cluster fails at once. It has done nothing
-yet, and the pool agent has Pacemaker repeat it (agents/node/failure_cleanup.py).
+A transition ends with its last action, and what has become necessary meanwhile begins after that.
+So the wait is short. And a start that waits when a node leaves the cluster fails at once, if
+another node goes on serving the device: it has done nothing yet, and the pool agent has Pacemaker
+repeat it (agents/node/failure_cleanup.py). Where none does, the start may be the failover.
 
 A turn is a lock on one of some files, which the kernel gives back when its holder ends.
 """
@@ -20,20 +21,25 @@ import time
 from collections.abc import Iterator
 
 from sanctl.agents import ocf
+from sanctl.agents.connections import primary_node
+from sanctl.agents.replica.parts import Device
 from sanctl.drivers import quorum_library
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.plan.device import start_turn as plan
 from sanctl.system import journal, state_files
+from sanctl.system.runner import Runner
 
 _POLL_S = 0.5
-#: Each question to Corosync takes a few milliseconds.
-_LOOK_S = 1.5
+#: Each question to Corosync takes a few milliseconds, and a node may have fifty that ask.
+_LOOK_S = 2.0
 _DEFAULT_S = 60.0
 
 
 @contextlib.contextmanager
-def taken(device: str) -> Iterator[None]:
-    """Hold one of the node's turns for a start; go on without one after most of the start's time.
+def taken(runner: Runner, device: Device) -> Iterator[contextlib.ExitStack]:
+    """Hold one of the node's turns for a start; after some time go on without one.
+
+    Yields what gives the turn back before the end, for waits that take no processor.
 
     Raises:
         CommandError: SAN-AGENT-017, a node left the cluster while the start waited.
@@ -44,17 +50,21 @@ def taken(device: str) -> Iterator[None]:
     with contextlib.ExitStack() as held:
         if not _take(held, turns):
             _log(device, f"waits for its turn: {turns} starts run at a time")
-            _await(device, held, turns, deadline_s)
+            _await(runner, device, held, turns, deadline_s)
             _log(device, f"goes on after {time.monotonic() - begin_s:.0f} s")
-        yield
+        yield held
 
 
-def _log(device: str, what: str) -> None:
-    journal.write(f"{device}: start: {what}", device=device, action="start", step="turn")
+def _log(device: Device, what: str) -> None:
+    journal.write(f"{device.name}: start: {what}", device=device.name, action="start", step="turn")
 
 
-def _await(device: str, held: contextlib.ExitStack, turns: int, deadline_s: float) -> None:
+def _await(
+    runner: Runner, device: Device, held: contextlib.ExitStack, turns: int, deadline_s: float
+) -> None:
     before = _members()
+    # Before a node is lost: then all that wait would ask at once.
+    active = _active_node(runner, device)
     looked_s = time.monotonic()
     while not _take(held, turns):
         now_s = time.monotonic()
@@ -62,17 +72,20 @@ def _await(device: str, held: contextlib.ExitStack, turns: int, deadline_s: floa
             return
         if now_s - looked_s >= _LOOK_S:
             now, looked_s = _members(), now_s
-            lost = plan.lost_nodes(before, now)
-            if lost:
-                raise CommandError(
-                    Problem(
-                        "SAN-AGENT-017",
-                        f"{device}: {', '.join(sorted(lost))} left the cluster while this start"
-                        " waited for its turn: it makes way for the failover",
-                        "it is tried again by itself",
+            match plan.after_look(before, now, active):
+                case plan.Wait.ON:
+                    before = now or before
+                case plan.Wait.NO_LONGER:
+                    return
+                case plan.Wait.GIVE_WAY:
+                    raise CommandError(
+                        Problem(
+                            "SAN-AGENT-017",
+                            f"{device.name}: a node left the cluster while this start waited for"
+                            f" its turn, and {active} serves: it makes way for the failover",
+                            "it is tried again by itself in about a minute",
+                        )
                     )
-                )
-            before = now or before
         time.sleep(_POLL_S)
 
 
@@ -97,3 +110,11 @@ def _members() -> frozenset[str] | None:
     except SanctlError:
         return None
     return None if found is None else found.members
+
+
+def _active_node(runner: Runner, device: Device) -> str:
+    """Return the other node that serves the device; empty: none does, or it is not known."""
+    try:
+        return primary_node.find(runner, device) or ""
+    except SanctlError:
+        return ""

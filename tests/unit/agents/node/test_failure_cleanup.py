@@ -237,6 +237,16 @@ def test_attempts_are_counted_from_the_last_start_that_succeeded(runtime: Path) 
         assert asked() == [cleanup("a")]
 
 
+def test_a_start_that_made_way_is_tried_again_after_the_failover(runtime: Path) -> None:
+    made_way = CommandError(Problem("SAN-AGENT-017", "a node left the cluster"))
+    for _ in range(9):  # It is no attempt.
+        run_out_of_time("a", made_way)
+        age(runtime, 45.0)
+        assert asked() == []
+        age(runtime, 65.0)
+        assert asked() == [cleanup("a")]
+
+
 def test_a_start_that_ran_out_of_time_waits_for_its_pool(runtime: Path) -> None:
     with pytest.raises(CommandError), failure_cleanup.note_start_out_of_time(device("a", "other")):
         raise TIMED_OUT

@@ -6,6 +6,9 @@ from __future__ import annotations
 import pytest
 
 from sanctl.plan.device import start_turn
+from sanctl.plan.device.start_turn import Wait
+
+ALL, TWO = frozenset({"n1", "n2", "n3"}), frozenset({"n1", "n3"})
 
 
 @pytest.mark.parametrize(("processors", "turns"), [(1, 16), (4, 16), (5, 20), (16, 64)])
@@ -13,24 +16,26 @@ def test_four_starts_for_each_processor_and_at_least_sixteen(processors: int, tu
     assert start_turn.at_a_time(processors) == turns
 
 
-@pytest.mark.parametrize(("remaining_s", "wait_s"), [(238.0, 178.0), (60.0, 0.0), (1.0, 0.0)])
+@pytest.mark.parametrize(
+    ("remaining_s", "wait_s"), [(178.0, 45.0), (100.0, 40.0), (60.0, 0.0), (1.0, 0.0)]
+)
 def test_a_start_keeps_a_minute_for_itself(remaining_s: float, wait_s: float) -> None:
     assert start_turn.longest_wait_s(remaining_s) == wait_s
 
 
 @pytest.mark.parametrize(
-    ("before", "now", "lost"),
+    ("before", "now", "active", "wait"),
     [
-        ({"n1", "n2", "n3"}, {"n1", "n3"}, {"n2"}),
-        ({"n1", "n2"}, {"n1", "n2", "n3"}, set()),
-        ({"n1", "n2"}, None, set()),
-        (None, {"n1"}, set()),
+        (ALL, TWO, "n1", Wait.GIVE_WAY),
+        (ALL, TWO, "n2", Wait.NO_LONGER),  # The node that served is gone.
+        (ALL, TWO, "", Wait.NO_LONGER),
+        (ALL, ALL, "n1", Wait.ON),
+        (TWO, ALL, "n1", Wait.ON),
+        (ALL, None, "n1", Wait.ON),
+        (None, TWO, "n1", Wait.ON),
     ],
 )
-def test_only_a_node_that_was_seen_there_is_lost(
-    before: set[str] | None, now: set[str] | None, lost: set[str]
+def test_only_a_start_that_nobody_waits_for_makes_way(
+    before: frozenset[str] | None, now: frozenset[str] | None, active: str, wait: Wait
 ) -> None:
-    def members(names: set[str] | None) -> frozenset[str] | None:
-        return None if names is None else frozenset(names)
-
-    assert start_turn.lost_nodes(members(before), members(now)) == lost
+    assert start_turn.after_look(before, now, active) is wait

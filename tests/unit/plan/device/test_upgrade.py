@@ -77,7 +77,7 @@ def test_shorter_timeouts_become_todays_and_longer_ones_stay() -> None:
     stop.set("timeout", "300s")
     assert complete_devices(session) == ("vm1",)
     after = _timeouts(fake)
-    assert after["vm1-start-0s"] == "240s"
+    assert after["vm1-start-0s"] == "180s"
     assert after["vm1-monitor-10s"] == "120s"
     assert after["vm1-stop-0s"] == "300s"
     assert complete_devices(session) == ()
