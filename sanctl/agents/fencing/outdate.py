@@ -17,7 +17,7 @@ from sanctl.drivers import cib, corosync, drbdsetup, outdated_marks
 from sanctl.errors import CommandError, Problem
 from sanctl.plan.failover import fence_rules
 from sanctl.plan.failover import shared_marks as shared_rules
-from sanctl.system import state_files
+from sanctl.system import lock_priority, state_files
 from sanctl.system.runner import DeadlineRunner, Runner
 
 # A monitor of a device that serves has 30 s for all it does.
@@ -155,6 +155,7 @@ def locked(device: str, *, wait_s: float) -> contextlib.AbstractContextManager[b
 
     A kernel lock on an open file: the lock ends with the process, however the process ends.
     """
+    lock_priority.as_who_waits()
     return state_files.locked(state_files.device_lock(device, "fence"), wait_s=wait_s)
 
 

@@ -15,7 +15,7 @@ from sanctl.agents.publish import attrd_cache
 from sanctl.drivers import node_attributes
 from sanctl.errors import CommandError, Problem
 from sanctl.model.packed_states import NO_STATES, STATES_ATTRIBUTE, pack
-from sanctl.system import state_files
+from sanctl.system import lock_priority, state_files
 from sanctl.system.runner import Runner
 
 #: Begins of the name and of the value of a replica's state in the CIB, by an earlier release.
@@ -88,6 +88,7 @@ def publish_if_due(runner: Runner) -> None:
 
 
 def _publish_if_due(runner: Runner, without_file: Mapping[str, str]) -> None:
+    lock_priority.as_who_waits()
     with state_files.locked_without_file(wait_s=_LOCK_S) as is_mine:
         if not is_mine:
             raise CommandError(
