@@ -30,7 +30,8 @@ from sanctl.system import journal, state_files
 from sanctl.system.runner import Runner
 
 _POLL_S = 0.5
-#: Each question to Corosync takes a few milliseconds, and a node may have fifty that ask.
+#: One that waits asks Corosync for all: a connection costs Corosync megabytes of memory, and with
+#: fifty at once a small node's kernel killed it.
 _LOOK_S = 2.0
 _DEFAULT_S = 60.0
 
@@ -104,12 +105,20 @@ def _take(held: contextlib.ExitStack, turns: int) -> bool:
 
 
 def _members() -> frozenset[str] | None:
-    """Return the nodes of this node's partition; None where that is not known."""
+    """Return the nodes of this node's partition, as one of those that wait here has last seen it.
+
+    None where that is not known.
+    """
+    noted = state_files.of_node("start-members")
     try:
-        found = quorum_library.membership(within_s=1.0)
-    except SanctlError:
+        with state_files.locked(state_files.node_lock("start-members"), wait_s=0.0) as is_mine:
+            age_s = noted.age_s()
+            if is_mine and (age_s is None or not 0 <= age_s < _LOOK_S / 2):
+                found = quorum_library.membership(within_s=1.0)
+                noted.write("" if found is None else " ".join(sorted(found.members)))
+            return frozenset(noted.read().split()) or None
+    except (SanctlError, OSError):
         return None
-    return None if found is None else found.members
 
 
 def _active_node(runner: Runner, device: Device) -> str:

@@ -39,6 +39,8 @@ class Time:
         self.until_free = -1
         self.held: list[contextlib.ExitStack] = []
         self.active: str | CommandError | None = "n1"
+        self.note_age_s: float | None = None
+        self.asked = 0
 
     def monotonic(self) -> float:
         return self.now_s
@@ -51,6 +53,7 @@ class Time:
 
     def membership(self, *, within_s: float) -> Membership | None:
         del within_s
+        self.asked += 1
         names = self.members.pop(0) if len(self.members) > 1 else self.members[0]
         return Membership(is_quorate=True, members=frozenset(names)) if names else None
 
@@ -70,6 +73,7 @@ def clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Time]:
     monkeypatch.setattr(ocf, "remaining_s", lambda _default: found.left_s)
     monkeypatch.setattr(quorum_library, "membership", found.membership)
     monkeypatch.setattr(primary_node, "find", found.find)
+    monkeypatch.setattr(state_files.StateFile, "age_s", lambda _file: found.note_age_s)
     yield found
     for held in found.held:
         held.close()
@@ -163,3 +167,17 @@ def test_no_start_fails_for_want_of_a_lock(clock: Time, monkeypatch: pytest.Monk
     monkeypatch.setattr(state_files, "locked", no_room)
     with start_turn.taken(RUNNER, device("first")):
         assert clock.slept == 0
+
+
+def test_one_that_waits_asks_corosync_for_all(clock: Time) -> None:
+    hold_all(clock)
+    with start_turn.taken(RUNNER, device("late")):
+        assert clock.asked > 1
+    asked, clock.now_s, clock.note_age_s = clock.asked, 100.0, 0.5
+    with start_turn.taken(RUNNER, device("later")):
+        assert clock.asked == asked, "another had asked half a second before"
+    clock.note_age_s = None
+    with state_files.locked(state_files.node_lock("start-members")):
+        clock.now_s = 100.0
+        with start_turn.taken(RUNNER, device("last")):
+            assert clock.asked == asked, "another is asking"
