@@ -7,7 +7,7 @@ import contextlib
 import os
 
 
-def as_who_waits() -> None:
+def run_as_actions_do() -> None:
     """Run with the nice value of actions from here on, if this process runs behind them.
 
     A monitor runs behind actions (resource-agents/client). While it holds such a lock, they would

@@ -155,7 +155,7 @@ def locked(device: str, *, wait_s: float) -> contextlib.AbstractContextManager[b
 
     A kernel lock on an open file: the lock ends with the process, however the process ends.
     """
-    lock_priority.as_who_waits()
+    lock_priority.run_as_actions_do()
     return state_files.locked(state_files.device_lock(device, "fence"), wait_s=wait_s)
 
 

@@ -33,6 +33,8 @@ _POLL_S = 0.5
 #: One that waits asks Corosync for all: a connection costs Corosync megabytes of memory, and with
 #: fifty at once a small node's kernel killed it.
 _LOOK_S = 2.0
+#: What was seen longer ago may be of another wait, before nodes came and left.
+_SEEN_S = 3 * _LOOK_S
 _DEFAULT_S = 60.0
 
 
@@ -116,7 +118,10 @@ def _members() -> frozenset[str] | None:
             if is_mine and (age_s is None or not 0 <= age_s < _LOOK_S / 2):
                 found = quorum_library.membership(within_s=1.0)
                 noted.write("" if found is None else " ".join(sorted(found.members)))
-            return frozenset(noted.read().split()) or None
+        age_s = noted.age_s()
+        if age_s is None or not 0 <= age_s < _SEEN_S:
+            return None
+        return frozenset(noted.read().split()) or None
     except (SanctlError, OSError):
         return None
 

@@ -88,7 +88,7 @@ def publish_if_due(runner: Runner) -> None:
 
 
 def _publish_if_due(runner: Runner, without_file: Mapping[str, str]) -> None:
-    lock_priority.as_who_waits()
+    lock_priority.run_as_actions_do()
     with state_files.locked_without_file(wait_s=_LOCK_S) as is_mine:
         if not is_mine:
             raise CommandError(

@@ -17,7 +17,7 @@ def test_only_a_process_behind_actions_is_moved(
     done: list[int] = []
     monkeypatch.setattr(os, "getpriority", lambda *_: nice)
     monkeypatch.setattr(os, "setpriority", lambda _which, _who, value: done.append(value))
-    lock_priority.as_who_waits()
+    lock_priority.run_as_actions_do()
     assert done == set_to
 
 
@@ -27,4 +27,4 @@ def test_what_may_not_be_changed_stays(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(os, "getpriority", lambda *_: 5)
     monkeypatch.setattr(os, "setpriority", refuse)
-    lock_priority.as_who_waits()
+    lock_priority.run_as_actions_do()

@@ -39,7 +39,7 @@ class Time:
         self.until_free = -1
         self.held: list[contextlib.ExitStack] = []
         self.active: str | CommandError | None = "n1"
-        self.note_age_s: float | None = None
+        self.noted_s: float | None = None
         self.asked = 0
 
     def monotonic(self) -> float:
@@ -54,8 +54,12 @@ class Time:
     def membership(self, *, within_s: float) -> Membership | None:
         del within_s
         self.asked += 1
+        self.noted_s = self.now_s
         names = self.members.pop(0) if len(self.members) > 1 else self.members[0]
         return Membership(is_quorate=True, members=frozenset(names)) if names else None
+
+    def note_age_s(self) -> float | None:
+        return None if self.noted_s is None else self.now_s - self.noted_s
 
     def find(self, *_: object) -> str | None:
         if isinstance(self.active, CommandError):
@@ -73,7 +77,7 @@ def clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Time]:
     monkeypatch.setattr(ocf, "remaining_s", lambda _default: found.left_s)
     monkeypatch.setattr(quorum_library, "membership", found.membership)
     monkeypatch.setattr(primary_node, "find", found.find)
-    monkeypatch.setattr(state_files.StateFile, "age_s", lambda _file: found.note_age_s)
+    monkeypatch.setattr(state_files.StateFile, "age_s", found.note_age_s)
     yield found
     for held in found.held:
         held.close()
@@ -172,12 +176,22 @@ def test_no_start_fails_for_want_of_a_lock(clock: Time, monkeypatch: pytest.Monk
 def test_one_that_waits_asks_corosync_for_all(clock: Time) -> None:
     hold_all(clock)
     with start_turn.taken(RUNNER, device("late")):
-        assert clock.asked > 1
-    asked, clock.now_s, clock.note_age_s = clock.asked, 100.0, 0.5
-    with start_turn.taken(RUNNER, device("later")):
-        assert clock.asked == asked, "another had asked half a second before"
-    clock.note_age_s = None
-    with state_files.locked(state_files.node_lock("start-members")):
-        clock.now_s = 100.0
-        with start_turn.taken(RUNNER, device("last")):
-            assert clock.asked == asked, "another is asking"
+        assert 20 <= clock.asked <= 24, "every two seconds"
+    asked = clock.asked
+    another = state_files.locked(state_files.node_lock("start-members"))
+    with another, start_turn.taken(RUNNER, device("later")):
+        assert clock.asked == asked, "another is asking"
+
+
+def test_what_was_seen_long_ago_makes_no_start_give_way(clock: Time) -> None:
+    """Another asks, and the note is of a wait an hour ago, when n2 was there."""
+    hold_all(clock)
+    state_files.of_node("start-members").write("n1 n2 n3")
+    clock.noted_s = clock.now_s - 3600.0
+    clock.members = [{"n1", "n3"}]
+    another = contextlib.ExitStack()
+    another.enter_context(state_files.locked(state_files.node_lock("start-members")))
+    clock.held.append(another)
+    clock.until_free = 2
+    with start_turn.taken(RUNNER, device("late")):
+        assert clock.now_s >= 145.0
