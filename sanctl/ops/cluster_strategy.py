@@ -9,8 +9,9 @@ from sanctl.config import parse, render
 from sanctl.drivers import corosync
 from sanctl.errors import NotConverged, Problem, Refused
 from sanctl.model.cib_change import Change, SetNodeAttribute
-from sanctl.model.cluster import POOL_RESOURCE, Cluster, NodeState
-from sanctl.model.cluster import Role as MonRole
+from sanctl.model.cluster import POOL_RESOURCE, Cluster
+from sanctl.model.crm_mon import NodeState
+from sanctl.model.crm_mon import Role as MonRole
 from sanctl.model.topology import Strategy, Topology
 from sanctl.model.vote_mode import VOTES_ATTRIBUTE, NodeVotes, VoteMode, WantedVotes
 from sanctl.ops.session import Session

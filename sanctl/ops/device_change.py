@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sanctl.model.cib_change import Change
-from sanctl.model.cluster import Cluster, Failure
+from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import Failure
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName
 from sanctl.ops.session import Session

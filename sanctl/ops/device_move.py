@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from sanctl.model.cib_change import Change
-from sanctl.model.cluster import Cluster, Failure
+from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import Failure
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.ops.device_change import DeviceOutcome
 from sanctl.ops.session import Session

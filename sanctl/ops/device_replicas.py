@@ -17,7 +17,8 @@ from sanctl.errors import (
     Unreachable,
 )
 from sanctl.model.cib_change import Change
-from sanctl.model.cluster import Cluster, Failure
+from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import Failure
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.ops.session import Session

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from sanctl.drivers.stonith import StonithPort
 from sanctl.errors import CommandError, Problem, Refused
-from sanctl.model.cluster import MEMBER_STATES, Cluster
+from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import MEMBER_STATES
 from sanctl.model.findings import Finding, Severity
 from sanctl.model.names import NodeName
 from sanctl.ops.node_standby import put_in_standby

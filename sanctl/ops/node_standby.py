@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from sanctl.model.cib_change import Change
-from sanctl.model.cluster import Cluster, Failure
+from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import Failure
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.convergence import online_progress, standby_progress

@@ -10,7 +10,8 @@ from typing import Protocol
 from sanctl.drivers.pacemaker import PacemakerPort, StaleCib
 from sanctl.errors import Busy, CommandError, NotConverged, Problem, Unreachable
 from sanctl.model.cib_change import Change
-from sanctl.model.cluster import Cluster, Failure
+from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import Failure
 from sanctl.model.device import SYNCING_CONNECTIONS, ReplicaState
 from sanctl.model.host_session import SESSIONS_ATTRIBUTE, HostSession, parse_sessions
 from sanctl.model.names import DeviceName, NodeName

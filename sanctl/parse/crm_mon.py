@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 
 from sanctl.errors import CommandError, Problem, Unreachable
-from sanctl.model.cluster import Failure, Fencing, Instance, Mon, MonNode, NodeState, Role
+from sanctl.model.crm_mon import Failure, Fencing, Instance, Mon, MonNode, NodeState, Role
 from sanctl.parse.xml_output import parse_xml
 
 # Resource, operation, interval in ms. Greedy: a resource's name may hold underscores of others.

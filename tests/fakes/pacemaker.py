@@ -16,7 +16,8 @@ from sanctl.errors import Problem, Refused, Unreachable
 from sanctl.model.access import access_word
 from sanctl.model.cache_policy import CacheMode, parse_cache_policy
 from sanctl.model.cib_change import SetPoint
-from sanctl.model.cluster import Cluster, Role
+from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import Role
 from sanctl.model.device import access_digest
 from sanctl.model.device_restore import REPORT_PREFIX, RestoreOrder, RestoreReport, closes
 from sanctl.model.host import parse_hosts

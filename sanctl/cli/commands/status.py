@@ -19,7 +19,8 @@ from sanctl.cli.views.device import (
 from sanctl.cli.views.finding import finding_data
 from sanctl.cli.views.node import NODE_COLUMNS, node_data, node_rows
 from sanctl.errors import ConfigError, ExitStatus, Problem
-from sanctl.model.cluster import Cluster, NodeState
+from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import NodeState
 from sanctl.model.findings import Finding, Severity, grouped, is_degraded
 from sanctl.model.topology import Topology
 from sanctl.plan.health.cluster_health import all_findings

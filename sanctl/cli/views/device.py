@@ -10,7 +10,8 @@ from sanctl.cli.output import UNKNOWN
 from sanctl.cli.views.sync import resync_data
 from sanctl.cli.views.sync_policy import sync_policy_data
 from sanctl.model.cache_policy import CacheMode
-from sanctl.model.cluster import MEMBER_STATES, Cluster
+from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import MEMBER_STATES
 from sanctl.model.device import DeviceSpec
 from sanctl.model.device_restore import COPYING
 from sanctl.model.findings import Severity

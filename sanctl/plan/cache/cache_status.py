@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from sanctl.model.cache_policy import CacheMode
-from sanctl.model.cluster import Cluster, Role
+from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import Role
 from sanctl.model.device import DeviceSpec, ReplicaState
 from sanctl.model.names import NodeName, format_bytes
 from sanctl.plan.cache.allowed_mode import MODE_REASON_TEXTS, ModeReason

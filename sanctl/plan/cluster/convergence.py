@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from sanctl.errors import Problem
-from sanctl.model.cluster import MEMBER_STATES, Cluster, Failure, NodeState, Role
+from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import MEMBER_STATES, Failure, NodeState, Role
 from sanctl.model.device import DeviceSpec, ReplicaState
 from sanctl.model.names import DeviceName, NodeName
 

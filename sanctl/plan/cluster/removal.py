@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from sanctl.errors import Problem, Refused
-from sanctl.model.cluster import Cluster, NodeState
+from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import NodeState
 from sanctl.model.names import NodeName
 from sanctl.model.topology import NodeRole, Topology
 from sanctl.model.vote_mode import MAJORITY_OF_NODES

@@ -7,7 +7,8 @@ from collections.abc import Collection
 
 from sanctl.errors import Problem, Refused
 from sanctl.model.cib_change import Change, RemoveNodeAttribute, SetNodeAttribute
-from sanctl.model.cluster import Cluster, NodeState
+from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import NodeState
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.plan.cluster.preconditions import existing_node, refuse_without_quorum

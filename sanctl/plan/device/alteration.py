@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 
 from sanctl.errors import Problem, Refused
 from sanctl.model.cib_change import AddMove, Change, ClearParameter, RemoveMove, SetParameter
-from sanctl.model.cluster import Cluster, NodeState, Role
+from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import NodeState, Role
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import ByteSize, DeviceName, NodeName, format_bytes
 from sanctl.plan.cluster.preconditions import (

@@ -12,7 +12,8 @@ from collections.abc import Collection, Sequence
 from sanctl.errors import Problem, Refused, UsageError
 from sanctl.model.backup import WRITING, BackupName, Repository, is_own_point
 from sanctl.model.cib_change import Change, ClearParameter
-from sanctl.model.cluster import MEMBER_STATES, Cluster, NodeState
+from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import MEMBER_STATES, NodeState
 from sanctl.model.device import DeviceSpec
 from sanctl.model.restore_point import RestorePoint
 from sanctl.plan.cluster.preconditions import refuse_without_quorum

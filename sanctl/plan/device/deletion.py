@@ -19,7 +19,8 @@ from dataclasses import dataclass
 
 from sanctl.errors import Problem, Refused
 from sanctl.model.cib_change import Change, RemoveDevice, SetNodeAttribute, SetStopped
-from sanctl.model.cluster import Cluster, NodeState
+from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import NodeState
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.parse.cib import TOMBSTONE_PREFIX

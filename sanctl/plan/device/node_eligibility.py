@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from sanctl.errors import Problem
-from sanctl.model.cluster import Cluster, NodeState
+from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import NodeState
 from sanctl.model.names import NodeName, PoolName, format_bytes
 from sanctl.model.topology import NodeRole, Topology
 from sanctl.plan.device.placement import metadata_bytes, room_bytes

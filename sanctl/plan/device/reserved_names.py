@@ -12,13 +12,7 @@ from __future__ import annotations
 import re
 
 from sanctl.errors import Problem
-from sanctl.model.cluster import (
-    POOL_RESOURCE,
-    POOLS_CLONE,
-    REACH_CLONE,
-    REACH_RESOURCE,
-    clone_id,
-)
+from sanctl.model.cluster import POOL_RESOURCE, POOLS_CLONE, REACH_CLONE, REACH_RESOURCE, clone_id
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName
 from sanctl.model.vote_mode import VOTES_ATTRIBUTE

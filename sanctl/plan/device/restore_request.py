@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from sanctl.errors import Problem, Refused
 from sanctl.model.cib_change import Change
-from sanctl.model.cluster import MEMBER_STATES, Cluster
+from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import MEMBER_STATES
 from sanctl.model.device import DeviceSpec
 from sanctl.model.device_restore import COPYING, RestoreOrder
 from sanctl.model.host_session import HostSession

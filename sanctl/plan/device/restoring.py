@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from sanctl.errors import CommandError, Problem
 from sanctl.model.cib_change import Change, SetParameter
-from sanctl.model.cluster import MEMBER_STATES, Cluster, NodeState, Role
+from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import MEMBER_STATES, NodeState, Role
 from sanctl.model.device import DeviceSpec, access_digest
 from sanctl.model.device_restore import (
     COPYING,

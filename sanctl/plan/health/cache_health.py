@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sanctl.model.cache_policy import CacheMode
-from sanctl.model.cluster import MEMBER_STATES, Cluster
+from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import MEMBER_STATES
 from sanctl.model.device import DeviceSpec, ReplicaState
 from sanctl.model.findings import Finding, Severity
 from sanctl.model.names import NodeName, format_bytes

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from sanctl.model.cluster import HOST_PREFIX, MEMBER_STATES, Cluster, NodeState
+from sanctl.model.cluster import HOST_PREFIX, Cluster
+from sanctl.model.crm_mon import MEMBER_STATES, NodeState
 from sanctl.model.device import DeviceSpec
 from sanctl.model.findings import Finding, Severity, sorted_findings
 from sanctl.model.topology import Topology

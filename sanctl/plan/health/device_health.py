@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sanctl.model.cluster import MEMBER_STATES, Cluster, NodeState
+from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import MEMBER_STATES, NodeState
 from sanctl.model.device import DeviceSpec
 from sanctl.model.findings import Finding, Severity
 from sanctl.model.names import format_bytes

@@ -6,7 +6,8 @@ from __future__ import annotations
 from sanctl.errors import Problem, Refused
 from sanctl.model.cache_policy import CacheMode
 from sanctl.model.cib_change import Change, SetNodeAttribute
-from sanctl.model.cluster import Cluster, NodeState
+from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import NodeState
 from sanctl.model.names import NodeName, PoolName, format_bytes
 from sanctl.model.pool_cache import MODE_ATTRIBUTE_PREFIX, CacheState, WantedMode, parse_wanted_mode
 from sanctl.model.topology import Pool, Topology

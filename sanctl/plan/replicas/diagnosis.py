@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import combinations
 
-from sanctl.model.cluster import MEMBER_STATES, Cluster, NodeState
+from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import MEMBER_STATES, NodeState
 from sanctl.model.device import DeviceSpec, ReplicaState
 from sanctl.model.names import NodeName
 from sanctl.plan.drbd.data_generations import (

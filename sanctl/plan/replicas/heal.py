@@ -21,7 +21,8 @@ from collections.abc import Collection, Sequence
 
 from sanctl.errors import Problem, Refused
 from sanctl.model.cib_change import Change, RemoveMark, SetMark, SetNodeAttribute
-from sanctl.model.cluster import Cluster, NodeState
+from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import NodeState
 from sanctl.model.names import DeviceName, NodeName, format_bytes
 from sanctl.parse.cib import DISCARD_PREFIX, REVIVE_PREFIX
 from sanctl.plan.cluster.preconditions import (

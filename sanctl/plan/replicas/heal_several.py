@@ -10,7 +10,7 @@ from which, while some are to be discarded, has not been tried.
 from __future__ import annotations
 
 from sanctl.errors import Problem, Refused
-from sanctl.model.cluster import NodeState
+from sanctl.model.crm_mon import NodeState
 from sanctl.model.names import NodeName, format_bytes
 from sanctl.plan.drbd.data_generations import Relation
 from sanctl.plan.replicas.diagnosis import USABLE_STATES, Diagnosis, ReplicaFacts, relation_of

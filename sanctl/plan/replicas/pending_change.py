@@ -6,7 +6,8 @@ Read from the CIB and the replicas' published states alone.
 
 from __future__ import annotations
 
-from sanctl.model.cluster import MEMBER_STATES, Cluster
+from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import MEMBER_STATES
 from sanctl.model.device import DeviceSpec
 from sanctl.plan.replicas.replica_safety import is_known_up_to_date, up_to_date_primary
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from sanctl.errors import Problem
-from sanctl.model.cluster import MEMBER_STATES, Cluster, NodeState
+from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import MEMBER_STATES, NodeState
 from sanctl.model.device import DeviceSpec
 from sanctl.model.drbd import uses_quorum
 from sanctl.model.names import NodeName

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sanctl.model.cluster import Role
+from sanctl.model.crm_mon import Role
 from tests.unit.cli.test_commands import FakeEnvironment, Run, data_of, env, run
 
 __all__ = ["env", "run"]

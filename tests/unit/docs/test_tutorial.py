@@ -8,7 +8,7 @@ tests/lab/test_docs.py, which takes too long for every change.
 
 from __future__ import annotations
 
-from sanctl.model.cluster import Role
+from sanctl.model.crm_mon import Role
 from tests.support.doc_samples import ROOT, Sample, consoles, is_shown, words
 from tests.unit.cli.test_commands import FakeEnvironment, Run, env, run
 

@@ -17,7 +17,8 @@ from sanctl.errors import (
     Unreachable,
     UsageError,
 )
-from sanctl.model.cluster import Cluster, Role
+from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import Role
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName
 from sanctl.ops import device_delete
 from sanctl.ops.device_change import DeviceOutcome

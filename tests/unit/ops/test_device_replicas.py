@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from sanctl.errors import ExitStatus, NotConverged, PartialApply, Refused
-from sanctl.model.cluster import Role
+from sanctl.model.crm_mon import Role
 from sanctl.model.names import NodeName
 from sanctl.ops.device_replicas import ReplicasOutcome, change_replicas
 from sanctl.ops.node_replace import replace_node

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from sanctl.errors import Refused, Unreachable
-from sanctl.model.cluster import Role
+from sanctl.model.crm_mon import Role
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.ops.node_drain import drain_node, undrain_node
 from sanctl.ops.session import Session

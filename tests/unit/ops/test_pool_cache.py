@@ -10,7 +10,8 @@ import pytest
 
 from sanctl.errors import NotConverged, Refused
 from sanctl.model.cache_policy import CacheMode
-from sanctl.model.cluster import Cluster, Role
+from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import Role
 from sanctl.model.names import NodeName, PoolName
 from sanctl.model.pool_cache import CacheState, parse_wanted_mode
 from sanctl.model.topology import PoolCache, Topology

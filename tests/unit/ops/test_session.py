@@ -7,7 +7,8 @@ import pytest
 
 from sanctl.errors import CommandError, NotConverged, Problem
 from sanctl.model.cib_change import Change, SetNodeAttribute
-from sanctl.model.cluster import Cluster, Role
+from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import Role
 from sanctl.model.device import ReplicaState
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.model.packed_states import STATES_ATTRIBUTE

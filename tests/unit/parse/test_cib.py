@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from sanctl.errors import Unreachable
-from sanctl.model.cluster import Cluster, NodeState, Role
+from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import NodeState, Role
 from sanctl.model.names import DeviceName, NodeName, PoolName
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon

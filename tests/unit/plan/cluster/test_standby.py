@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from sanctl.errors import Refused
-from sanctl.model.cluster import Cluster, Instance, NodeState
+from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import Instance, NodeState
 from sanctl.model.device import DeviceSpec, ReplicaState
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.parse.cib import parse_cib, parse_document

@@ -11,7 +11,8 @@ import pytest
 from sanctl.errors import Refused, UsageError
 from sanctl.model.backup import Repository, own_point_name
 from sanctl.model.cib_change import ClearParameter, SetPoint
-from sanctl.model.cluster import Cluster, NodeState
+from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import NodeState
 from sanctl.model.device import DeviceSpec, ReplicaState
 from sanctl.model.device_restore import DONE, RestoreOrder
 from sanctl.model.findings import Severity

@@ -10,7 +10,8 @@ import pytest
 
 from sanctl.errors import CommandError, Refused
 from sanctl.model.cib_change import SetParameter, SetPoint
-from sanctl.model.cluster import Cluster, Instance, Mon, MonNode, NodeState, Role
+from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import Instance, Mon, MonNode, NodeState, Role
 from sanctl.model.device import DeviceSpec, PoolUsage, ReplicaState, access_digest
 from sanctl.model.device_restore import (
     COPYING,

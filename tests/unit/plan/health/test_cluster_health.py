@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from sanctl.model.cluster import Cluster, Role
+from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import Role
 from sanctl.model.findings import Finding, Severity, is_degraded
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon

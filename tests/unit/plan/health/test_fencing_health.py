@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from sanctl.model.cluster import Cluster, Fencing
+from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import Fencing
 from sanctl.model.findings import Severity
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon

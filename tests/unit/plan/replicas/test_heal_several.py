@@ -11,7 +11,7 @@ import pytest
 
 from sanctl.errors import Refused
 from sanctl.model.cib_change import RemoveMark, SetMark, SetNodeAttribute
-from sanctl.model.cluster import NodeState
+from sanctl.model.crm_mon import NodeState
 from sanctl.model.device import DeviceSpec, PeerLink, ReplicaState
 from sanctl.model.names import ByteSize, DeviceName, NodeName, PoolName
 from sanctl.parse.published_state import parse_replica_state

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from sanctl.errors import Refused, UsageError
 from sanctl.model.cib_change import AddMove, RemovePreference, SetNodeAttribute, SetNodes
-from sanctl.model.cluster import Cluster, Instance, MonNode, MoveConstraint, NodeState, Role
+from sanctl.model.cluster import Cluster, MoveConstraint
+from sanctl.model.crm_mon import Instance, MonNode, NodeState, Role
 from sanctl.model.device import OutdatedMark, ReplicaState
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.parse.cib import parse_cib, parse_document
