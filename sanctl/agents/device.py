@@ -25,12 +25,7 @@ from functools import partial
 
 from sanctl.agents import device_monitor, fingerprint, ocf
 from sanctl.agents.cache import read_cache, write_cache, write_cache_steps
-from sanctl.agents.connections import (
-    connect_turn,
-    isolation,
-    peers,
-    reconnect_dropped,
-)
+from sanctl.agents.connections import isolation, peers, start_connection
 from sanctl.agents.converge import converge
 from sanctl.agents.device_metadata import METADATA
 from sanctl.agents.fencing import (
@@ -67,9 +62,7 @@ from sanctl.drivers import (
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.access import split_hosts
 from sanctl.model.cache_policy import parse_cache_policy
-from sanctl.model.drbd import ResourceState
 from sanctl.plan.device import discovery
-from sanctl.plan.failover.promotion import FirstStep
 from sanctl.system import state_files
 from sanctl.system.files import exists
 from sanctl.system.runner import LocalRunner
@@ -79,8 +72,6 @@ _SETTLE_S = 8.0
 #: A new replica waits so much longer for its peers' nodes, which start theirs.
 _SETTLE_NEW_S = 25.0
 _GROWTH_WAIT_S = 20.0
-#: As long as before-resync-source may take.
-_TURN_S = 15.0
 #: How long an action waits for DRBD or for I/O in flight. Less than its timeout, the rest of which
 #: is for programs that are slow to start beside many others.
 _WAIT_S = 57.0
@@ -168,23 +159,15 @@ def _start(device: Device, turn: contextlib.ExitStack) -> int:
     outdate.make_lock(device.name)
     write_cache.prepare_start(_RUNNER, device, files, is_protected=here.is_power_protected)
     is_suspect = lost_writes.is_suspect(device.name, files.data)
-    connects_later = (
-        only_peer is not None
-        and not is_suspect
-        and len(device.nodes) > 1
-        and not connect_turn.await_turn(within_s=min(_TURN_S, ocf.remaining_s(60.0) / 4))
-        and not is_new
-        and reconnect_dropped.leave_to_monitor(_RUNNER, device)
+    connects = start_connection.choose(
+        _RUNNER, device, only_peer, is_suspect=is_suspect, is_new=is_new
     )
-    isolation.bring_up(_RUNNER, device, files, only_peer, is_alone=is_suspect or connects_later)
+    isolation.bring_up(
+        _RUNNER, device, files, only_peer, is_alone=connects is not start_connection.Connects.NOW
+    )
     peers.forget_removed(_RUNNER, device)
     sync_policy.record(device)
-    suffix = " and connecting"
-    if is_suspect:
-        suffix = ", not connected: this replica lost writes"
-    elif connects_later:
-        suffix = ", not connected yet: many others are, and the monitor will do it in its turn"
-    steps.done("drbd", f"DRBD attached{suffix}")
+    steps.done("drbd", f"DRBD attached{connects.value}")
     if not gate.is_complete(device.name) or gate.is_suspended(device.name):
         lio.remove(device.name, device.minor)
         parts.make_gate(device)
@@ -236,7 +219,7 @@ def promote() -> int:
     write_cache_steps.refuse_suspect(device.name)
     fs_shutdown.refuse_promotion(device)
     if is_first:
-        _activate_first_time(device, steps, state)
+        first_activation.activate(_RUNNER, device, state, steps)
     restore_closure.close_before_promotion(device)
     if not state.is_primary:
         compared_data.refuse_promotion(_RUNNER, state, device.minor)
@@ -264,36 +247,6 @@ def promote() -> int:
         )
     steps.ended("serving")
     return ocf.SUCCESS
-
-
-def _activate_first_time(device: Device, steps: ocf.Steps, state: ResourceState) -> None:
-    """Activate a device for the first time: its replicas are files of zeros, or copies of a point.
-
-    A replica whose file is no copy of the restore point that the device is made from is not
-    declared good: this one is, alone, and DRBD resyncs all of the other.
-
-    The order matters. The CIB ceases to call the device new before DRBD can become Primary: a
-    device that ever took a write is never again taken for a new one, whichever process or node
-    dies in between.
-
-    `state` was observed after the cluster said that the device is new. DRBD itself refuses to call
-    replicas the same that have held data, or are not connected.
-    """
-    step = first_activation.step_here(device, state)
-    if step is FirstStep.DECLARE_EQUAL and len(device.nodes) > 1:
-        drbdsetup.skip_initial_sync(_RUNNER, device.minor)
-        what = "hold the same restore point" if device.origin else "are zeros"
-        steps.done("skip-sync", f"new replicas declared good: all {what}")
-    elif step is not FirstStep.NONE:
-        drbdsetup.force_up_to_date(_RUNNER, device.name, device.minor)
-        steps.done("first-data", "the new replica here declared good, it alone")
-    elif state.disk != "UpToDate":
-        # The replicas lost contact meanwhile: the device is still new, and the CIB still says so.
-        raise CommandError(
-            Problem("SAN-AGENT-008", f"{device.name} is new and its replicas are not connected")
-        )
-    first_activation.record_promotion(_RUNNER, device)
-    steps.done("not-new", "the cluster knows that the device has been active")
 
 
 def demote() -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Whether a device is new; records its first promotion (when: agents.device), and waits for it.
+"""Whether a device is new; the first step of its first promotion, and a standby's wait for that.
 
 New replicas are zeros, or copies of one restore point. If all are the same, the first promotion
 makes them UpToDate without a resync; else the copy alone, and the others are filled from it. In the
@@ -18,8 +18,8 @@ import time
 from sanctl.agents import ocf
 from sanctl.agents.replica import parts
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import crm_resource, drbd_kernel
-from sanctl.errors import SanctlError
+from sanctl.drivers import crm_resource, drbd_kernel, drbdsetup
+from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.clone_origin import CloneOrigin
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.drbd import state_line
@@ -60,12 +60,41 @@ def step_here(device: Device, state: ResourceState) -> FirstStep:
     return first_step(state, here=os.uname().nodename, nodes=device.nodes, copied_on=copied_on)
 
 
-def record_promotion(runner: Runner, device: Device) -> None:
-    """Record in the CIB that the device has been active.
+def activate(runner: Runner, device: Device, state: ResourceState, steps: ocf.Steps) -> None:
+    """Activate a device for the first time: its replicas are files of zeros, or copies of a point.
+
+    A replica whose file is no copy of the restore point that the device is made from is not
+    declared good: this one is, alone, and DRBD resyncs all of the other.
+
+    The order matters. The CIB ceases to call the device new before DRBD can become Primary: a
+    device that ever took a write is never again taken for a new one, whichever process or node
+    dies in between.
+
+    `state` was observed after the cluster said that the device is new. DRBD itself refuses to call
+    replicas the same that have held data, or are not connected.
 
     Raises:
-        CommandError: the cluster did not take it; the device must not become Primary.
+        CommandError: DRBD or the cluster did not take it, or the replicas are not connected
+            (SAN-AGENT-008); the device must not become Primary.
     """
+    step = step_here(device, state)
+    if step is FirstStep.DECLARE_EQUAL and len(device.nodes) > 1:
+        drbdsetup.skip_initial_sync(runner, device.minor)
+        what = "hold the same restore point" if device.origin else "are zeros"
+        steps.done("skip-sync", f"new replicas declared good: all {what}")
+    elif step is not FirstStep.NONE:
+        drbdsetup.force_up_to_date(runner, device.name, device.minor)
+        steps.done("first-data", "the new replica here declared good, it alone")
+    elif state.disk != "UpToDate":
+        # The replicas lost contact meanwhile: the device is still new, and the CIB still says so.
+        raise CommandError(
+            Problem("SAN-AGENT-008", f"{device.name} is new and its replicas are not connected")
+        )
+    _record_promotion(runner, device)
+    steps.done("not-new", "the cluster knows that the device has been active")
+
+
+def _record_promotion(runner: Runner, device: Device) -> None:
     crm_resource.delete_meta_attribute(runner, device.name, _ATTRIBUTE, timeout_s=_FIRST_TIMEOUT_S)
     _write_active_note(device)
 

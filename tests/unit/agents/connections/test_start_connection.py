@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Which starting replica waits for a turn to connect, and what it does without one."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+from sanctl.agents.connections import connect_turn, reconnect_dropped, start_connection
+from sanctl.agents.connections.start_connection import Connects
+from sanctl.agents.replica.parts import Device
+from tests.fakes.node import FakeNode
+
+PAIR = Device("vol1", "a" * 32, 1 << 20, "main", ("n1", "n2"), 3, ())
+ONLY = PAIR._replace(nodes=("n1",))
+
+
+class Start(NamedTuple):
+    """A replica that starts, what it meets, and what is to become of it."""
+
+    name: str
+    wanted: Connects
+    asked: str
+    device: Device = PAIR
+    only_peer: str | None = ""
+    is_suspect: bool = False
+    is_new: bool = False
+    has_turn: bool = False
+    monitor_takes_it: bool = True
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        Start("turn", Connects.NOW, "turn", has_turn=True),
+        Start("no turn", Connects.LATER, "turn, monitor"),
+        Start("no turn, one peer", Connects.LATER, "turn, monitor", only_peer="n2"),
+        Start("nobody serves it", Connects.NOW, "turn, monitor", monitor_takes_it=False),
+        Start("new", Connects.NOW, "turn", is_new=True),
+        Start("suspect", Connects.NEVER, "", is_suspect=True, has_turn=True),
+        Start("suspect, peer not known", Connects.NEVER, "", is_suspect=True, only_peer=None),
+        Start("peer not known", Connects.NOW, "", only_peer=None),
+        Start("only replica", Connects.NOW, "", device=ONLY),
+    ],
+    ids=lambda start: start.name,
+)
+def test_a_start_connects_in_its_turn(
+    start: Start, fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+
+    def await_turn(*, within_s: float) -> bool:
+        assert 0 < within_s <= 15.0
+        calls.append("turn")
+        return start.has_turn
+
+    def leave_to_monitor(*_: object) -> bool:
+        calls.append("monitor")
+        return start.monitor_takes_it
+
+    monkeypatch.setattr(connect_turn, "await_turn", await_turn)
+    monkeypatch.setattr(reconnect_dropped, "leave_to_monitor", leave_to_monitor)
+    found = start_connection.choose(
+        fake_node,
+        start.device,
+        start.only_peer,
+        is_suspect=start.is_suspect,
+        is_new=start.is_new,
+    )
+    assert (found, ", ".join(calls)) == (start.wanted, start.asked)
