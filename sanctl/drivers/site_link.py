@@ -28,6 +28,8 @@ from sanctl.drivers.site_protocol import (
 )
 from sanctl.errors import CommandError, Problem, Refused
 from sanctl.model.site import ProvenCopy, Site, is_host_key
+from sanctl.plan.site import pacing
+from sanctl.system.clock import Clock, SystemClock
 from sanctl.system.files import exists, read_text
 from sanctl.system.piped_process import PipedProcess
 
@@ -106,6 +108,22 @@ class SiteLink:
         loader = _LOADER.format(length=len(self._script))
         self._process = PipedProcess([*argv, f"python3 -c '{loader}'"])
         self.sent_bytes = self.received_bytes = 0
+        self._pace: pacing.Pace | None = None
+        self._clock: Clock = SystemClock()
+
+    @property
+    def limit_bytes_s(self) -> int:
+        """How much is sent in a second at most; 0: as much as the line takes."""
+        return self._pace.rate_bytes_s if self._pace is not None else 0
+
+    def limit(self, rate_bytes_s: int, clock: Clock) -> None:
+        """Send so much in a second at most from now on; 0: as much as the line takes.
+
+        What comes is not limited.
+        """
+        self._clock = clock
+        begun = pacing.begin(rate_bytes_s, clock.monotonic_s()) if rate_bytes_s else None
+        self._pace = begun
 
     @classmethod
     def by_ssh(cls, site: Site) -> Self:
@@ -296,6 +314,20 @@ class SiteLink:
         self._write(HEADER.pack(kind, len(body)) + body)
 
     def _write(self, data: bytes) -> None:
+        if self._pace is None:
+            self._write_piece(data)
+            return
+        step = pacing.piece_bytes(self._pace.rate_bytes_s)
+        with memoryview(data) as view:
+            for at in range(0, len(data), step):
+                with view[at : at + step] as piece:
+                    self._write_piece(piece)
+                    length = len(piece)
+                self._pace, pause_s = pacing.after(self._pace, length, self._clock.monotonic_s())
+                if pause_s:
+                    self._clock.sleep(pause_s)
+
+    def _write_piece(self, data: bytes | memoryview) -> None:
         try:
             self._process.write(data)
         except BrokenPipeError:

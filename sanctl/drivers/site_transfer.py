@@ -15,6 +15,7 @@ from sanctl.drivers.site_link import SiteLink
 from sanctl.drivers.site_protocol import DIGEST_BYTES, chunk_digests, digest_of, read_all
 from sanctl.errors import CommandError, Problem
 from sanctl.model.names import format_bytes
+from sanctl.plan.site.pacing import left_s
 from sanctl.plan.site.ranges import (
     Range,
     changed_ranges,
@@ -111,13 +112,15 @@ def _send_ranges(
 ) -> int:
     """Send ranges of a restore point, as far as they differ from the base; return how much did."""
     done = changed = 0
-    total = format_bytes(total_bytes(ranges))
+    total_length = total_bytes(each for each in ranges if not each.is_zero)
+    total = format_bytes(total_length)
     for piece in pieces(ranges):
         length = piece.end - piece.begin
         if piece.is_zero:
             link.zero(piece.begin, length)
             changed += length
         else:
+            done += length
             data = read_all(point, piece.begin, length)
             runs: Iterable[Range] = (piece,)
             if base is not None:
@@ -125,9 +128,20 @@ def _send_ranges(
             for run in runs:
                 link.put(run.begin, data[run.begin - piece.begin : run.end - piece.begin])
                 changed += run.end - run.begin
-        done += length
-        report(f"sending: {format_bytes(done)} of {total} that may have changed")
+        report(
+            f"sending: {format_bytes(done)} of {total} that may have changed"
+            + _time_left(total_length - done, link.limit_bytes_s)
+        )
     return changed
+
+
+def _time_left(left_bytes: int, limit_bytes_s: int) -> str:
+    """Say how long it takes, where the rate is limited; without a limit that is not known."""
+    if not limit_bytes_s:
+        return ""
+    seconds = left_s(left_bytes, limit_bytes_s)
+    duration = f"{seconds // 3600}:{seconds % 3600 // 60:02}:{seconds % 60:02}"
+    return f", {duration} left at {format_bytes(limit_bytes_s)}/s"
 
 
 def _own_chunks(point: int, size_bytes: int, report: Callable[[str], None]) -> bytes:

@@ -11,6 +11,7 @@ import re
 from typing import NamedTuple
 
 from sanctl.errors import Problem, UsageError
+from sanctl.model.names import format_bytes, parse_bytes
 from sanctl.model.point_schedule import PointSchedule, Rule
 
 #: The id of the cluster_property_set with the sites, what is known of copies and their schedules,
@@ -21,6 +22,9 @@ COPY_PREFIX = "sanctl-copy."
 COPY_SCHEDULE_PREFIX = "sanctl-copying."
 
 DEFAULT_PORT = 22
+#: The bounds of a limit of the rate, in bytes a second.
+LOWEST_LIMIT_BYTES_S, HIGHEST_LIMIT_BYTES_S = 16 << 10, 4 << 30
+_NO_LIMIT = "none"
 #: The private key by which nodes log in to sites, unless another file is named.
 DEFAULT_IDENTITY = "/etc/sanctl/site_key"
 
@@ -30,6 +34,7 @@ _USER = re.compile(r"[a-z_][a-z0-9_.-]{0,31}")
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\]")
 _PATH = re.compile(r"(?:/[A-Za-z0-9_+=@.-]+)+")
 _KEY = re.compile(r"[a-z0-9@.-]{1,64} [A-Za-z0-9+/]{16,1200}={0,2}")
+_LIMIT = re.compile(r"0|[1-9][0-9]{4,9}")
 _MARK = re.compile(r"[0-9a-f]{32}")
 _TOKEN = re.compile(r"[0-9a-f]{16}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -49,6 +54,7 @@ class Site(NamedTuple):
         identity: the file on each node with the private key to log in with.
         mark: 32 hex digits that the directory carries: that it is this one, and mounted.
         host_key: the type of the server's key and the key, as a known_hosts file has them.
+        limit_bytes_s: how much is sent there in a second at most; 0: as much as the line takes.
     """
 
     name: str
@@ -59,6 +65,7 @@ class Site(NamedTuple):
     identity: str
     mark: str
     host_key: str
+    limit_bytes_s: int = 0
 
     @property
     def id(self) -> str:
@@ -68,7 +75,8 @@ class Site(NamedTuple):
     @property
     def value(self) -> str:
         """The value of its property."""
-        return f"{self.address} {self.path} {self.identity} {self.mark} {self.host_key}"
+        limit = f" {self.limit_bytes_s}" if self.limit_bytes_s else ""
+        return f"{self.address} {self.path} {self.identity} {self.mark} {self.host_key}{limit}"
 
     @property
     def address(self) -> str:
@@ -84,7 +92,7 @@ class Site(NamedTuple):
     def parse(cls, identifier: str, value: str) -> Site | None:
         """Read a property; None for one that is no site as this release writes them."""
         words = value.split(" ")
-        if not identifier.startswith(SITE_PREFIX) or len(words) != 6:
+        if not identifier.startswith(SITE_PREFIX) or len(words) not in {6, 7}:
             return None
         try:
             name = parse_site_name(identifier.removeprefix(SITE_PREFIX))
@@ -93,9 +101,10 @@ class Site(NamedTuple):
         except UsageError:
             return None
         mark, key = words[3], f"{words[4]} {words[5]}"
-        if not _MARK.fullmatch(mark) or not is_host_key(key):
+        limit = words[6] if len(words) > 6 else "0"
+        if not (_MARK.fullmatch(mark) and is_host_key(key) and _LIMIT.fullmatch(limit)):
             return None
-        return cls(name, user, host, port, path, identity, mark, key)
+        return cls(name, user, host, port, path, identity, mark, key, int(limit))
 
 
 class CopyRecord(NamedTuple):
@@ -278,6 +287,27 @@ def parse_path(text: str) -> str:
             "an absolute path, of letters, digits and '-_+=@.', without '..'",
         )
     return text
+
+
+def parse_limit(text: str) -> int:
+    """Read a limit of the rate to a site: `10M` is 10 MiB a second; `none` is 0.
+
+    Raises:
+        UsageError: it is none, or out of bounds.
+    """
+    if text == _NO_LIMIT:
+        return 0
+    hint = (
+        f"write {format_bytes(LOWEST_LIMIT_BYTES_S)[:-4]}K to "
+        f"{format_bytes(HIGHEST_LIMIT_BYTES_S)[:-4]}G, in bytes a second: 500K, 10M, 1G; or none"
+    )
+    try:
+        limit = parse_bytes(text)
+    except UsageError:
+        limit = 0
+    if not LOWEST_LIMIT_BYTES_S <= limit <= HIGHEST_LIMIT_BYTES_S:
+        raise _wrong(f"{text[:40]!r} is no limit of a rate", hint)
+    return limit
 
 
 def is_host_key(text: str) -> bool:

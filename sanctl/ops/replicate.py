@@ -97,6 +97,7 @@ def replicate(
     keep: int | None,
     from_active: bool,
     timeout_s: float,
+    limit_bytes_s: int | None = None,
 ) -> CopyMade:
     """Copy a device to a second site once.
 
@@ -110,6 +111,8 @@ def replicate(
         keep: how many copies the site keeps; None: all.
         from_active: also if this node serves the device.
         timeout_s: how long the restore point may take.
+        limit_bytes_s: how much is sent in a second at most, 0 for as much as the line takes; None:
+            what the site says.
 
     Raises:
         Refused: there is no such device or site, or this node is not to send it.
@@ -121,6 +124,7 @@ def replicate(
     device = refuse_sender(cluster, name, node.name, from_active=from_active)
     session.reporter.update(f"connecting to site {site.name}")
     with connect(site) as link:
+        link.limit(site.limit_bytes_s if limit_bytes_s is None else limit_bytes_s, session.clock)
         origin = _origin(link, site, device)
         copies = link.open(site.path, site.mark, f"{name}.{device.uuid}")
         session.change(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Carries out `site add` and `site remove`."""
+"""Carries out `site add`, `site set`, `site remove` and `replicate schedule`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,13 @@ from sanctl.model.site import Site, fingerprint_of
 from sanctl.ops.cib_room import within_room
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.preconditions import refuse_without_quorum
-from sanctl.plan.site.definition import plan_site_addition, plan_site_removal, refuse_taken
+from sanctl.plan.site.definition import (
+    existing_site,
+    plan_site_addition,
+    plan_site_limit,
+    plan_site_removal,
+    refuse_taken,
+)
 from sanctl.plan.site.schedule import plan_copy_schedule
 
 
@@ -61,6 +67,19 @@ def add_site(
         within_room(session, lambda seen: plan_site_addition(seen, site), ipc_buffer_bytes)
     )
     return site
+
+
+def limit_site(session: Session, name: str, limit_bytes_s: int) -> tuple[Site, bool]:
+    """Limit what is sent to a site in a second, from the next copy on; 0: no limit.
+
+    Returns:
+        The site, and whether there was anything to do.
+
+    Raises:
+        Refused: there is no such site, or no quorum.
+    """
+    changes = session.change(lambda seen: plan_site_limit(seen, name, limit_bytes_s))
+    return existing_site(session.observe(), name), bool(changes)
 
 
 def change_copy_schedule(

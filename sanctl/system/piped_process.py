@@ -68,7 +68,7 @@ class PipedProcess:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_END_S)
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Write all of some data.
 
         Raises:

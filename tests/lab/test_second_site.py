@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -194,6 +195,56 @@ def test_what_has_changed_alone_is_sent(scenario: Scenario, device: str) -> None
     assert_equal(bed, made)
     after = state(bed)
     assert {each: after[each] for each in whole} == whole and len(after) == len(whole) + 1
+
+
+def test_the_rate_of_a_site_holds(scenario: Scenario, server: str, device: str) -> None:
+    """By what the sender's network interface counts, over each span of five seconds and more."""
+    bed = scenario.bed
+    for wrong in ("0", "-1M", "nan", "9999999T"):
+        words = f"site set {SITE} --limit-rate {wrong}"
+        assert sanctl(bed, "n1", words, status=2)[0]["code"] == "SAN-SITE-001"
+    limit, sent_kib = 256 << 10, 6 * 1024
+    assert sanctl(bed, "n1", f"site set {SITE} --limit-rate 256K")["limit_bytes_s"] == limit
+    write(scenario, device, 0, sent_kib)
+    counted, sent, limited_s = counted_run(bed, server)
+    assert sent >= sent_kib * 1024
+    most = max(
+        (later - before - limit) / (until_s - from_s) / limit
+        for number, (from_s, before) in enumerate(counted)
+        for until_s, later in counted[number:]
+        if until_s - from_s >= 5
+    )
+    print(f"  {sent} bytes in {limited_s:.0f} s at {limit} a second; at most {most:.2f} of that")
+    # What ssh and TCP add is a few percent.
+    assert most <= 1.15 and limited_s >= sent / limit - 1
+    write(scenario, device, 0, sent_kib)
+    _, sent, free_s = counted_run(bed, server, "--limit-rate none")
+    print(f"  {sent} bytes without a limit in {free_s:.0f} s")
+    assert sent >= sent_kib * 1024 and free_s < limited_s
+    assert sanctl(bed, "n1", f"site set {SITE} --limit-rate none")["limit_bytes_s"] is None
+
+
+def counted_run(
+    bed: LabSession, server: str, more: str = ""
+) -> tuple[list[tuple[float, int]], int, float]:
+    """Copy the device from n2; return what its interface had sent at which time, the copy's bytes,
+    and how long it took, in seconds."""
+    to = server.partition("@")[2]
+    count = (
+        f"name=$(ip -o route get {to} | grep -o 'dev [^ ]*' | cut -c5-); while sleep 0.5; do"
+        " echo $(cut -d' ' -f1 /proc/uptime) $(cat /sys/class/net/$name/statistics/tx_bytes); done"
+    )
+    with bed.stream("n2", f"echo $$; {count}") as process:
+        assert process.stdout is not None
+        pid = process.stdout.readline().strip()
+        began_s = time.monotonic()
+        made = run(bed, "n2", more)
+        took_s = time.monotonic() - began_s
+        bed.sh("n2", f"kill {pid}")
+        lines = [line.split() for line in process.stdout.read().splitlines()]
+        process.wait(60)
+    counted = [(float(line[0]), int(line[1])) for line in lines if len(line) == 2]
+    return counted, int(made["copy"]["sent_bytes"]), took_s
 
 
 @pytest.mark.parametrize("victim", ["sender", "receiver"])

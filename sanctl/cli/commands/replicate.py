@@ -19,7 +19,7 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.names import DeviceName, format_bytes
 from sanctl.model.point_schedule import parse_rules
 from sanctl.model.restore_point import PointOrder, RestorePoint
-from sanctl.model.site import CopyRecord, parse_site_name
+from sanctl.model.site import CopyRecord, parse_limit, parse_site_name
 from sanctl.model.topology import Topology
 from sanctl.ops.replicate import SourceNode, point_name
 from sanctl.ops.replicate import replicate as copy_once
@@ -55,10 +55,22 @@ replicate.add_command(failback)
 @click.option(
     "--from-active", is_flag=True, help="Read on this node although it serves the device."
 )
+@click.option(
+    "--limit-rate",
+    metavar="RATE",
+    help="How much is sent in a second at most: 500K, 10M; or none. [what 'sanctl site set' says]",
+)
 @timeout_option(60)
 @output_option
 def run(
-    device: str, site: str, *, keep: int | None, from_active: bool, timeout_s: float, output: str
+    *,
+    device: str,
+    site: str,
+    keep: int | None,
+    from_active: bool,
+    limit_rate: str | None,
+    timeout_s: float,
+    output: str,
 ) -> None:
     """Copy DEVICE to a second site once, on a node with a standby replica.
 
@@ -67,6 +79,7 @@ def run(
     """
     env = environment()
     wanted, to = DeviceName.parse(device), parse_site_name(site)
+    limit = parse_limit(limit_rate) if limit_rate is not None else None
     topology = env.topology()
     now_s = int(env.clock.wall_s())
     command_line = f"replicate run {device} --to {to}" + (f" --keep {keep}" if keep else "")
@@ -88,6 +101,7 @@ def run(
             keep=keep,
             from_active=from_active,
             timeout_s=timeout_s,
+            limit_bytes_s=limit,
         )
         cluster = session.observe()
     copy = made.copy

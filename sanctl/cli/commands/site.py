@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Options and output of `sanctl site add`, `list`, `copies`, `remove`."""
+"""Options and output of `sanctl site add`, `set`, `list`, `copies`, `remove`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ import click
 from sanctl.cli.environment import environment
 from sanctl.cli.options import output_option
 from sanctl.cli.output import finish, print_table
-from sanctl.cli.views.site import site_copy_data, site_data
+from sanctl.cli.views.site import limit_text, site_copy_data, site_data
 from sanctl.model.names import DeviceName, format_bytes
 from sanctl.model.site import (
     DEFAULT_IDENTITY,
     Site,
     parse_address,
+    parse_limit,
     parse_path,
     parse_site_name,
 )
-from sanctl.ops.site import add_site, remove_site
+from sanctl.ops.site import add_site, limit_site, remove_site
 from sanctl.ops.site_restore import list_copies
 from sanctl.plan.site.choosing import newest_first
 
@@ -47,9 +48,23 @@ def site() -> None:
     metavar="SHA256:...",
     help="The fingerprint that the server's key must have, as ssh-keygen -l shows it. [any]",
 )
+@click.option(
+    "--limit-rate",
+    default="none",
+    show_default=True,
+    metavar="RATE",
+    help="How much a copy sends there in a second at most: 500K, 10M; or none.",
+)
 @output_option
 def add(
-    name: str, *, address: str, path: str, identity: str, fingerprint: str, output: str
+    *,
+    name: str,
+    address: str,
+    path: str,
+    identity: str,
+    fingerprint: str,
+    limit_rate: str,
+    output: str,
 ) -> None:
     """Add a second site, which 'sanctl replicate run' copies devices to.
 
@@ -67,6 +82,7 @@ def add(
         identity=parse_path(identity),
         mark=env.new_uuid(),
         host_key="",
+        limit_bytes_s=parse_limit(limit_rate),
     )
     command_line = f"site add {name} --ssh {address} --path {path} --identity {identity}"
     with env.session() as session, env.logged("site", command_line=command_line):
@@ -86,6 +102,30 @@ def add(
     finish(output, data=site_data(cluster, made), text=text)
 
 
+@site.command("set")
+@click.argument("name", metavar="SITE")
+@click.option(
+    "--limit-rate",
+    required=True,
+    metavar="RATE",
+    help="How much a copy sends there in a second at most: 500K, 10M; or none.",
+)
+@output_option
+def set_site(name: str, limit_rate: str, output: str) -> None:
+    """Change how fast copies are sent to SITE: from the next copy on."""
+    env = environment()
+    wanted, limit = parse_site_name(name), parse_limit(limit_rate)
+    command_line = f"site set {name} --limit-rate {limit_rate}"
+    with env.session() as session, env.logged("site", command_line=command_line):
+        found, changed = limit_site(session, wanted, limit)
+        cluster = session.observe()
+    finish(
+        output,
+        data={**site_data(cluster, found), "changed": changed},
+        text=lambda: print(f"copies are sent to site {name} with {limit_text(limit)}"),
+    )
+
+
 @site.command("list")
 @output_option
 def list_sites(output: str) -> None:
@@ -99,13 +139,14 @@ def list_sites(output: str) -> None:
             print("there are no sites")
             return
         print_table(
-            ("SITE", "SERVER", "DIRECTORY", "HOST KEY", "DEVICES"),
+            ("SITE", "SERVER", "DIRECTORY", "HOST KEY", "LIMIT", "DEVICES"),
             (
                 (
                     each["name"],
                     each["address"],
                     each["path"],
                     each["fingerprint"],
+                    limit_text(each["limit_bytes_s"] or 0),
                     ", ".join(each["devices"]) or "none",
                 )
                 for each in found

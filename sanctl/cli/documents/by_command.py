@@ -65,6 +65,7 @@ from sanctl.cli.documents.site import (
     Site,
     SiteCopy,
     SiteRemoved,
+    SiteSet,
 )
 from sanctl.cli.documents.snapshot import Point, PointDeleted, PointsPruned, ScheduleShown
 from sanctl.cli.documents.status import Status
@@ -132,6 +133,7 @@ DOCUMENTS: Mapping[str, object] = {
     "site copies": list[SiteCopy],
     "site list": list[Site],
     "site remove": SiteRemoved,
+    "site set": SiteSet,
     "snapshot create": Point,
     "snapshot delete": PointDeleted,
     "snapshot list": list[Point],

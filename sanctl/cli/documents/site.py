@@ -17,7 +17,16 @@ class Site(TypedDict):
     identity: Annotated[str, "the file on each node with the private key that logs in there"]
     mark: Annotated[str, "the id that the directory carries"]
     fingerprint: Annotated[str, "the fingerprint of the server's key; no other one is taken"]
+    limit_bytes_s: Annotated[
+        int | None, "how much a copy sends there in a second at most; null: no limit"
+    ]
     devices: Annotated[list[str], "the devices that have been copied there"]
+
+
+class SiteSet(Site):
+    """A site whose limit was set."""
+
+    changed: Annotated[bool, "false: it was so before"]
 
 
 class SiteRemoved(TypedDict):

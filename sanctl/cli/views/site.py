@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from sanctl.model.cluster import Cluster
+from sanctl.model.names import format_bytes
 from sanctl.model.site import CopyRecord, ProvenCopy, Site
 
 if TYPE_CHECKING:
@@ -22,8 +23,14 @@ def site_data(cluster: Cluster, site: Site) -> site_documents.Site:
         "identity": site.identity,
         "mark": site.mark,
         "fingerprint": site.fingerprint,
+        "limit_bytes_s": site.limit_bytes_s or None,
         "devices": [each.device for each in cluster.cib.copies if each.site == site.name],
     }
+
+
+def limit_text(limit_bytes_s: int) -> str:
+    """Say how fast copies are sent; 0 is without a limit."""
+    return f"{format_bytes(limit_bytes_s)}/s" if limit_bytes_s else "no limit"
 
 
 def copy_data(copy: ProvenCopy) -> site_documents.Copy:

@@ -51,6 +51,19 @@ def plan_site_addition(cluster: Cluster, site: Site) -> tuple[Change, ...]:
     return (SetSite(site=site),)
 
 
+def plan_site_limit(cluster: Cluster, name: str, limit_bytes_s: int) -> tuple[Change, ...]:
+    """Return the change by which a site gets another limit of the rate; none if it has that.
+
+    Raises:
+        Refused: there is no such site, or no quorum.
+    """
+    refuse_without_quorum(cluster)
+    site = existing_site(cluster, name)
+    if site.limit_bytes_s == limit_bytes_s:
+        return ()
+    return (SetSite(site=site._replace(limit_bytes_s=limit_bytes_s)),)
+
+
 def refuse_taken(cluster: Cluster, name: str) -> None:
     """Raise Refused if there is a site of that name, readable or not."""
     if f"{SITE_PREFIX}{name}" in cluster.cib.ids:

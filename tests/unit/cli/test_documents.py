@@ -132,6 +132,7 @@ _WITH_A_SITE = {
     "site copies",
     "site list",
     "site remove",
+    "site set",
 }
 
 

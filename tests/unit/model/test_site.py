@@ -14,6 +14,7 @@ from sanctl.model.site import (
     Site,
     is_host_key,
     parse_address,
+    parse_limit,
     parse_path,
     parse_site_name,
 )
@@ -25,6 +26,8 @@ COPY = ProvenCopy("to-far-1", "b" * 16, 1, 2, 3, 4, 5, "c" * 64)
 
 def test_a_site_is_read_as_it_was_written() -> None:
     assert Site.parse(SITE.id, SITE.value) == SITE
+    limited = SITE._replace(limit_bytes_s=10 << 20)
+    assert Site.parse(limited.id, limited.value) == limited != SITE
     # As ssh-keygen -l shows GitHub's key.
     assert SITE.fingerprint == "SHA256:+DiY3wvvV6TuJJhbpZisF/zLDA0zPMSvHdkr4UvCOqU"
 
@@ -33,6 +36,8 @@ def test_a_site_is_read_as_it_was_written() -> None:
     ("identifier", "value"),
     [
         (f"{SITE_PREFIX}far", SITE.value + " more"),
+        (f"{SITE_PREFIX}far", SITE.value + " -1"),
+        (f"{SITE_PREFIX}far", SITE.value + " 65536 more"),
         (f"{SITE_PREFIX}Far", SITE.value),
         ("sanctl-host.far", SITE.value),
         (SITE.id, SITE.value.replace("a" * 32, "a" * 31)),
@@ -119,3 +124,19 @@ def test_names_paths_and_keys() -> None:
         with pytest.raises(UsageError, match="SAN-SITE-001"):
             parse_path(path)
     assert is_host_key(KEY) and not is_host_key("ssh-ed25519") and not is_host_key("|1|x y")
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"), [("10M", 10 << 20), ("1.5MiB", 3 << 19), ("16k", 16384), ("none", 0)]
+)
+def test_limits_of_a_rate(text: str, wanted: int) -> None:
+    assert parse_limit(text) == wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["0", "0M", "-1M", "nan", "inf", "", "M", "1e9", "15K", "4097M", "9" * 5000 + "M", "10M/s"],
+)
+def test_what_is_no_limit_of_a_rate(text: str) -> None:
+    with pytest.raises(UsageError, match=r"SAN-SITE-001.*16K to 4G"):
+        parse_limit(text)

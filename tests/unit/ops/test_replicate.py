@@ -23,9 +23,10 @@ from sanctl.model.names import DeviceName
 from sanctl.model.restore_point import RestorePoint
 from sanctl.model.site import ProvenCopy, Site
 from sanctl.ops.replicate import CopyMade, SourceNode, replicate
-from sanctl.ops.site import add_site, remove_site
+from sanctl.ops.site import add_site, limit_site, remove_site
 from sanctl.plan.site.copying import point_removal
 from tests.fakes.local_site import local_link
+from tests.fakes.pacemaker import FakeReporter
 from tests.support.json_contract import breaches
 from tests.unit.model.test_site import KEY, SITE
 from tests.unit.ops.test_snapshot import Bed, bed_with_device
@@ -81,7 +82,14 @@ class Sites:
             ipc_buffer_bytes=128 << 10,
         )
 
-    def run(self, node: str = "n2", *, keep: int | None = None, site: str = "far") -> CopyMade:
+    def run(
+        self,
+        node: str = "n2",
+        *,
+        keep: int | None = None,
+        site: str = "far",
+        limit_bytes_s: int | None = None,
+    ) -> CopyMade:
         self.number += 1
         return replicate(
             self.bed.session,
@@ -93,6 +101,7 @@ class Sites:
             keep=keep,
             from_active=False,
             timeout_s=30,
+            limit_bytes_s=limit_bytes_s,
         )
 
     def change(self, at: int, length: int = BLOCK) -> None:
@@ -136,6 +145,33 @@ def test_only_what_has_changed_is_sent(sites: Sites) -> None:
     assert second.copy.sent_bytes < 1.1 * BLOCK + (20 << 10), "the receiver's program and a block"
     assert sites.copies() == {**before, f"to-far-2.{2:016x}": bytes(sites.content)}
     assert sites.points() == ["to-far-2"] and sites.proven() == second.copy
+
+
+def test_the_rate_of_a_site_is_limited(sites: Sites) -> None:
+    """By a clock that only waits move: all that was sent was paid for, but for one burst."""
+    clock, session = sites.bed.session.clock, sites.bed.session
+
+    def took_s(limit_bytes_s: int | None = None) -> tuple[float, int]:
+        sites.change(0, 1 << 20)
+        began_s = clock.monotonic_s()
+        sent = sites.run(limit_bytes_s=limit_bytes_s).copy.sent_bytes
+        return clock.monotonic_s() - began_s, sent
+
+    free_s, sent = took_s()
+    assert sent >= 1 << 20
+    site, changed = limit_site(session, "far", 64 << 10)
+    assert changed and site.limit_bytes_s == 64 << 10 and not limit_site(session, "far", 65536)[1]
+    limited_s, sent = took_s()
+    assert sent / 65536 - 1 <= limited_s <= sent / 65536 + free_s + 1
+    # This run alone.
+    limited_s, sent = took_s(128 << 10)
+    assert sent / 131072 - 1 <= limited_s <= sent / 131072 + free_s + 1
+    assert took_s(0)[0] <= free_s + 1
+    reporter = session.reporter
+    assert isinstance(reporter, FakeReporter)
+    assert "0:00:00 left at 64 KiB/s" in "".join(reporter.lines)
+    with pytest.raises(Refused, match="SAN-SITE-002"):
+        limit_site(session, "near", 0)
 
 
 def test_blocks_that_were_written_anew_with_the_same_are_not_sent(
@@ -345,8 +381,9 @@ def test_the_commands(
     for line in (
         "site list",
         "replicate status",
-        f"site add far --ssh root@far --path {sites.folder}",
+        f"site add far --ssh root@far --path {sites.folder} --limit-rate 10M",
         "site list",
+        "site set far --limit-rate none",
         "replicate run web --to far --keep 1",
         "replicate run web --to far --keep 1",
         "replicate schedule web --to far --every 15m --keep 3",
@@ -364,16 +401,17 @@ def test_the_commands(
             texts[words] = capsys.readouterr().out
         assert printed(f"{line} --output json", monkeypatch) == 0
         assert breaches(words, capsys.readouterr().out) == [], line
-    assert SITE.fingerprint in texts["site list"]
+    assert SITE.fingerprint in texts["site list"] and "10 MiB/s" in texts["site list"]
     assert "to-far-" in texts["replicate status"]
     assert "1h" in texts["replicate status"]
     for line, text in (
         (f"site add far --ssh root@far --path {sites.folder}", SITE.fingerprint),
-        ("replicate run web --to far", "had changed"),
+        ("replicate run web --to far --limit-rate none", "had changed"),
         ("replicate run web --to far --keep 1", "removed there"),
         ("replicate schedule web --to far --every 15m", "every 15m, the newest 7 are kept"),
         ("replicate status", "15m"),
         ("replicate schedule web --to far --every off", "schedule: none"),
+        ("site set far --limit-rate 500K", "500 KiB/s"),
         ("site remove far", "stay"),
     ):
         if text == "removed there":
@@ -381,5 +419,8 @@ def test_the_commands(
         capsys.readouterr()
         assert printed(line, monkeypatch) == 0
         assert text in capsys.readouterr().out
+    for line in ("site set far", "replicate run web --to far", "site add b --ssh a@b --path /c"):
+        assert printed(f"{line} --limit-rate 0", monkeypatch) == 2
+        assert "SAN-SITE-001" in capsys.readouterr().err
     assert printed("replicate schedule web --to far --keep 3", monkeypatch) == 2
     assert printed("replicate schedule web --to far --every now", monkeypatch) == 2
