@@ -218,6 +218,9 @@ class ReplicaState:
     """Hosts with CHAP that are not let in on the node, as their secret is missing there."""
     is_suspect: bool = False
     """The replica has lost writes that it had acknowledged."""
+    waits_to_connect_since_s: int | None = None
+    """Since when its connection waits for its turn (plan/drbd/reconnect_pace.py), in seconds since
+    1970; published only while DRBD makes no connection."""
 
     @property
     def is_frozen(self) -> bool:

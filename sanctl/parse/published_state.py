@@ -58,6 +58,7 @@ def parse_replica_state(text: str) -> ReplicaState:
         read_hit_percent=_number(pairs.get("read-hit")),
         was_last_primary=pairs.get("last") == "1",
         is_suspect=pairs.get("suspect") == "1",
+        waits_to_connect_since_s=_number(pairs.get("connects-later")),
         hosts_without_secret=tuple(filter(None, pairs.get("no-secret", "").split(","))),
     )
 

@@ -128,6 +128,7 @@ class FakePacemaker:
                 standby=str(state == "standby").lower(),
                 unclean=str(state == "unclean").lower(),
                 pending=str(state == "pending").lower(),
+                maintenance=str(state == "maintenance").lower(),
                 type="member",
             )
         resources = ET.SubElement(mon, "resources")

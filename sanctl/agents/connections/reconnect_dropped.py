@@ -95,6 +95,23 @@ def leave_to_monitor(runner: Runner, device: Device) -> bool:
     return True
 
 
+def published_field(device: str, state: ResourceState | None) -> str:
+    """Return the field that is published of a replica which has no turn yet: since when it waits.
+
+    Raises:
+        OSError: it is not known whether it waits.
+    """
+    if state is None:
+        return ""
+    waits = [
+        written_ns
+        for peer in state_files.device_suffixes(device, _LATER_KIND)
+        if drbdsetup.is_standalone(state.with_only_peer(peer))
+        and (written_ns := _later(device, peer).written_ns()) is not None
+    ]
+    return f" connects-later={min(waits) // 10**9}" if waits else ""
+
+
 def _waited_s(device: str, peer: str) -> float | None:
     """Return for how long a peer has not been connected, as far as its notes say."""
     ages = [note.age_s() for note in (_note(device, peer), _later(device, peer))]

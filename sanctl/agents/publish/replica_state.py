@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable
 
 from sanctl.agents.cache import read_cache, write_cache_status
+from sanctl.agents.connections import reconnect_dropped
 from sanctl.agents.fencing import quorum_overlap
 from sanctl.agents.fencing.outdate import clear_marks, mark_without_disk
 from sanctl.agents.promotion import compared_data, first_activation
@@ -176,6 +177,7 @@ def _publish(
     value += f" acl={access} policy={policy}{no_contact_fields}"
     outside = access_list.hosts_without_secret(device)
     value += f" no-secret={','.join(outside)}" if outside else ""
+    value += reconnect_dropped.published_field(device.name, state)
     path = note_path(device, "sync")
     latest = ResyncRecord.parse(read_text_or(path, "")) if path is not None else None
     if latest is not None:

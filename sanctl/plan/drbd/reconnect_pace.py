@@ -26,6 +26,9 @@ APART_S = 0.3
 #: handshake before it does (drbd.h, enum drbd_conns).
 _BEGINNING = frozenset({"WFReportParams", "WFBitMapS", "WFBitMapT", "WFSyncUUID"})
 
+#: The monitor of a standby asks for its turn that often (agents/device_metadata.py).
+ASKED_EVERY_S = 11.0
+
 
 def may_connect(
     connections: Collection[str], *, waited_s: float | None, last_s: float | None
@@ -42,6 +45,14 @@ def may_connect(
     if has_waited and apart_s >= WAITED_APART_S:
         return True
     return apart_s >= APART_S and _are_few(connections)
+
+
+def longest_wait_s(replicas: int) -> float:
+    """Return how long a replica may wait for its turn on a node with so many of them, in seconds.
+
+    All others may have theirs before it. Longer than that the pace explains no wait.
+    """
+    return WAITS_S + replicas * (WAITED_APART_S + ASKED_EVERY_S)
 
 
 def _are_few(connections: Collection[str]) -> bool:

@@ -38,7 +38,7 @@ def all_findings(
     findings.extend(_node_findings(cluster))
     findings.extend(reach_findings(cluster))
     for device in cluster.cib.devices:
-        findings.extend(device_findings(cluster, device))
+        findings.extend(device_findings(cluster, device, now_s=now_s))
     findings.extend(group_findings(cluster))
     findings.extend(schedule_findings(cluster, now_s=now_s))
     findings.extend(site_findings(cluster, now_s=now_s))

@@ -12,6 +12,7 @@ from sanctl.model.findings import Finding, Severity
 from sanctl.model.names import format_bytes
 from sanctl.model.verify_result import DIFFERS, INTERRUPTED, RUNNING
 from sanctl.plan.health.cache_health import device_cache_findings
+from sanctl.plan.health.connect_wait import connect_wait
 from sanctl.plan.health.restore_health import restore_findings
 from sanctl.plan.replicas.diagnosis import Condition, diagnose
 from sanctl.plan.replicas.pending_change import incomplete_replicas, replica_count_mismatch
@@ -21,8 +22,11 @@ CRITICAL, WARNING = Severity.CRITICAL, Severity.WARNING
 _UNSET = "?"
 
 
-def device_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
-    """Return what is wrong with one device, from the CIB and Pacemaker's status alone."""
+def device_findings(cluster: Cluster, device: DeviceSpec, *, now_s: float) -> Iterator[Finding]:
+    """Return what is wrong with one device, from the CIB and Pacemaker's status alone.
+
+    `now_s` is in seconds since 1970. Texts depend on it, codes and severities do not.
+    """
     subject = f"device {device.name}"
     active = cluster.mon.active_nodes(device.name)
     if device.is_stopping:
@@ -97,7 +101,7 @@ def device_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
             what=f"a change of its replicas is not finished: {miscount[0]}",
             do=miscount[1],
         )
-    yield from _replica_findings(cluster, device)
+    yield from _replica_findings(cluster, device, now_s)
     yield from _verify_findings(cluster, device)
     yield from _secret_findings(cluster, device)
     yield from device_cache_findings(cluster, device)
@@ -143,7 +147,7 @@ def _verify_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
     )
 
 
-def _replica_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
+def _replica_findings(cluster: Cluster, device: DeviceSpec, now_s: float) -> Iterator[Finding]:
     for node in device.nodes:
         subject = f"device {device.name}"
         state = cluster.mon.state(node)
@@ -184,11 +188,14 @@ def _replica_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]
                 f"journalctl SANCTL_DEVICE={device.name} on {node}",
             )
         elif not replica.is_connected:
+            wait = connect_wait(cluster, device, now_s=now_s)
             what, do = (
                 f"replica on {node} is {replica.disk} and not connected "
                 f"({replica.link or _UNSET}){amount}",
                 "check the sync network and the other node; it reconnects by itself",
             )
+            if wait is not None:
+                what, do = f"{what}: {wait.what}", wait.do
         elif replica.disk == "Diskless":
             what, do = (
                 f"replica on {node} has no disk: DRBD dropped it at an error",

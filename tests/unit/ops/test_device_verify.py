@@ -19,7 +19,7 @@ VM1 = DeviceName.parse("vm1")
 
 def findings(bench: Bench) -> list[str]:
     cluster = bench.session.observe()
-    return [finding.code for finding in device_findings(cluster, cluster.cib.devices[0])]
+    return [finding.code for finding in device_findings(cluster, cluster.cib.devices[0], now_s=0.0)]
 
 
 def test_replicas_that_are_the_same() -> None:

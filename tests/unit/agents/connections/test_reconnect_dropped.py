@@ -111,3 +111,19 @@ def test_with_drbd_9_a_start_always_connects(
     serves(monkeypatch, "n2")
     monkeypatch.setattr(drbd_kernel, "generation", lambda: 9)
     assert not reconnect_dropped.leave_to_monitor(node, DEVICE)
+
+
+def test_it_publishes_since_when_a_replica_waits_for_its_turn(
+    node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serves(monkeypatch, "n2")
+    assert reconnect_dropped.published_field("vol1", ALONE) == "", "DRBD refused its peer"
+    assert reconnect_dropped.leave_to_monitor(node, DEVICE)
+    written_ns = state_files.of_device("vol1", f"{NOTE}.n2").written_ns()
+    assert written_ns is not None
+    field = f" connects-later={written_ns // 10**9}"
+    assert reconnect_dropped.published_field("vol1", ALONE) == field
+    assert reconnect_dropped.published_field("vol1", None) == ""
+    tries = PeerState("n2", "Connecting", "Unknown", "Off", "DUnknown", 0)
+    connecting = ALONE._replace(peers=(tries,))
+    assert reconnect_dropped.published_field("vol1", connecting) == "", "an operator connected it"

@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from sanctl.agents.cache import read_cache, write_cache_status
+from sanctl.agents.connections import reconnect_dropped
 from sanctl.agents.promotion import compared_data, first_activation
 from sanctl.agents.publish import attrd_cache, replica_state
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import lio
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.model.packed_states import STATES_ATTRIBUTE
+from sanctl.parse.published_state import parse_replica_state
 from sanctl.plan.failover.promotion import FirstStep
 from sanctl.system import state_files
 from tests.fakes.node import FakeNode
@@ -115,3 +117,15 @@ def test_the_score_alone_of_a_new_device_leaves_the_state_to_the_next_call(
     names = [argv[2] for argv, _ in node.calls if argv[0] == "attrd_updater"]
     assert names == ["master-vol1"] + [STATES_ATTRIBUTE] * (not is_new)
     assert written(node, STANDBY)[-1:] == [STATES_ATTRIBUTE] * is_new
+
+
+def test_a_replica_that_waits_for_its_turn_to_connect_says_so(
+    node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = STANDBY._replace(peers=())
+    monkeypatch.setattr(reconnect_dropped, "published_field", lambda *_: " connects-later=17")
+    assert STATES_ATTRIBUTE in written(node, alone)
+    text = state_files.of_device("vol1", "published").read()
+    assert parse_replica_state(text).waits_to_connect_since_s == 17
+    monkeypatch.setattr(reconnect_dropped, "published_field", lambda *_: "")
+    assert written(node, alone) == [STATES_ATTRIBUTE], "the end of the wait is published at once"

@@ -5,7 +5,14 @@ from __future__ import annotations
 
 import pytest
 
-from sanctl.plan.drbd.reconnect_pace import APART_S, WAITED_APART_S, WAITS_S, may_connect
+from sanctl.plan.drbd.reconnect_pace import (
+    APART_S,
+    ASKED_EVERY_S,
+    WAITED_APART_S,
+    WAITS_S,
+    longest_wait_s,
+    may_connect,
+)
 
 
 @pytest.mark.parametrize(
@@ -38,3 +45,14 @@ def test_a_resync_that_is_about_to_begin_counts_at_both_ends(state: str) -> None
     rest = ["SyncTarget", "Connected", "WFConnection"]
     assert may_connect([state, *rest], waited_s=1.0, last_s=None)
     assert not may_connect([state, state, *rest], waited_s=1.0, last_s=None)
+
+
+def test_the_longest_wait_ends_after_the_turns_of_all_others() -> None:
+    """Each connection is made where it was never few that began: one after the other, if late."""
+    now_s, last_s, left = WAITS_S, None, 12
+    while left:
+        apart_s = None if last_s is None else now_s - last_s
+        if may_connect(["WFBitMapS"] * 9, waited_s=now_s, last_s=apart_s):
+            left, last_s = left - 1, now_s
+        now_s += ASKED_EVERY_S  # The monitors of all those that wait come together, say.
+    assert now_s - ASKED_EVERY_S <= longest_wait_s(12)

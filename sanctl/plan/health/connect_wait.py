@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What to say of a replica that is not connected because it waits for its turn to connect.
+
+A start of many replicas leaves connections to the monitors, which make few at a time
+(plan/drbd/reconnect_pace.py). No monitor makes one while Pacemaker runs none, in maintenance.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import NodeState
+from sanctl.model.device import DeviceSpec
+from sanctl.model.names import NodeName
+from sanctl.plan.drbd import reconnect_pace
+
+
+class ConnectWait(NamedTuple):
+    """The text for a device of which a replica waits: for both ends of the connection."""
+
+    what: str
+    do: str
+
+
+def connect_wait(cluster: Cluster, device: DeviceSpec, *, now_s: float) -> ConnectWait | None:
+    """Return the text where a replica of the device waits for its turn, as its node has published.
+
+    None, too, where that replica lost writes: it connects when it is filled again, not in its turn.
+
+    Args:
+        cluster: what is known.
+        device: one with a replica that is not connected.
+        now_s: in seconds since 1970.
+    """
+    for node in device.nodes:
+        replica = cluster.replica(device.name, node)
+        since_s = replica.waits_to_connect_since_s
+        if since_s is not None and not replica.is_suspect:
+            what = f"the one on {node} waits for its turn to connect"
+            return ConnectWait(what, _advice(cluster, device, node, now_s - since_s))
+    return None
+
+
+def _advice(cluster: Cluster, device: DeviceSpec, node: NodeName, waited_s: float) -> str:
+    maintained = _maintained(cluster, device, node)
+    if maintained:
+        return (
+            f"it connects at the latest when the maintenance of {maintained} ends; now by "
+            f"'drbdadm adjust {device.name}' on {node}"
+        )
+    replicas = sum(node in each.nodes for each in cluster.cib.devices)
+    longest_s = reconnect_pace.longest_wait_s(replicas)
+    if waited_s > longest_s:
+        return (
+            f"it has waited {_minutes(waited_s)}, longer than {replicas} turns take: check the "
+            f"sync network and the other node; journalctl SANCTL_DEVICE={device.name} on {node} "
+            "says what holds it up"
+        )
+    waiting = sum(
+        where == node.value and state.waits_to_connect_since_s is not None
+        for (_, where), state in cluster.cib.replicas.items()
+    )
+    return (
+        f"wait: few connect at a time, {waiting} on {node} wait; it connects by itself within "
+        f"{_minutes(longest_s)}"
+    )
+
+
+def _maintained(cluster: Cluster, device: DeviceSpec, node: NodeName) -> str:
+    """Return what is in maintenance, so that Pacemaker may run no monitor; empty: nothing is."""
+    if cluster.is_maintenance:
+        return "the cluster"
+    if cluster.mon.state(node) is NodeState.MAINTENANCE:
+        return node.value
+    return "" if device.is_managed else "the device"
+
+
+def _minutes(seconds: float) -> str:
+    return f"{math.ceil(seconds / 60)} min"
