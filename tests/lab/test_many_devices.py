@@ -7,6 +7,7 @@ these changes has Pacemaker elect its DC anew or write every attribute again.
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from sanctl.lab.harness import collect
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario, await_members_online
 from sanctl.lab.measure import kernel_audit
+from tests.support import held_turns
 
 LOST, SURVIVOR = "n2", "n1"
 _TWO_MONITORS_S = 25.0
@@ -124,33 +126,19 @@ def test_a_start_that_waits_for_its_turn_makes_way_for_a_failover(
     if other in {LOST, SURVIVOR}:
         pytest.skip("this laboratory has no third node, which can be lost without the device's")
     wait_for("all in sync", lambda: are_whole(bed, names), within_s=120)
-    scenario.sanctl("node", "standby", SURVIVOR, timeout_s=180)
-    since = f"@{time.time() - 1:.0f}"
-
-    def logged(text: str) -> bool:
-        return text in _journal(bed, since)
-
-    bed.sh(
-        SURVIVOR,
-        "systemd-run --quiet --unit=hold-turns sh -c 'for n in $(seq 0 63); do"
-        " flock /run/sanctl/start-$n.lock sleep 600 & done; wait'",
-    )
     try:
-        wait_for(
-            "all turns taken",
-            lambda: int(bed.sh(SURVIVOR, "pgrep -c -x sleep", ok=(0, 1)).stdout) >= 64,
-            within_s=60,
-        )
-        bed.sh(SURVIVOR, f"crm_attribute --node {SURVIVOR} --name standby --delete")
-        wait_for(
-            "the start to wait", lambda: logged(f"{name}: start: waits for its turn"), within_s=60
-        )
-        bed.cut_power(other)
-        wait_for("the start to end", lambda: logged("SAN-AGENT-017"), within_s=30)
-        assert not logged(f"{name}: start: goes on")
-        assert served_by(bed, LOST, names)
+        with held_turns.away(scenario, SURVIVOR, held_turns.STARTS) as journal:
+            held_turns.end_standby(bed, SURVIVOR)
+            wait_for(
+                "the start to wait",
+                lambda: journal.has(f"{name}: start: waits for its turn"),
+                within_s=60,
+            )
+            bed.cut_power(other)
+            wait_for("the start to end", lambda: journal.has("SAN-AGENT-017"), within_s=30)
+            assert not journal.has(f"{name}: start: goes on")
+            assert served_by(bed, LOST, names)
     finally:
-        bed.sh(SURVIVOR, "systemctl stop hold-turns")
         bed.ensure_power(other)
     # By itself: the pool agent has the failure cleaned up.
     wait_for("the replica in sync", lambda: are_whole(bed, names), within_s=180, every_s=2.0)
@@ -166,31 +154,72 @@ def test_a_start_without_a_turn_leaves_its_connection_to_the_monitor(
     bed = scenario.bed
     (name,) = names
     wait_for("all in sync", lambda: are_whole(bed, names), within_s=120)
-    scenario.sanctl("node", "standby", SURVIVOR, timeout_s=180)
-    since = f"@{time.time() - 1:.0f}"
-    bed.sh(
-        SURVIVOR,
-        "systemd-run --quiet --unit=hold-turns flock /run/sanctl/connect.lock sleep 300",
-    )
-    try:
-        bed.sh(SURVIVOR, f"crm_attribute --node {SURVIVOR} --name standby --delete")
-        wait_for(
-            "the replica to be a standby",
-            lambda: (
-                "not connected yet: many others are" in _journal(bed, since)
-                and f"{name}: start: standby" in _journal(bed, since)
-            ),
-            within_s=90,
-        )
+    with held_turns.away(scenario, SURVIVOR, held_turns.CONNECT) as journal:
+        await_standby_without_contact(bed, name, journal)
         time.sleep(_TWO_MONITORS_S)
         assert not collect.is_in_sync(bed, SURVIVOR, name), "it has connected without a turn"
         assert served_by(bed, LOST, names)
-    finally:
-        bed.sh(SURVIVOR, "systemctl stop hold-turns")
+        told = said_of_replicas(bed)
+        assert len(told) == 2, told
+        for text in told:
+            assert f"the one on {SURVIVOR} waits for its turn to connect" in text
+            assert "wait: few connect at a time" in text
     wait_for("the replica in sync", lambda: are_whole(bed, names), within_s=60, every_s=2.0)
-    assert "connecting: DRBD had dropped" in _journal(bed, since)
+    assert journal.has("connecting: DRBD had dropped")
     assert served_by(bed, LOST, names)
 
 
-def _journal(bed: LabSession, since: str) -> str:
-    return bed.sh(SURVIVOR, f"journalctl -q -o cat --since={since} SYSLOG_IDENTIFIER=sanctl").stdout
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("names", [1], indirect=True)
+def test_in_maintenance_status_says_how_to_connect_a_replica_that_waits(
+    scenario: Scenario, names: tuple[str, ...]
+) -> None:
+    """No monitor runs then, and none connects it."""
+    bed = scenario.bed
+    (name,) = names
+    wait_for("all in sync", lambda: are_whole(bed, names), within_s=120)
+    try:
+        with held_turns.away(scenario, SURVIVOR, held_turns.CONNECT) as journal:
+            await_standby_without_contact(bed, name, journal)
+            bed.sh(SURVIVOR, "crm_attribute --name maintenance-mode --update true")
+            time.sleep(_TWO_MONITORS_S)  # Those that had begun end before the turn is free.
+        time.sleep(_TWO_MONITORS_S)
+        assert not collect.is_in_sync(bed, SURVIVOR, name)
+        told = said_of_replicas(bed)
+        assert len(told) == 2, told
+        for text in told:
+            assert "the maintenance of the cluster ends" in text
+            assert f"'drbdadm adjust {name}' on {SURVIVOR}" in text
+        bed.sh(SURVIVOR, f"drbdadm adjust {name}")
+        wait_for(
+            "the replica in sync", lambda: collect.is_in_sync(bed, SURVIVOR, name), within_s=60
+        )
+        assert served_by(bed, LOST, names)
+    finally:
+        bed.sh(SURVIVOR, "crm_attribute --name maintenance-mode --delete")
+    wait_for("the replica whole", lambda: are_whole(bed, names), within_s=60, every_s=2.0)
+    assert served_by(bed, LOST, names)
+
+
+def said_of_replicas(bed: LabSession) -> list[str]:
+    """What status says, and what to do, of replicas that are not connected."""
+    found = json.loads(bed.sh(LOST, "sanctl status --output json", ok=(0, 1)).stdout)
+    return [
+        f"{each['what']}; {each['do']}"
+        for each in found["data"]["findings"]
+        if each["code"] == "SAN-HLT-035"
+    ]
+
+
+def await_standby_without_contact(
+    bed: LabSession, name: str, journal: held_turns.NodeJournal
+) -> None:
+    held_turns.end_standby(bed, SURVIVOR)
+    wait_for(
+        "the replica to be a standby",
+        lambda: (
+            journal.has("not connected yet: many others are")
+            and journal.has(f"{name}: start: standby")
+        ),
+        within_s=90,
+    )
