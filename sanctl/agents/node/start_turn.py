@@ -10,6 +10,13 @@ So the wait is short. And a start that waits when a node leaves the cluster fail
 another node goes on serving the device: it has done nothing yet, and the pool agent has Pacemaker
 repeat it (agents/node/failure_cleanup.py). Where none does, the start may be the failover.
 
+A node that had left before the wait began is not looked for. If it was the one that served the
+device, nobody does: a start that failed then would keep its node from serving for about a minute.
+Nor is the loss to be seen later than a moment after it: Pacemaker deletes a lost node's scores as
+soon as it hears of the loss, and a start that it orders after that is part of the transition with
+the failover, which it does not hold up. One that was ordered just before it waits once for at most
+`plan.longest_wait_s`.
+
 A turn is a lock on one of some files, which the kernel gives back when its holder ends.
 """
 
