@@ -16,12 +16,11 @@ import click
 from sanctl.cli.options import output_option
 from sanctl.cli.output import finish, print_table
 from sanctl.errors import ExitStatus
+from sanctl.lab.bench.bench_lab import lab_option, scenario_without
 from sanctl.lab.harness import collect
-from sanctl.lab.harness.initiator import Initiator
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario, require
 from sanctl.lab.machines import node_faults
-from sanctl.lab.machines.spec import DEFAULT_NAME
 from sanctl.lab.measure import cache_figures
 from sanctl.lab.measure.cache_figures import FioFigures
 from sanctl.model.cache_policy import CacheMode
@@ -122,8 +121,7 @@ def _read_cache(scenario: Scenario) -> dict[str, Any]:
 
 
 @click.command("cache")
-@click.option("--name", envvar="SANCTL_LAB", default=DEFAULT_NAME, show_default=True,
-              help="The lab it runs in; made with --flash.")  # fmt: skip
+@lab_option(needs="made with --flash")
 @click.option("--seconds", type=click.IntRange(5), default=60, show_default=True,
               help="Time of each mode, after a warm-up.")  # fmt: skip
 @click.option("--read", type=click.IntRange(1, 99), default=90, show_default=True,
@@ -156,10 +154,9 @@ def cache_command(
     takes as long as on a spinning disk, however many are in flight. Exits with 0 if write-through
     is 6 times as fast as none, and write-back 18 times.
     """
-    bed = LabSession(name)
-    scenario = Scenario(bed, Initiator(bed, "i1"))
+    scenario = scenario_without(name, _DEVICE)
+    bed = scenario.bed
     require(bed.lab.spec.has_flash, f"lab {name} has no flash: sanctl lab up --flash 512M")
-    require(not scenario.exists(_DEVICE), f"the lab has a device {_DEVICE} already: delete it")
     found: list[FioFigures] = []
     try:
         target = scenario.create(_DEVICE, _DEVICE_SIZE, prefer=bed.storage[0].name, cache=policy)

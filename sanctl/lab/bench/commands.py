@@ -12,6 +12,7 @@ from sanctl.cli.options import output_option
 from sanctl.cli.output import finish, print_table
 from sanctl.errors import ExitStatus, Problem, Refused
 from sanctl.lab.bench import monitor_cost
+from sanctl.lab.bench.bench_lab import lab_option
 from sanctl.lab.bench.cache_throughput import cache_command
 from sanctl.lab.bench.many_devices import failover_command
 from sanctl.lab.bench.peers import peers_command
@@ -20,7 +21,6 @@ from sanctl.lab.bench.replica_changes import levels_command
 from sanctl.lab.bench.standby_loss import partner_command
 from sanctl.lab.harness import collect
 from sanctl.lab.harness.lab_session import LabSession
-from sanctl.lab.machines.spec import DEFAULT_NAME
 from sanctl.lab.measure.cpu_cost import Program
 
 # A monitor that finds nothing changed since the latest whole one (docs/adr/0053), and a whole one.
@@ -47,8 +47,7 @@ bench.add_command(snapshot_command)
 
 
 @bench.command("cost")
-@click.option("--name", envvar="SANCTL_LAB", default=DEFAULT_NAME, show_default=True,
-              help="The lab it runs in.")  # fmt: skip
+@lab_option()
 @click.option("--device", default="", help="The device to monitor. [the first one]")
 @click.option(
     "--node", default="", help="The node to measure on. [the node that serves the device]"

@@ -15,13 +15,12 @@ import click
 
 from sanctl.cli.options import output_option
 from sanctl.errors import NotConverged
+from sanctl.lab.bench.bench_lab import lab_option, scenario_without
 from sanctl.lab.bench.ledger_result import finish_bench
 from sanctl.lab.bench.ledger_set import SILENT_S, TOTALS, LedgerSet
 from sanctl.lab.harness import collect
-from sanctl.lab.harness.initiator import Initiator
 from sanctl.lab.harness.lab_session import LabSession, wait_for
-from sanctl.lab.harness.scenario import Scenario, await_members_online, require
-from sanctl.lab.machines.spec import DEFAULT_NAME
+from sanctl.lab.harness.scenario import Scenario, await_members_online
 
 if TYPE_CHECKING:
     from sanctl.lab import documents
@@ -184,8 +183,7 @@ def _ticks(bed: LabSession, node: str) -> int:
 
 
 @click.command("failover")
-@click.option("--name", envvar="SANCTL_LAB", default=DEFAULT_NAME, show_default=True,
-              help="The lab it runs in.")  # fmt: skip
+@lab_option()
 @click.option("--devices", "counts", default="1,5,15", show_default=True, metavar="N,N,…",
               callback=lambda _context, _option, text: _counts(text),
               help="How many devices the node serves, one run after the other.")  # fmt: skip
@@ -199,10 +197,9 @@ def failover_command(*, name: str, counts: tuple[int, ...], repeat: int, output:
     acknowledged write was lost, no request failed, no other node was fenced, and all was whole
     again by itself.
     """
-    bed = LabSession(name)
-    scenario = Scenario(bed, Initiator(bed, "i1"))
+    scenario = scenario_without(name, f"{_PREFIX}0")
+    bed = scenario.bed
     standby, serving = (node.name for node in bed.storage[:2])
-    require(not scenario.exists(f"{_PREFIX}0"), f"the lab has a device {_PREFIX}0: delete it")
     found: list[tuple[int, Crash]] = []
     check = dict.fromkeys(TOTALS, 0)
 

@@ -18,13 +18,13 @@ import click
 from sanctl.cli.options import output_option
 from sanctl.cli.output import print_table
 from sanctl.lab.bench import monitor_cost, peer_config
+from sanctl.lab.bench.bench_lab import lab_option
 from sanctl.lab.bench.ledger_result import finish_bench
 from sanctl.lab.bench.ledger_set import SILENT_S, TOTALS, LedgerSet
 from sanctl.lab.bench.peer_stacks import OurStack, Stack, StockStack
 from sanctl.lab.harness.initiator import Initiator
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario, require
-from sanctl.lab.machines.spec import DEFAULT_NAME
 from sanctl.lab.measure import peer_figures
 from sanctl.lab.measure.peer_figures import Comparison, MonitorCost, PeerTrial
 
@@ -174,8 +174,7 @@ def measure_monitors(bed: LabSession, stacks: Sequence[Stack], repeat: int) -> l
 
 
 @click.command("peers")
-@click.option("--name", envvar="SANCTL_LAB", default=DEFAULT_NAME, show_default=True,
-              help="The lab it runs in.")  # fmt: skip
+@lab_option()
 @click.option("--devices", "count", type=click.IntRange(1, 20), default=1, show_default=True,
               help="Devices that fail over together.")  # fmt: skip
 @click.option("--repeat", type=click.IntRange(1), default=3, show_default=True,

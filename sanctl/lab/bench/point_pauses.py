@@ -16,13 +16,11 @@ from typing import TYPE_CHECKING
 import click
 
 from sanctl.cli.options import output_option
+from sanctl.lab.bench.bench_lab import lab_option, scenario_without, start_load
 from sanctl.lab.bench.ledger_result import close_load, finish_bench
 from sanctl.lab.harness import collect, point_copies
 from sanctl.lab.harness.failover import LedgerLoad, await_writes
-from sanctl.lab.harness.initiator import Initiator
-from sanctl.lab.harness.lab_session import LabSession
 from sanctl.lab.harness.scenario import Scenario, require
-from sanctl.lab.machines.spec import DEFAULT_NAME
 from sanctl.lab.measure import ledger_latency
 from sanctl.lab.measure.ledger_writer import BLOCK_BYTES
 from sanctl.model.names import ByteSize
@@ -171,8 +169,7 @@ class Fragmenter:
 
 
 @click.command("snapshot")
-@click.option("--name", envvar="SANCTL_LAB", default=DEFAULT_NAME, show_default=True,
-              help="The lab it runs in; its pools are XFS.")  # fmt: skip
+@lab_option(needs="its pools are XFS")
 @click.option("--size", default="256M", show_default=True, help="Size of the device.")
 @click.option("--extents", "counts", default="1000,4000,7000", show_default=True, metavar="N,N,…",
               callback=lambda _context, _option, text: parse_counts(text),
@@ -195,8 +192,7 @@ def snapshot_command(
     room = (device_bytes - _REGION_BYTES) // BLOCK_BYTES
     if counts[-1] > room // 2:
         raise click.UsageError(f"a device of {size} has room for {max(0, room // 2)} extents here")
-    scenario = Scenario(LabSession(name), Initiator(LabSession(name), "i1"))
-    require(not scenario.exists(_DEVICE), f"the lab has a device {_DEVICE} already: delete it")
+    scenario = scenario_without(name, _DEVICE)
     trials: list[PointTrial] = []
     try:
         load = _open_load(scenario, size)
@@ -239,14 +235,13 @@ def _open_load(scenario: Scenario, size: str) -> LedgerLoad:
         timeout_s=580,
     )
     _snapshot(scenario, "create", _DEVICE, "--name", _BASE)
-    return scenario.start_load(
+    return start_load(
+        scenario,
         _DEVICE,
         target,
         path,
         rate=_WRITES_PER_S,
         region_bytes=_REGION_BYTES,
-        print_line=lambda text: click.echo(f"  {text}", err=True),
-        show_ledger=lambda _state: None,
     )
 
 

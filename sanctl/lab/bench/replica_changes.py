@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING
 import click
 
 from sanctl.cli.options import output_option
+from sanctl.lab.bench.bench_lab import lab_option, scenario_without, start_load
 from sanctl.lab.bench.ledger_result import close_load, finish_bench
 from sanctl.lab.harness import collect
 from sanctl.lab.harness.failover import LedgerLoad, await_writes
-from sanctl.lab.harness.initiator import Initiator
 from sanctl.lab.harness.lab_session import LabSession
 from sanctl.lab.harness.scenario import Scenario, require
-from sanctl.lab.machines.spec import DEFAULT_NAME
 from sanctl.lab.measure import kernel_audit, ledger_latency, timeline
 from sanctl.model.names import ByteSize, format_bytes
 
@@ -140,20 +139,18 @@ def open_load(
     """Create a device with replicas on these nodes, and start a ledger on it."""
     target = scenario.create(device, size, prefer=nodes[0], nodes=nodes, cache=cache)
     path = scenario.host.login(target, scenario.portals(nodes))
-    return scenario.start_load(
+    return start_load(
+        scenario,
         device,
         target,
         path,
         rate=_WRITES_PER_S,
         region_bytes=_REGION_BYTES,
-        print_line=lambda text: click.echo(f"  {text}", err=True),
-        show_ledger=lambda _state: None,
     )
 
 
 @click.command("levels")
-@click.option("--name", envvar="SANCTL_LAB", default=DEFAULT_NAME, show_default=True,
-              help="The lab it runs in.")  # fmt: skip
+@lab_option()
 @click.option("--size", default="256M", show_default=True, help="Size of the device.")
 @click.option("--levels", "course", default="2,1,2", show_default=True, metavar="N,N,…",
               callback=lambda _context, _option, text: _course(text),
@@ -170,8 +167,7 @@ def levels_command(
     replicas, and reads every acknowledged block back. Exits with 0 if nothing was lost, no request
     failed, no session ended, and no pause was longer than a second.
     """
-    scenario = Scenario(LabSession(name), Initiator(LabSession(name), "i1"))
-    require(not scenario.exists(_DEVICE), f"the lab has a device {_DEVICE} already: delete it")
+    scenario = scenario_without(name, _DEVICE)
     nodes = [node.name for node in scenario.bed.storage]
     require(max(course) <= len(nodes), f"the lab has {len(nodes)} storage nodes")
     trials: list[ReplicaChange] = []

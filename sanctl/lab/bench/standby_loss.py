@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING
 import click
 
 from sanctl.cli.options import output_option
+from sanctl.lab.bench.bench_lab import lab_option, scenario_without, start_load
 from sanctl.lab.bench.cache_throughput import slow_disks
 from sanctl.lab.bench.ledger_result import close_load, finish_bench
 from sanctl.lab.harness import collect
 from sanctl.lab.harness.failover import LedgerLoad, await_healthy, await_writes
-from sanctl.lab.harness.initiator import Initiator
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario, require
-from sanctl.lab.machines.spec import DEFAULT_NAME
 from sanctl.lab.measure import ledger_latency
 from sanctl.lab.measure.ledger_writer import RecordKind
 from sanctl.model.cache_policy import CacheMode
@@ -163,8 +162,7 @@ def _has_resumed(load: LedgerLoad, cut_s: float) -> bool:
 
 
 @click.command("partner")
-@click.option("--name", envvar="SANCTL_LAB", default=DEFAULT_NAME, show_default=True,
-              help="The lab it runs in.")  # fmt: skip
+@lab_option()
 @click.option("--dirty", "limits", default="4M,16M,64M", show_default=True, metavar="SIZE,SIZE,…",
               callback=lambda _context, _option, text: _limits(text),
               help="Dirty limits, one after the other.")  # fmt: skip
@@ -176,9 +174,8 @@ def partner_command(*, name: str, limits: tuple[ByteSize, ...], output: str) -> 
     ledger beside them; the standby's power is cut. First in write-through, which has nothing to
     flush. Exits with 0 if no acknowledged write was lost and no request failed.
     """
-    bed = LabSession(name)
-    scenario = Scenario(bed, Initiator(bed, "i1"))
-    require(not scenario.exists(_DEVICE), f"the lab has a device {_DEVICE} already: delete it")
+    scenario = scenario_without(name, _DEVICE)
+    bed = scenario.bed
     found: list[StandbyLoss] = []
     with ExitStack() as stack:
         target = scenario.create(_DEVICE, str(_DEVICE_BYTES), prefer=bed.storage[0].name)
@@ -189,14 +186,13 @@ def partner_command(*, name: str, limits: tuple[ByteSize, ...], output: str) -> 
             f"dd if=/dev/zero of={path} bs=1M count={_DEVICE_BYTES >> 20} oflag=direct 2>/dev/null",
             timeout_s=300,
         )
-        load = scenario.start_load(
+        load = start_load(
+            scenario,
             _DEVICE,
             target,
             path,
             rate=_WRITES_PER_S,
             region_bytes=_LEDGER_BYTES,
-            print_line=lambda text: click.echo(f"  {text}", err=True),
-            show_ledger=lambda _state: None,
             # A flush would empty the cache twenty times a second.
             synced=False,
         )

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What benches share: the option that names the lab, the lab with its host, and a ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from sanctl.lab.harness.failover import LedgerLoad
+from sanctl.lab.harness.initiator import Initiator
+from sanctl.lab.harness.lab_session import LabSession
+from sanctl.lab.harness.scenario import Scenario, require
+from sanctl.lab.machines.spec import DEFAULT_NAME
+
+Command = Callable[..., Any]
+
+
+def lab_option(*, needs: str = "") -> Callable[[Command], Command]:
+    """Return what adds `--name`; `needs` says what the lab must have for the bench."""
+    return click.option(
+        "--name", envvar="SANCTL_LAB", default=DEFAULT_NAME, show_default=True,
+        help=f"The lab it runs in{f'; {needs}' if needs else ''}.",
+    )  # fmt: skip
+
+
+def scenario_without(name: str, device: str) -> Scenario:
+    """Return a lab with its first host.
+
+    Raises:
+        CommandError: the lab has a device of that name, which the bench is to create.
+    """
+    bed = LabSession(name)
+    scenario = Scenario(bed, Initiator(bed, "i1"))
+    require(not scenario.exists(device), f"the lab has a device {device} already: delete it")
+    return scenario
+
+
+def start_load(
+    scenario: Scenario,
+    device: str,
+    target: str,
+    path: str,
+    *,
+    rate: float,
+    region_bytes: int,
+    synced: bool = True,
+) -> LedgerLoad:
+    """Start a ledger on a device of the host, which shows nothing but what goes wrong.
+
+    Args:
+        scenario: the lab.
+        device: the device's name.
+        target: its IQN.
+        path: where the host has it.
+        rate: writes a second.
+        region_bytes: how much of the device it writes to.
+        synced: False: it flushes nothing.
+    """
+    return scenario.start_load(
+        device,
+        target,
+        path,
+        rate=rate,
+        region_bytes=region_bytes,
+        print_line=lambda text: click.echo(f"  {text}", err=True),
+        show_ledger=lambda _state: None,
+        synced=synced,
+    )
