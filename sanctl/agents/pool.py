@@ -31,7 +31,7 @@ from sanctl.errors import ConfigError, SanctlError
 from sanctl.model.point_schedule import SCHEDULE_PREFIX
 from sanctl.model.pool_cache import MODE_ATTRIBUTE_PREFIX, parse_wanted_mode
 from sanctl.model.restore_point import POINT_PREFIX, POINTS_ID
-from sanctl.model.site import COPY_SCHEDULE_PREFIX, SITES_ID
+from sanctl.model.site import COPY_PREFIX, COPY_SCHEDULE_PREFIX, SITES_ID
 from sanctl.model.vote_mode import DROPPED_MEMBER_ATTRIBUTE, VOTES_ATTRIBUTE
 from sanctl.system import journal, state_files
 from sanctl.system.runner import DeadlineRunner, LocalRunner
@@ -219,7 +219,7 @@ def _keep_points_up(
 ) -> None:
     try:
         if not any(
-            name.startswith((POINT_PREFIX, SCHEDULE_PREFIX, COPY_SCHEDULE_PREFIX))
+            name.startswith((POINT_PREFIX, SCHEDULE_PREFIX, COPY_SCHEDULE_PREFIX, COPY_PREFIX))
             for name in attributes
         ) and not any(point_files.listed(path) for path in usable.values()):
             return
@@ -228,9 +228,12 @@ def _keep_points_up(
 
         is_quorate = deleted_devices.is_quorate()
         upkeep.keep_up(runner, usable, attributes, is_quorate=is_quorate)
-        if is_quorate and any(name.startswith(COPY_SCHEDULE_PREFIX) for name in attributes):
+        if is_quorate and any(
+            name.startswith((COPY_SCHEDULE_PREFIX, COPY_PREFIX)) for name in attributes
+        ):
             from sanctl.agents.sites import due  # noqa: PLC0415 - likewise
 
+            due.start_look(runner, attributes)
             due.start_due(runner, attributes)
     except Exception as error:
         # No error of restore points makes a pool that works a failed one.

@@ -123,6 +123,10 @@ CODES = {
     "cluster or another one, each have theirs; or the times of a device's copies disagree, as they "
     "do where a node's clock is wrong. Nothing was changed.",
     "SAN-SITE-020": "A copy at a second site is larger than the device that is to hold it.",
+    "SAN-SITE-021": "Another device, made from a copy of this one, has taken it over at the second "
+    "site. No copy of this one is made or removed there, and no third device takes it over.",
+    "SAN-SITE-022": "Only a device that was made from a copy at a second site, or put back to one, "
+    "takes over the device that was copied.",
     "SAN-SNAP-001": "The pool's filesystem cannot share blocks between files, so its devices have "
     "no restore points. XFS can, unless it was made with reflink=0; ext4 cannot.",
     "SAN-SNAP-002": "Copying the data file of a replica takes time for each of its extents, and "

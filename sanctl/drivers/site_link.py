@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from sanctl.drivers import site_protocol, site_reader, site_receiver
+from sanctl.drivers import site_protocol, site_reader, site_receiver, site_takeover
 from sanctl.drivers.site_protocol import (
     CHUNK_BYTES,
     HEADER,
@@ -28,6 +28,7 @@ from sanctl.drivers.site_protocol import (
 )
 from sanctl.errors import CommandError, Problem, Refused
 from sanctl.model.site import ProvenCopy, Site, is_host_key
+from sanctl.model.site_takeover import Successor
 from sanctl.plan.site import pacing
 from sanctl.system.clock import Clock, SystemClock
 from sanctl.system.files import exists, read_text
@@ -69,7 +70,7 @@ def receiver_script(main: bytes) -> bytes:
         main: the module's text.
     """
     lines = ["import sys, types"]
-    for module in (site_protocol, site_reader):
+    for module in (site_protocol, site_reader, site_takeover):
         name, text = module.__name__, Path(str(module.__file__)).read_bytes()
         lines += [
             f"m = sys.modules[{name!r}] = types.ModuleType({name!r})",
@@ -201,6 +202,25 @@ class SiteLink:
         """Return the proven copies of all devices at the site, by folder, DEVICE.UUID."""
         found = self._ask("folders", path=path, id=mark)["folders"]
         return {folder: _copies(copies) for folder, copies in found.items()}
+
+    def takeovers(self, path: str, mark: str) -> dict[str, Successor]:
+        """Return which device goes on instead of which, by the latter's folder, DEVICE.UUID."""
+        found = self._ask("takeovers", path=path, id=mark)["takeovers"]
+        return {folder: Successor.of(fields) for folder, fields in found.items()}
+
+    def take_over(self, path: str, mark: str, folder: str, successor: Successor) -> bool:
+        """Note that a device goes on instead of another one; return whether that is new.
+
+        Raises:
+            CommandError: a third one does already, or the site cannot be reached.
+        """
+        fields = successor._asdict()
+        answer = self._ask("take_over", path=path, id=mark, device=folder, successor=fields)
+        return bool(answer["changed"])
+
+    def give_back(self, path: str, mark: str, folder: str) -> bool:
+        """End the takeover of a device; return whether there was one."""
+        return bool(self._ask("give_back", path=path, id=mark, device=folder)["changed"])
 
     def read(self, token: str, size_bytes: int) -> bytes:
         """Have the site read a proven copy of the opened device; return its chunks' digests.

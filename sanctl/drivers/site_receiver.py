@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Program that a second site runs: takes copies of restore points, proves them, gives them back.
 
-It is sent there by ssh with each connection, with the two modules of ours that it imports; beside
+It is sent there by ssh with each connection, with the modules of ours that it imports; beside
 them it needs Python's standard library alone (3.9 or later). So both ends are of one release,
 whatever the site's was before. What lies at the site outlives releases, and has a format of its own
 (FORMAT).
@@ -10,6 +10,7 @@ whatever the site's was before. What lies at the site outlives releases, and has
     PATH/DEVICE.UUID/POINT.TOKEN   a proven copy, as raw as the device; nobody ever writes it
     PATH/DEVICE.UUID/POINT.TOKEN.json      what is known of it
     PATH/DEVICE.UUID/TOKEN.partial one that is being made
+    PATH/DEVICE.UUID/takeover.json which device goes on instead of this one (site_takeover.py)
 
 A copy begins as a reflink of a proven one, `.partial`. It gets its name when all of it is on the
 disk and its digest is that of the restore point; so whatever dies, half a copy never has one.
@@ -41,6 +42,12 @@ from sanctl.drivers.site_protocol import (
     write_all,
 )
 from sanctl.drivers.site_reader import Reader
+from sanctl.drivers.site_takeover import (
+    TAKEOVER_NAME,
+    note_takeover,
+    read_takeover,
+    refuse_taken_over,
+)
 
 #: The format of what lies at a site. Another one is refused.
 FORMAT = 1
@@ -127,6 +134,36 @@ class Receiver:
         self._folder = self._path_of(device)
         self._answer_state(found)
 
+    def takeovers(self, path: str, id: str) -> None:
+        """Answer with who has taken which device over, by the names of their folders."""
+        self._require_site(path, id)
+        names = [each for each in _names(path) if _FOLDER.fullmatch(each)]
+        found = {each: read_takeover(f"{path}/{each}") for each in names}
+        self._line.answer(
+            takeovers={name: known for name, known in found.items() if known is not None}
+        )
+
+    def take_over(self, path: str, id: str, device: str, successor: dict[str, object]) -> None:
+        """Note that another device goes on instead of one; answer whether that is new."""
+        self._require_site(path, id)
+        folder = self._path_of(device)
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        _fsync(path)
+        with _locked(folder):
+            self._line.answer(changed=note_takeover(folder, successor, _write_file))
+
+    def give_back(self, path: str, id: str, device: str) -> None:
+        """End a takeover; answer whether there was one."""
+        self._require_site(path, id)
+        folder = self._path_of(device)
+        if read_takeover(folder) is None:
+            self._line.answer(changed=False)
+            return
+        with _locked(folder):
+            _unlink(f"{folder}/{TAKEOVER_NAME}")
+            _fsync(folder)
+        self._line.answer(changed=True)
+
     def _require_site(self, path: str, wanted: str) -> str:
         """Return the mark of the site's directory, which has to be that one."""
         self._path = path
@@ -173,6 +210,7 @@ class Receiver:
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
         _fsync(self._path)
         with _locked(self._folder):
+            refuse_taken_over(self._folder)
             self._clean_up()
             self._partial = f"{self._folder}/{token}.partial"
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -245,6 +283,7 @@ class Receiver:
         if not _COPY.fullmatch(f"{name}.{token}") or set(known) != set(_KNOWN):
             raise SiteError("SAN-SITE-008", f"{name!r} is no name of a copy")
         with _locked(self._folder):
+            refuse_taken_over(self._folder)
             if not _is_same(self._handle, self._partial):
                 raise SiteError("SAN-SITE-016", "a later run for this device has taken over")
             text = json.dumps({"digest": digest, **known})
@@ -261,6 +300,7 @@ class Receiver:
         """Remove proven copies that nobody reads, and answer with their names."""
         removed = []
         with _locked(self._folder):
+            refuse_taken_over(self._folder)
             for each in self._copies(self._folder):
                 if each["token"] in tokens and not self._is_read(str(each["token"])):
                     path = f"{self._folder}/{each['name']}.{each['token']}"
@@ -412,6 +452,8 @@ def serve(line: Line) -> None:
         "hello": receiver.hello, "survey": receiver.survey, "open": receiver.open,
         "begin": receiver.begin, "chunks": receiver.chunks, "prove": receiver.prove,
         "remove": receiver.remove, "folders": receiver.folders, "read": reader.read,
+        "takeovers": receiver.takeovers, "take_over": receiver.take_over,
+        "give_back": receiver.give_back,
     }  # fmt: skip
     ranges = {b"R": receiver._put, b"Z": receiver._zero, b"W": reader.want}
     try:

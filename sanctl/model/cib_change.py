@@ -12,6 +12,7 @@ from sanctl.model.names import DeviceName, NodeName
 from sanctl.model.point_schedule import PointSchedule
 from sanctl.model.restore_point import RestorePoint
 from sanctl.model.site import CopyRecord, CopySchedule, Site
+from sanctl.model.site_takeover import Takeover
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,6 +244,20 @@ class RemoveCopySchedule:
     schedule: CopySchedule
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetTakeover:
+    """Note that a device was taken over at a site."""
+
+    takeover: Takeover
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveTakeover:
+    """Forget that a device was taken over at a site."""
+
+    takeover: Takeover
+
+
 Change = (
     AddDevice
     | RemoveDevice
@@ -274,4 +289,6 @@ Change = (
     | RemoveCopy
     | SetCopySchedule
     | RemoveCopySchedule
+    | SetTakeover
+    | RemoveTakeover
 )

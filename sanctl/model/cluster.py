@@ -19,6 +19,7 @@ from sanctl.model.names import DeviceName, NodeName, PoolName
 from sanctl.model.point_schedule import PointSchedule
 from sanctl.model.restore_point import PointFailure, RestorePoint
 from sanctl.model.site import CopyRecord, CopySchedule, Site
+from sanctl.model.site_takeover import Takeover
 from sanctl.model.verify_result import VerifyResult
 from sanctl.model.vote_mode import VOTES_ATTRIBUTE, NodeVotes, WantedVotes
 
@@ -152,6 +153,8 @@ class Cib:
     """What is known of devices' copies at sites, by device and site."""
     copy_schedules: tuple[CopySchedule, ...] = ()
     """Which devices are copied to which sites by themselves, by device and site."""
+    takeovers: tuple[Takeover, ...] = ()
+    """Which devices were taken over at which sites, by device and site."""
 
     def points_of(self, name: DeviceName | str) -> tuple[RestorePoint, ...]:
         """Return the restore points of a device, the oldest first."""
@@ -170,6 +173,15 @@ class Cib:
         """Return when a device is copied to a site by itself, if it is."""
         found = (each for each in self.copy_schedules if (each.device, each.site) == (device, site))
         return next(found, None)
+
+    def takeover(self, device: str, site: str) -> Takeover | None:
+        """Return who has taken a device over at a site, as far as its nodes have seen it.
+
+        Not that of a device before it that had the name.
+        """
+        current = self.device(device)
+        found = (each for each in self.takeovers if (each.device, each.site) == (device, site))
+        return next((e for e in found if current is not None and e.uuid == current.uuid), None)
 
     def host(self, name: HostName) -> Host | None:
         """Return the host of that name, if there is one."""

@@ -3,7 +3,8 @@
 
 What holds if the process, its node or the site dies after each step:
 
-1. The site is asked what it has. Nothing has changed.
+1. The site is asked what it has, and whether another device goes on instead of this one: then
+   there is no copy. Nothing has changed.
 2. The CIB notes the token of the restore point that will be made for this run. The next run
    removes the point, if there is one by then.
 3. The restore point is made, on every replica in sync.
@@ -33,6 +34,7 @@ from sanctl.model.restore_point import PointOrder, RestorePoint
 from sanctl.model.site import ProvenCopy, Site
 from sanctl.ops.cib_room import within_room
 from sanctl.ops.session import Session
+from sanctl.ops.site_takeover import refuse_taken_over
 from sanctl.ops.snapshot import create_point
 from sanctl.plan.site.choosing import copies_in_use
 from sanctl.plan.site.copying import (
@@ -127,6 +129,7 @@ def replicate(
         link.limit(site.limit_bytes_s if limit_bytes_s is None else limit_bytes_s, session.clock)
         origin = _origin(link, site, device)
         copies = link.open(site.path, site.mark, f"{name}.{device.uuid}")
+        refuse_taken_over(session, site, device, link)
         session.change(
             within_room(
                 session,

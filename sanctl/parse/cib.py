@@ -51,6 +51,7 @@ from sanctl.model.restore_point import (
     parse_sizes,
 )
 from sanctl.model.site import CopyRecord, CopySchedule, Site
+from sanctl.model.site_takeover import Takeover
 from sanctl.model.sync_policy import SyncPolicy
 from sanctl.model.verify_result import VerifyResult, parse_published
 from sanctl.model.vote_mode import VOTES_ATTRIBUTE, NodeVotes
@@ -180,6 +181,7 @@ def parse_cib(root: ET.Element, states: Mapping[str, str] = _NO_STATES) -> Cib:
         sites=tuple(sorted(_sites(_properties(configuration)))),
         copies=tuple(sorted(_copies(_properties(configuration)), key=lambda each: each[:2])),
         copy_schedules=tuple(sorted(_copy_schedules(_properties(configuration)))),
+        takeovers=tuple(sorted(_takeovers(_properties(configuration)))),
         operation_timeouts={
             operation.get("id", ""): operation.get("timeout", "")
             for operation in configuration.iterfind(
@@ -262,6 +264,12 @@ def _copy_schedules(properties: dict[str, str]) -> Iterator[CopySchedule]:
     for name, value in properties.items():
         if (schedule := CopySchedule.parse(name, value)) is not None:
             yield schedule
+
+
+def _takeovers(properties: dict[str, str]) -> Iterator[Takeover]:
+    for name, value in properties.items():
+        if (takeover := Takeover.parse(name, value)) is not None:
+            yield takeover
 
 
 def _nodes(configuration: ET.Element) -> Iterator[CibNode]:

@@ -34,6 +34,7 @@ from sanctl.model.cib_change import (
     RemovePreference,
     RemoveSchedule,
     RemoveSite,
+    RemoveTakeover,
     SetCopy,
     SetCopySchedule,
     SetGroupsOfDevice,
@@ -47,6 +48,7 @@ from sanctl.model.cib_change import (
     SetSchedule,
     SetSite,
     SetStopped,
+    SetTakeover,
 )
 from sanctl.model.cluster import (
     GROUP_PREFIX,
@@ -159,6 +161,10 @@ def _add(patch: Patchset, change: Change) -> None:
             patch.set_property(SITES_ID, copying.id, copying.id, copying.value)
         case RemoveCopySchedule(schedule=copying):
             patch.remove_property(SITES_ID, copying.id)
+        case SetTakeover(takeover=takeover):
+            patch.set_property(SITES_ID, takeover.id, takeover.id, takeover.value)
+        case RemoveTakeover(takeover=takeover):
+            patch.remove_property(SITES_ID, takeover.id)
         case _:
             assert_never(change)
 

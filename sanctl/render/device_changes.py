@@ -12,6 +12,7 @@ from sanctl.model.names import DeviceName, NodeName
 from sanctl.model.point_schedule import schedule_id
 from sanctl.model.restore_point import POINT_PREFIX, POINTS_ID, RestorePoint
 from sanctl.model.site import COPY_PREFIX, COPY_SCHEDULE_PREFIX, SITES_ID
+from sanctl.model.site_takeover import TAKEOVER_PREFIX
 from sanctl.render.device_elements import (
     PRIORITY,
     add_nvpair,
@@ -39,7 +40,11 @@ def remove(patch: Patchset, name: DeviceName) -> None:
         patch.remove_property(POINTS_ID, schedule_id(name.value))
     for pair in patch.configuration.findall(f"{_SITES}/nvpair"):
         if pair.get("id", "").startswith(
-            (f"{COPY_PREFIX}{name}.", f"{COPY_SCHEDULE_PREFIX}{name}.")
+            (
+                f"{COPY_PREFIX}{name}.",
+                f"{COPY_SCHEDULE_PREFIX}{name}.",
+                f"{TAKEOVER_PREFIX}{name}.",
+            )
         ):
             patch.remove_property(SITES_ID, pair.get("id", ""))
     for node in patch.configuration.findall("nodes/node"):

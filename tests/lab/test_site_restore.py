@@ -251,6 +251,49 @@ def test_changes_made_there_come_home_as_differences(scenario: Scenario, home: s
     assert digests(bed, HOME) == {before}
 
 
+def finding_codes(bed: LabSession) -> set[str] | None:
+    """Return the codes of all findings; None where the cluster does not answer."""
+    done = bed.sh("n3", "sanctl status --output json", timeout_s=60, ok=range(256))
+    data = json.loads(done.stdout or "{}").get("data")
+    return {str(each["code"]) for each in data["findings"]} if data else None
+
+
+def test_a_first_site_that_returns_learns_that_it_was_taken_over(
+    scenario: Scenario, home: str
+) -> None:
+    """The whole cluster is without power meanwhile, and no schedule copies the device."""
+    del home
+    bed = scenario.bed
+    (before,) = digests(bed, HOME)
+    problem = sanctl(bed, "n1", f"replicate takeover {HOME}", status=4)[0]
+    assert problem["code"] == "SAN-SITE-022", problem
+    taken = sanctl(bed, "n1", f"replicate takeover {THERE}")
+    assert taken["changed"] and taken["instead_of"].startswith(f"{HOME}.")
+    whole, points = state(bed), sanctl(bed, "n3", f"snapshot list {HOME}")
+    # The cluster forgets it: as if it had been away when that was done.
+    note = f"//nvpair[@id='sanctl-takeover.{HOME}.{SITE}']"
+    bed.sh("n3", f'cibadmin --delete --xpath "{note}"')
+    for node in ("n1", "n2", "n3"):
+        bed.cut_power(node)
+    for node in ("n1", "n2", "n3"):
+        bed.ensure_power(node)
+    wait_for("the finding alone", lambda: finding_codes(bed) == {"SAN-HLT-116"}, within_s=400)
+    listed = sanctl(bed, "n3", "replicate status")
+    (shown,) = (each for each in listed if each["device"] == HOME)
+    assert shown["takeover"]["device"] == THERE
+    active = collect.active_node(bed, HOME)
+    standby = "n1" if active == "n2" else "n2"
+    problem = sanctl(bed, standby, f"replicate run {HOME} --to {SITE} --keep 1", status=4)[0]
+    assert problem["code"] == "SAN-SITE-021" and THERE in problem["text"], problem
+    print(f"  {problem['code']}: {problem['text']}")
+    assert state(bed) == whole and digests(bed, HOME) == {before}
+    assert sanctl(bed, "n3", f"snapshot list {HOME}") == points
+    # Undone: it is copied again.
+    assert sanctl(bed, "n1", f"replicate giveback {HOME} --at {SITE} --yes")["changed"]
+    wait_for("no finding", lambda: finding_codes(bed) == set(), within_s=60)
+    copy(bed, HOME, standby)
+
+
 def test_a_tested_failover_is_thrown_away(scenario: Scenario, home: str) -> None:
     bed, whole = scenario.bed, state(scenario.bed)
     (before,) = digests(bed, HOME)
@@ -348,7 +391,7 @@ def test_the_commands_of_the_how_to(scenario: Scenario, home: str) -> None:
     """In the order of docs/howto/site-lost.md; both clusters are this one."""
     del home
     bed = scenario.bed
-    add, listed, restore, delete, schedule, again, failback, off, end = (
+    add, listed, restore, delete, takeover, schedule, again, failback, back, off, end = (
         sample.command.replace("iqn.2026-11.net.example:host1", scenario.host.iqn)
         for sample in consoles(ROOT / "docs" / "howto" / "site-lost.md")
     )
@@ -367,6 +410,11 @@ def test_the_commands_of_the_how_to(scenario: Scenario, home: str) -> None:
         typed(bed, "n1", restore)
         write(scenario, f"{scenario.iqn_prefix()}.vm1-dr", 2, "")
         (wanted,) = digests(bed, "vm1-dr")
+        typed(bed, "n1", takeover)
+        active = collect.active_node(bed, "vm1")
+        refused = f"replicate run vm1 --to {SITE}"
+        problem = sanctl(bed, "n1" if active == "n2" else "n2", refused, status=4)[0]
+        assert problem["code"] == "SAN-SITE-021", problem
         typed(bed, "n1", schedule)
         active = collect.active_node(bed, "vm1-dr")
         # Beside a copy by schedule, a restore point is being made, or takes the other's place.
@@ -380,6 +428,8 @@ def test_the_commands_of_the_how_to(scenario: Scenario, home: str) -> None:
         await_sessions(bed, "vm1")
         typed(bed, "n1", failback)
         assert digests(bed, "vm1") == {wanted}
+        assert "does not go on instead of vm1 any more" in typed(bed, "n1", back)
+        copy(bed, "vm1", "n2" if collect.active_node(bed, "vm1") == "n1" else "n1")
         typed(bed, "n1", off)
         typed(bed, "n1", end)
     finally:

@@ -23,6 +23,7 @@ MODULES = {
     "flush-only-replicas": "sanctl.agents.cache.only_replica_flush",
     "fence-peer": "sanctl.agents.handlers.fence_peer",
     "point-peer": "sanctl.agents.handlers.point_peer",
+    "look-at-sites": "sanctl.agents.sites.look",
     "pool-cache": "sanctl.agents.handlers.pool_cache",
     "restore-device": "sanctl.agents.restore.program",
     "resync": "sanctl.agents.sync.scheduler",

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Starts sanctl-copy@DEVICE.SITE.service on a standby where a copy by schedule is due.
 
+And sanctl-sites.service, which asks the sites who has taken devices over.
+
 What is due follows from the CIB (sanctl/plan/site/schedule.py), which the pool's monitor has read
 anyway; the unit's process (program.py) decides again, and which standby it is.
 """
@@ -18,6 +20,8 @@ from sanctl.system import state_files
 from sanctl.system.runner import Runner
 
 _TIMEOUT_S = 5.0
+#: How often sites are asked, in seconds.
+_LOOK_S = 600
 
 
 def note_attempt(schedule: CopySchedule) -> None:
@@ -32,6 +36,25 @@ def has_attempted(schedule: CopySchedule) -> bool:
 
 def _note(schedule: CopySchedule) -> state_files.StateFile:
     return state_files.of_node(f"copy-attempt.{schedule.device}.{schedule.site}")
+
+
+def start_look(runner: Runner, properties: dict[str, str]) -> None:
+    """Have the sites asked who has taken devices over: after each boot, and every ten minutes.
+
+    Only where devices have been copied. An error is left to the next monitor.
+
+    Args:
+        runner: runs programs.
+        properties: among them what is known of copies, as the CIB has them.
+    """
+    slot, note = str(int(time.time()) // _LOOK_S), state_files.of_node("sites-asked")
+    if note.read() == slot or not any(name.startswith(COPY_PREFIX) for name in properties):
+        return
+    with contextlib.suppress(SanctlError):
+        runner.run(
+            ["systemctl", "start", "--no-block", "sanctl-sites.service"], timeout_s=_TIMEOUT_S
+        )
+        note.write(slot)
 
 
 def start_due(runner: Runner, properties: dict[str, str]) -> None:

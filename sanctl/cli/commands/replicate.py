@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Options and output of `sanctl replicate`; restore and failback are in replicate_restore.py."""
+"""Options and output of `sanctl replicate`.
+
+Copies are used by replicate_restore.py, and takeovers are in replicate_takeover.py.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sanctl.cli.commands.replicate_restore import failback, restore
+from sanctl.cli.commands.replicate_takeover import giveback, takeover
 from sanctl.cli.environment import environment
 from sanctl.cli.options import output_option, timeout_option
 from sanctl.cli.output import finish, print_table
@@ -41,6 +45,8 @@ def replicate() -> None:
 
 replicate.add_command(restore)
 replicate.add_command(failback)
+replicate.add_command(takeover)
+replicate.add_command(giveback)
 
 
 @replicate.command()
@@ -243,6 +249,8 @@ def _copy_texts(state: site_documents.CopyState) -> tuple[str, ...]:
 
 
 def _now_text(state: site_documents.CopyState) -> str:
+    if state["takeover"]:
+        return f"taken over by {state['takeover']['device']}"
     if state["attempt"]:
         return "under way, or broken off"
     return "-" if state["base_here"] else "its restore point is gone"

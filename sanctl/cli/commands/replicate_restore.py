@@ -101,6 +101,10 @@ def restore(
             f"{outcome.duration_s:.0f} s"
         )
         print(f"target {topology.target_iqn(made.name)}, LUN 0, WWID {made.wwid}")
+        print(
+            f"if it is to go on instead of {found.device}: 'sanctl replicate takeover {made.name}' "
+            "before hosts write to it"
+        )
 
     finish(
         output,

@@ -62,10 +62,12 @@ from sanctl.cli.documents.site import (
     CopyScheduleShown,
     CopyState,
     FailedBack,
+    GivenBack,
     Site,
     SiteCopy,
     SiteRemoved,
     SiteSet,
+    TakenOver,
 )
 from sanctl.cli.documents.snapshot import Point, PointDeleted, PointsPruned, ScheduleShown
 from sanctl.cli.documents.status import Status
@@ -124,10 +126,12 @@ DOCUMENTS: Mapping[str, object] = {
     "pool prepare": PoolPrepared,
     "node undrain": NodeChanged,
     "replicate failback": FailedBack,
+    "replicate giveback": GivenBack,
     "replicate restore": CopyRestored,
     "replicate run": CopyMade,
     "replicate schedule": CopyScheduleShown,
     "replicate status": list[CopyState],
+    "replicate takeover": TakenOver,
     "report rpo": Rpo,
     "site add": Site,
     "site copies": list[SiteCopy],

@@ -105,6 +105,34 @@ class CopyScheduleShown(TypedDict):
     schedule: Annotated[CopySchedule | None, "the schedule; null: there is none"]
 
 
+class Takeover(TypedDict):
+    """The device that goes on instead of one that was copied."""
+
+    device: Annotated[str, "its name; it may be another cluster's"]
+    uuid: Annotated[str, "its UUID"]
+    point: Annotated[str, "the name of the restore point whose copy it was made from"]
+    since: Annotated[str, "when it has taken over, in UTC"]
+
+
+class TakenOver(TypedDict):
+    """A takeover that was noted at the site."""
+
+    device: Annotated[str, "the device that goes on"]
+    site: Annotated[str, "the site"]
+    instead_of: Annotated[str, "the device that it goes on instead of, as DEVICE.UUID"]
+    changed: Annotated[bool, "false: it was so before"]
+    took_back: Annotated[bool, "that one's takeover of this device has ended"]
+
+
+class GivenBack(TypedDict):
+    """A takeover that has ended."""
+
+    device: Annotated[str, "the device that had been taken over, as DEVICE.UUID"]
+    site: Annotated[str, "the site"]
+    successor: Annotated[Takeover | None, "what had taken it over; null: nothing had"]
+    changed: Annotated[bool, "false: it was not taken over"]
+
+
 class CopyState(TypedDict):
     """What the cluster knows of a device's copies at a site."""
 
@@ -115,6 +143,9 @@ class CopyState(TypedDict):
     lag_s: Annotated[int | None, "how old what the site has is, in seconds; null: it has nothing"]
     base_here: Annotated[
         bool, "the cluster has the restore point of it, so the next run sends what has changed"
+    ]
+    takeover: Annotated[
+        Takeover | None, "the device that goes on instead of it, as last seen; null: none"
     ]
     attempt: Annotated[
         bool, "a run is under way, or has ended without a copy and not tidied up yet"

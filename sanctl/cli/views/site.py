@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import format_bytes
 from sanctl.model.site import CopyRecord, ProvenCopy, Site
+from sanctl.model.site_takeover import Successor
 
 if TYPE_CHECKING:
     from sanctl.cli.documents import site as site_documents
@@ -72,6 +73,7 @@ def copy_state(cluster: Cluster, record: CopyRecord, now_s: float) -> site_docum
     """Return what is known of a device's copies at a site."""
     site, proven = cluster.cib.site(record.site), record.proven
     points = cluster.cib.points_of(record.device)
+    takeover = cluster.cib.takeover(record.device, record.site)
     return {
         "device": record.device,
         "site": record.site,
@@ -81,7 +83,18 @@ def copy_state(cluster: Cluster, record: CopyRecord, now_s: float) -> site_docum
         "base_here": proven is not None
         and any(each.token == proven.token and not each.is_deleting for each in points),
         "attempt": bool(record.attempt),
+        "takeover": successor_data(takeover.successor) if takeover else None,
         "schedule": schedule_data(cluster, record.device, record.site),
+    }
+
+
+def successor_data(successor: Successor) -> site_documents.Takeover:
+    """Return the device that goes on instead of another one."""
+    return {
+        "device": successor.device,
+        "uuid": successor.uuid,
+        "point": successor.point,
+        "since": utc(successor.at_s),
     }
 
 

@@ -23,6 +23,7 @@ from sanctl.model.cib_change import (
     SetPoint,
     SetSchedule,
     SetSite,
+    SetTakeover,
 )
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
@@ -102,6 +103,8 @@ def added_text(cluster: Cluster, changes: Iterable[Change]) -> str:
             old, new = "" if known is None else known.value, change.schedule.value
         elif isinstance(change, SetSite):
             old, new = "", change.site.value
+        elif isinstance(change, SetTakeover):
+            old, new = "", change.takeover.value
         elif isinstance(change, SetCopySchedule):
             old, new = "", change.schedule.value
         elif isinstance(change, SetCopy):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Findings on copies at second sites: schedules that are not kept."""
+"""Findings on copies at second sites: devices taken over there, schedules that are not kept."""
 
 from __future__ import annotations
 
@@ -8,13 +8,32 @@ from collections.abc import Iterator
 from sanctl.model.cluster import Cluster
 from sanctl.model.findings import Finding, Severity
 from sanctl.plan.site.schedule import is_late
+from sanctl.plan.site.takeover import successor_text
 
 
 def site_findings(cluster: Cluster, *, now_s: float) -> Iterator[Finding]:
-    """Return the devices whose newest copy at a site is older than its schedule allows."""
+    """Return devices that go on elsewhere, and those whose copies are older than is allowed."""
+    for takeover in cluster.cib.takeovers:
+        if cluster.cib.takeover(takeover.device, takeover.site) is None:
+            continue
+        yield Finding(
+            code="SAN-HLT-116",
+            severity=Severity.CRITICAL,
+            subject=f"device {takeover.device}",
+            what=f"{successor_text(takeover.successor)} goes on instead of it, says site "
+            f"{takeover.site}",
+            why="what hosts write here is not there, and one of both is given up; no copy is made "
+            "of it any more",
+            do=f"keep its hosts off ('sanctl target deny {takeover.device}'); then bring home what "
+            "was written there: docs/howto/site-lost.md",
+        )
     for schedule in cluster.cib.copy_schedules:
         record = cluster.cib.copy(schedule.device, schedule.site)
-        if cluster.cib.device(schedule.device) is None or not is_late(schedule, record, now_s):
+        if (
+            cluster.cib.device(schedule.device) is None
+            or cluster.cib.takeover(schedule.device, schedule.site) is not None
+            or not is_late(schedule, record, now_s)
+        ):
             continue
         proven = record.proven if record else None
         age_s = int(now_s) - (proven.made_s if proven else schedule.set_s)

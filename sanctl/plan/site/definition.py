@@ -4,7 +4,14 @@
 from __future__ import annotations
 
 from sanctl.errors import Problem, Refused
-from sanctl.model.cib_change import Change, RemoveCopy, RemoveCopySchedule, RemoveSite, SetSite
+from sanctl.model.cib_change import (
+    Change,
+    RemoveCopy,
+    RemoveCopySchedule,
+    RemoveSite,
+    RemoveTakeover,
+    SetSite,
+)
 from sanctl.model.cluster import Cluster
 from sanctl.model.site import SITE_PREFIX, Site
 from sanctl.plan.cluster.preconditions import refuse_without_quorum
@@ -107,5 +114,8 @@ def plan_site_removal(cluster: Cluster, name: str) -> tuple[Change, ...]:
         RemoveCopySchedule(schedule=each)
         for each in cluster.cib.copy_schedules
         if each.site == name
+    ]
+    changes += [
+        RemoveTakeover(takeover=each) for each in cluster.cib.takeovers if each.site == name
     ]
     return (*changes, RemoveSite(name=name))

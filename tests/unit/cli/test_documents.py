@@ -123,10 +123,12 @@ _WITH_A_REPOSITORY = {
 #: These need a second site, or the files of one: tests/unit/ops/test_replicate.py has them.
 _WITH_A_SITE = {
     "replicate failback",
+    "replicate giveback",
     "replicate restore",
     "replicate run",
     "replicate schedule",
     "replicate status",
+    "replicate takeover",
     "report rpo",
     "site add",
     "site copies",

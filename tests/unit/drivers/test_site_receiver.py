@@ -25,6 +25,7 @@ from sanctl.drivers.site_protocol import (
 )
 from sanctl.errors import CommandError
 from sanctl.model.site import ProvenCopy
+from sanctl.model.site_takeover import Successor
 from tests.fakes.local_site import local_link
 
 MARK, DEVICE = "a" * 32, f"web.{'b' * 32}"
@@ -332,3 +333,78 @@ def test_a_site_that_says_nothing_or_ends(monkeypatch: pytest.MonkeyPatch) -> No
         link = SiteLink(argv, "far", script)
         with pytest.raises(CommandError, match=code), link:
             link.hello()
+
+
+SUCCESSOR = Successor("web-dr", "e" * 32, "to-far", 5)
+
+
+def test_no_copy_is_begun_once_another_device_goes_on(folder: Path) -> None:
+    make(folder, ONE, b"x" * 4096)
+    with local_link() as link:
+        assert link.take_over(str(folder), MARK, DEVICE, SUCCESSOR)
+        opened(link, folder)
+        with pytest.raises(CommandError, match=r"SAN-SITE-021.*web-dr"):
+            link.begin(TWO, "", 4096, 0)
+
+
+def test_no_copy_that_is_under_way_counts_once_another_device_goes_on(folder: Path) -> None:
+    make(folder, ONE, b"x" * 4096)
+    whole = names(folder)
+    with local_link() as link, local_link() as other:
+        opened(link, folder)
+        link.begin(TWO, "", 4096, 0)
+        link.put(0, b"y" * 4096)
+        link.ask_chunks()
+        link.chunks()
+        assert other.take_over(str(folder), MARK, DEVICE, SUCCESSOR)
+        with pytest.raises(CommandError, match=r"SAN-SITE-021.*web-dr"):
+            link.prove(proven(TWO, b"y" * 4096))
+    assert names(folder) == sorted([*whole, "takeover.json"])
+
+
+def test_no_copy_is_removed_once_another_device_goes_on(folder: Path) -> None:
+    make(folder, ONE, b"x" * 4096)
+    with local_link() as link:
+        assert link.take_over(str(folder), MARK, DEVICE, SUCCESSOR)
+        assert [each.token for each in opened(link, folder)] == [ONE], "it can be read"
+        with pytest.raises(CommandError, match="SAN-SITE-021"):
+            link.remove([ONE])
+    with local_link() as link:
+        assert link.takeovers(str(folder), MARK) == {DEVICE: SUCCESSOR}
+        assert not link.take_over(str(folder), MARK, DEVICE, SUCCESSOR), "again"
+        with pytest.raises(CommandError, match=r"SAN-SITE-021.*web-dr"):
+            link.take_over(str(folder), MARK, DEVICE, SUCCESSOR._replace(uuid="f" * 32))
+    with local_link() as link:
+        assert link.give_back(str(folder), MARK, DEVICE)
+        assert not link.give_back(str(folder), MARK, DEVICE)
+        assert link.takeovers(str(folder), MARK) == {}
+    make(folder, TWO, b"y" * 4096)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", "folder", "link"])
+def test_a_takeover_that_cannot_be_read_is_one(folder: Path, content: str) -> None:
+    make(folder, ONE, b"x" * 4096)
+    file = folder / DEVICE / "takeover.json"
+    if content == "folder":
+        file.mkdir()
+    elif content == "link":
+        file.symlink_to("/nowhere")
+    else:
+        file.write_text(content)
+    with local_link() as link:
+        opened(link, folder)
+        assert link.takeovers(str(folder), MARK)[DEVICE].device == "unknown"
+        with pytest.raises(CommandError, match=r"SAN-SITE-021.*unknown"):
+            link.begin(TWO, ONE, 4096, 0)
+
+
+def test_a_takeover_of_a_device_without_copies_and_names_that_lead_elsewhere(folder: Path) -> None:
+    with local_link() as link:
+        assert link.take_over(str(folder), MARK, DEVICE, SUCCESSOR)
+        assert link.takeovers(str(folder), MARK) == {DEVICE: SUCCESSOR}
+        with pytest.raises(CommandError, match="SAN-SITE-008"):
+            link.take_over(str(folder), MARK, "../x", SUCCESSOR)
+    with local_link() as link, pytest.raises(CommandError, match="SAN-SITE-006"):
+        link.take_over(str(folder), "c" * 32, DEVICE, SUCCESSOR)
+    with local_link() as link, pytest.raises(CommandError, match="SAN-SITE-008"):
+        link.give_back(str(folder), MARK, "../x")

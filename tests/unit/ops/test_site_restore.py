@@ -13,10 +13,16 @@ from pathlib import Path
 
 import pytest
 
+from sanctl.agents.sites import look
 from sanctl.drivers import reflink
-from sanctl.model.cib_change import SetParameter
+from sanctl.drivers.site_link import SiteLink
+from sanctl.errors import CommandError, Problem, Refused
+from sanctl.model.cib_change import RemoveCopy, RemoveTakeover, SetParameter
 from sanctl.model.device_restore import DONE, RestoreOrder
 from sanctl.model.host_session import SESSIONS_ATTRIBUTE
+from sanctl.model.names import DeviceName
+from sanctl.model.site_copy import SiteCopy
+from sanctl.system import journal, state_files
 from tests.support.json_contract import breaches
 from tests.unit.ops.test_replicate import Sites, extents_by_content, printed
 from tests.unit.ops.test_snapshot import bed_with_device
@@ -160,3 +166,140 @@ def test_the_first_copy_of_such_a_device_begins_as_its_own_origin(sites: Sites) 
         each.unlink()
     made = sites.run()
     assert made.base is None and made.is_by_extents
+
+
+def test_a_device_goes_on_instead_of_the_one_that_was_copied_and_back(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both devices are of this cluster: to the site each has a folder of its own."""
+    run("replicate restore web --from far --to back", monkeypatch, capsys)
+    assert "SAN-SITE-022" in run("replicate takeover web", monkeypatch, capsys, status=4)
+    whole, points = sites.copies(), sites.points()
+    out = run("replicate takeover back --output json", monkeypatch, capsys)
+    assert breaches("replicate takeover", out) == [] and json.loads(out)["data"]["changed"]
+    assert "it did before" in run("replicate takeover back", monkeypatch, capsys)
+    sites.change(0)
+    with pytest.raises(Refused, match=r"SAN-SITE-021.*back"):
+        sites.run(keep=1)
+    # Nothing was begun, made or removed.
+    assert sites.copies() == whole and sites.points() == points
+    assert "taken over by back" in run("replicate status", monkeypatch, capsys)
+    out = run("replicate status web --output json", monkeypatch, capsys)
+    assert breaches("replicate status", out) == []
+    assert json.loads(out)["data"][0]["takeover"]["device"] == "back"
+    assert "SAN-HLT-116" in run_any("status", monkeypatch, capsys)
+    # Put back to the other one's copy, web takes over, and the takeover of web ends.
+    (device,) = (each for each in sites.bed.seen().cib.devices if each.name.value == "back")
+    copy = SiteCopy("far", "back", device.uuid, "to-far-9", "9" * 16, "f" * 64)
+    order = RestoreOrder.from_copy("2" * 16, copy, 1)._replace(state=DONE)
+    sites.bed.session.change(
+        lambda _: (SetParameter(name=device_name("web"), parameter="restore", value=str(order)),)
+    )
+    text = run("replicate takeover web", monkeypatch, capsys)
+    assert "does not go on instead of web any more" in text
+    assert [each.device for each in sites.bed.seen().cib.takeovers] == ["back"]
+    sites.run()
+    assert len(sites.copies()) == len(whole) + 1
+
+
+def test_a_takeover_is_undone(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("replicate restore web --from far --to back", monkeypatch, capsys)
+    line = "replicate giveback web --at far"
+    assert "not taken over" in run(line, monkeypatch, capsys)
+    run("replicate takeover back", monkeypatch, capsys)
+    assert "SAN-CLI-002" in run(line, monkeypatch, capsys, status=2)
+    with pytest.raises(Refused, match="SAN-SITE-021"):
+        sites.run()
+    out = run(f"{line} --yes --output json", monkeypatch, capsys)
+    assert breaches("replicate giveback", out) == []
+    data = json.loads(out)["data"]
+    assert data["changed"] and data["successor"]["device"] == "back"
+    assert sites.bed.seen().cib.takeovers == ()
+    sites.run()
+    run("replicate takeover back", monkeypatch, capsys)
+    assert "has ended" in run(f"{line} --yes", monkeypatch, capsys)
+    assert "SAN-SITE-002" in run("replicate giveback web --at near", monkeypatch, capsys, status=4)
+
+
+def test_a_third_device_does_not_take_over(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("back", "third"):
+        run(f"replicate restore web --from far --to {name}", monkeypatch, capsys)
+    run("replicate takeover back", monkeypatch, capsys)
+    assert "SAN-SITE-021" in run("replicate takeover third", monkeypatch, capsys, status=5)
+
+
+@pytest.mark.parametrize("step", ["take_over", "give_back"])
+def test_a_turn_of_roles_that_dies_leaves_both_stopped_or_what_was(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], step: str
+) -> None:
+    run("replicate restore web --from far --to back", monkeypatch, capsys)
+    run("replicate takeover back", monkeypatch, capsys)
+    (device,) = (each for each in sites.bed.seen().cib.devices if each.name.value == "back")
+    copy = SiteCopy("far", "back", device.uuid, "to-far-9", "9" * 16, "f" * 64)
+    order = RestoreOrder.from_copy("2" * 16, copy, 1)._replace(state=DONE)
+    sites.bed.session.change(
+        lambda _: (SetParameter(name=device_name("web"), parameter="restore", value=str(order)),)
+    )
+    real = getattr(SiteLink, step)
+
+    def dies(link: SiteLink, *words: object) -> object:
+        link._ask("hello")
+        raise CommandError(Problem("SAN-SITE-005", "gone"))
+
+    monkeypatch.setattr(SiteLink, step, dies)
+    run("replicate takeover web", monkeypatch, capsys, status=5)
+    monkeypatch.setattr(SiteLink, step, real)
+    with pytest.raises(Refused, match="SAN-SITE-021"):
+        sites.run()
+    text = run("replicate takeover web", monkeypatch, capsys)
+    assert "does not go on instead of web any more" in text
+    sites.run()
+
+
+def test_the_nodes_ask_the_sites(
+    sites: Sites,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    """As after a boot: also of a device that no schedule copies."""
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(look, "Pacemaker", lambda _: sites.bed.cluster)
+    monkeypatch.setattr(look, "SystemClock", lambda: sites.bed.env.clock)
+    monkeypatch.setattr(SiteLink, "by_ssh", sites.connect)
+    said: list[str] = []
+    monkeypatch.setattr(journal, "write", lambda text, **_: said.append(text))
+    run("replicate restore web --from far --to back", monkeypatch, capsys)
+    run("replicate takeover back", monkeypatch, capsys)
+    (known,) = sites.bed.seen().cib.takeovers
+    sites.bed.session.change(lambda _: (RemoveTakeover(takeover=known),))
+    with state_files.locked(state_files.node_lock("sites"), wait_s=0.0):
+        assert look.main() == 0, "another one asks"
+    assert sites.bed.seen().cib.takeovers == () == tuple(said)
+    assert look.main() == 0
+    assert sites.bed.seen().cib.takeovers == (known,)
+    # No answer leaves what is known.
+    (sites.folder / "sanctl-site.json").rename(sites.folder / "gone")
+    assert look.main() == 0
+    assert sites.bed.seen().cib.takeovers == (known,) and "SAN-SITE-006" in said[0]
+    (sites.folder / "gone").rename(sites.folder / "sanctl-site.json")
+    connected = sites.connected
+    sites.bed.session.change(
+        lambda seen: tuple(RemoveCopy(record=each) for each in seen.cib.copies)
+    )
+    assert look.main() == 0
+    assert sites.connected == connected, "nothing of this cluster is there"
+
+
+def device_name(name: str) -> DeviceName:
+    return DeviceName.parse(name)
+
+
+def run_any(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+    capsys.readouterr()
+    printed(line, monkeypatch)
+    return capsys.readouterr().out

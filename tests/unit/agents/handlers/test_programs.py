@@ -73,6 +73,7 @@ def run(tmp_path: Path, name: str, release: dict[str, str]) -> subprocess.Comple
         - {
             "actions",
             "copy-to-site",
+            "look-at-sites",
             "flush-only-replicas",
             "point-peer",
             "restore-device",

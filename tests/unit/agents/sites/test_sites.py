@@ -78,6 +78,23 @@ def test_started_on_a_standby_once_in_an_interval(
     assert started(PROPERTIES) == [UNIT]
 
 
+def test_the_sites_are_asked_after_a_boot_and_now_and_then(clock: list[float]) -> None:
+    record = CopyRecord("web", "far", "d" * 32, "", COPY)
+    properties = {record.id: record.value}
+
+    def asked(properties: dict[str, str], *, fails: bool = False) -> list[str]:
+        runner = Recorder(fails=fails)
+        due.start_look(runner, properties)
+        return runner.started
+
+    assert asked({}) == [] == asked({SCHEDULE.id: SCHEDULE.value})
+    assert asked(properties, fails=True) == ["sanctl-sites.service"]
+    assert asked(properties) == ["sanctl-sites.service"], "it was not started"
+    assert asked(properties) == []
+    clock[0] += 600
+    assert asked(properties) == ["sanctl-sites.service"]
+
+
 def test_one_for_each_monitor() -> None:
     other = SCHEDULE._replace(device="web2")
     assert started({**PROPERTIES, other.id: other.value}) == [UNIT]

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A takeover: a device that was made from another one's copy at a site goes on instead of it.
+
+The site has it, and the cluster of the device that was taken over notes what it has seen there.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+#: The beginning of a property's name and id; DEVICE.SITE follows.
+TAKEOVER_PREFIX = "sanctl-takeover."
+
+_NAME = re.compile(r"[a-z0-9-]{1,63}")
+_UUID = re.compile(r"[0-9a-f]{32}")
+_NUMBER = re.compile(r"[0-9]{1,10}")
+_UNKNOWN = "unknown"
+
+
+class Successor(NamedTuple):
+    """The device that goes on, as the site has it.
+
+    Attributes:
+        device: its name.
+        uuid: its UUID. It may be another cluster's.
+        point: the name of the restore point whose copy it was made from.
+        at_s: since when, in seconds since 1970.
+    """
+
+    device: str
+    uuid: str
+    point: str
+    at_s: int
+
+    @classmethod
+    def of(cls, fields: dict[str, Any]) -> Successor:
+        """Read what a site has. What cannot be read is a takeover all the same, by nobody known."""
+        words = [str(fields.get(name, "")) for name in cls._fields]
+        return cls.parse(words) or cls(_UNKNOWN, "0" * 32, _UNKNOWN, 0)
+
+    @classmethod
+    def parse(cls, words: list[str]) -> Successor | None:
+        """Read the words of a property's value; None for anything else."""
+        if (
+            len(words) != len(cls._fields)
+            or not _NAME.fullmatch(words[0])
+            or not _UUID.fullmatch(words[1])
+            or not _NAME.fullmatch(words[2])
+            or not _NUMBER.fullmatch(words[3])
+        ):
+            return None
+        return cls(words[0], words[1], words[2], int(words[3]))
+
+
+class Takeover(NamedTuple):
+    """A device of this cluster that was taken over, as its nodes have seen it at the site.
+
+    Attributes:
+        device: the device's name.
+        site: the site's name.
+        uuid: the device's UUID.
+        successor: the device that goes on.
+    """
+
+    device: str
+    site: str
+    uuid: str
+    successor: Successor
+
+    @property
+    def id(self) -> str:
+        """The id and the name of its property."""
+        return f"{TAKEOVER_PREFIX}{self.device}.{self.site}"
+
+    @property
+    def value(self) -> str:
+        """The value of its property."""
+        return " ".join((self.uuid, *map(str, self.successor)))
+
+    @classmethod
+    def parse(cls, identifier: str, value: str) -> Takeover | None:
+        """Read a property; None for one that is none as this release writes them."""
+        device, _, site = identifier.removeprefix(TAKEOVER_PREFIX).partition(".")
+        words = value.split(" ")
+        successor = Successor.parse(words[1:])
+        if (
+            not identifier.startswith(TAKEOVER_PREFIX)
+            or not _NAME.fullmatch(device)
+            or not _NAME.fullmatch(site)
+            or not _UUID.fullmatch(words[0])
+            or successor is None
+        ):
+            return None
+        return cls(device, site, words[0], successor)

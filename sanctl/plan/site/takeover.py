@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Rules: who may take over a device that was copied to a site, and what its cluster notes of that.
+
+A cluster that is cut off does not know what happened elsewhere. The site is what both clusters
+reach, so the note is there; a cluster has what it has seen last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from sanctl.errors import Problem, Refused
+from sanctl.model.cib_change import Change, RemoveTakeover, SetTakeover
+from sanctl.model.cluster import Cluster
+from sanctl.model.device import DeviceSpec
+from sanctl.model.site_copy import SiteCopy, WantedCopy
+from sanctl.model.site_takeover import Successor, Takeover
+
+
+def copy_taken(device: DeviceSpec) -> SiteCopy:
+    """Return the copy that a device goes on from, which says what it may take over.
+
+    Raises:
+        Refused: it was not made from a copy of another device.
+    """
+    order = device.restore
+    copy = order.copy if order is not None else None
+    if copy is not None and copy.uuid != device.uuid:
+        return copy
+    raise Refused(
+        Problem(
+            "SAN-SITE-022",
+            f"device {device.name} "
+            + (
+                "was put back to a copy of itself"
+                if copy is not None
+                else "was not made from a copy at a site"
+            ),
+            "only a device that 'sanctl replicate restore' has made, or 'sanctl replicate "
+            "failback' has filled, takes over the one that was copied",
+        )
+    )
+
+
+def choose_taken(
+    site: str, successors: Mapping[str, Successor], wanted: WantedCopy
+) -> tuple[str, Successor] | None:
+    """Return the folder of the device that was taken over that is meant, and by what.
+
+    Args:
+        site: the site's name.
+        successors: what has taken over, by the folder of the device, DEVICE.UUID.
+        wanted: what was typed.
+
+    Returns:
+        None: no such device was taken over.
+
+    Raises:
+        Refused: several may be meant.
+    """
+    found = [
+        folder
+        for folder in sorted(successors)
+        if folder.partition(".")[0] == wanted.device
+        and folder.partition(".")[2].startswith(wanted.uuid)
+    ]
+    if len(found) > 1:
+        each = ", ".join(folder[: folder.index(".") + 9] for folder in found)
+        raise Refused(
+            Problem(
+                "SAN-SITE-019",
+                f"at site {site} {len(found)} devices were taken over that {wanted} may mean: "
+                f"{each}",
+                "say which, as DEVICE.UUID: the begin of the UUID is enough",
+            )
+        )
+    return (found[0], successors[found[0]]) if found else None
+
+
+def plan_takeovers(
+    cluster: Cluster, site: str, successors: Mapping[str, Successor]
+) -> tuple[Change, ...]:
+    """Return the changes by which the cluster has what a site says of its devices; often none.
+
+    Args:
+        cluster: the cluster.
+        site: the site's name.
+        successors: all that the site has, by the folder of the device, DEVICE.UUID.
+    """
+    if cluster.cib.site(site) is None:
+        return ()
+    changes: list[Change] = []
+    for device in cluster.cib.devices:
+        successor = successors.get(f"{device.name}.{device.uuid}")
+        if successor is not None:
+            seen = Takeover(device.name.value, site, device.uuid, successor)
+            if seen not in cluster.cib.takeovers:
+                changes.append(SetTakeover(takeover=seen))
+    for known in cluster.cib.takeovers:
+        if known.site == site and f"{known.device}.{known.uuid}" not in successors:
+            replaced = any(
+                isinstance(each, SetTakeover) and each.takeover.id == known.id for each in changes
+            )
+            if not replaced:
+                changes.append(RemoveTakeover(takeover=known))
+    return tuple(changes)
+
+
+def successor_text(successor: Successor) -> str:
+    """Return who goes on, for people."""
+    since = f"{datetime.fromtimestamp(successor.at_s, UTC):%Y-%m-%d %H:%M}"
+    return (
+        f"device {successor.device}.{successor.uuid[:8]}, made from the copy of "
+        f"{successor.point}, since {since} UTC,"
+    )
+
+
+def taken_over_problem(device: str, site: str, successor: Successor) -> Problem:
+    """Return why no copy is made of a device that was taken over."""
+    return Problem(
+        "SAN-SITE-021",
+        f"{successor_text(successor)} goes on instead of device {device}, says site {site}: no "
+        "copy is made of what is here",
+        "docs/howto/site-lost.md: bring home what was written there, and 'sanctl replicate "
+        f"takeover {device}'; or 'sanctl replicate giveback {device} --at {site}' if nothing that "
+        "was written there is wanted",
+    )

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What a cluster notes of takeovers, and what it then says: from what the site has, and no more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sanctl.errors import Refused
+from sanctl.model.cib_change import RemoveTakeover, SetCopySchedule, SetSite, SetTakeover
+from sanctl.model.device_restore import RestoreOrder
+from sanctl.model.findings import Severity
+from sanctl.model.point_schedule import Rule
+from sanctl.model.site import CopySchedule
+from sanctl.model.site_copy import SiteCopy, WantedCopy
+from sanctl.model.site_takeover import Takeover
+from sanctl.plan.cluster.cib_size import added_text
+from sanctl.plan.health.site_health import site_findings
+from sanctl.plan.site.definition import plan_site_removal
+from sanctl.plan.site.takeover import choose_taken, copy_taken, plan_takeovers
+from tests.unit.model.test_site import SITE
+from tests.unit.model.test_site_takeover import SUCCESSOR
+from tests.unit.ops.test_snapshot import Bed, bed_with_device
+
+
+@pytest.fixture
+def bed(monkeypatch: pytest.MonkeyPatch) -> Bed:
+    made = bed_with_device(monkeypatch)
+    made.session.change(lambda _: (SetSite(site=SITE),))
+    return made
+
+
+def folder(bed: Bed) -> str:
+    (device,) = bed.seen().cib.devices
+    return f"{device.name}.{device.uuid}"
+
+
+def test_what_the_site_says_is_noted_and_forgotten(bed: Bed) -> None:
+    said = {folder(bed): SUCCESSOR, f"other.{'9' * 32}": SUCCESSOR}
+    assert plan_takeovers(bed.seen(), "near", said) == (), "the site was removed meanwhile"
+    (change,) = plan_takeovers(bed.seen(), "far", said)
+    assert isinstance(change, SetTakeover) and change.takeover.value in added_text(
+        bed.seen(), (change,)
+    )
+    bed.session.change(lambda seen: plan_takeovers(seen, "far", said))
+    assert plan_takeovers(bed.seen(), "far", said) == ()
+    assert bed.seen().cib.takeovers == (change.takeover,)
+    later = SUCCESSOR._replace(device="web-2")
+    (changed,) = plan_takeovers(bed.seen(), "far", {folder(bed): later})
+    assert isinstance(changed, SetTakeover) and changed.takeover.successor == later
+    assert plan_takeovers(bed.seen(), "far", {}) == (RemoveTakeover(takeover=change.takeover),)
+    assert RemoveTakeover(takeover=change.takeover) in plan_site_removal(bed.seen(), "far")
+    near = SITE._replace(name="near")
+    bed.session.change(lambda _: (SetSite(site=near),))
+    assert plan_takeovers(bed.seen(), "near", {}) == (), "that is the other site's to say"
+    bed.session.change(lambda seen: plan_takeovers(seen, "far", {}))
+    assert bed.seen().cib.takeovers == ()
+
+
+def test_one_of_an_earlier_device_of_that_name_is_forgotten(bed: Bed) -> None:
+    earlier = Takeover("web", "far", "9" * 32, SUCCESSOR)
+    bed.session.change(lambda _: (SetTakeover(takeover=earlier),))
+    assert bed.seen().cib.takeover("web", "far") is None
+    assert list(site_findings(bed.seen(), now_s=0)) == []
+    assert plan_takeovers(bed.seen(), "far", {}) == (RemoveTakeover(takeover=earlier),)
+    (change,) = plan_takeovers(bed.seen(), "far", {folder(bed): SUCCESSOR})
+    assert isinstance(change, SetTakeover), "it takes that one's place"
+
+
+def test_the_finding_is_critical_and_stands_for_the_late_copy(bed: Bed) -> None:
+    schedule = CopySchedule("web", "far", 0, Rule(60, 7))
+    bed.session.change(lambda _: (SetCopySchedule(schedule=schedule),))
+    assert [each.code for each in site_findings(bed.seen(), now_s=10**9)] == ["SAN-HLT-112"]
+    bed.session.change(lambda seen: plan_takeovers(seen, "far", {folder(bed): SUCCESSOR}))
+    (finding,) = site_findings(bed.seen(), now_s=10**9)
+    assert (finding.code, finding.severity) == ("SAN-HLT-116", Severity.CRITICAL)
+    assert "web-dr.eeeeeeee" in finding.what and "site far" in finding.what
+
+
+def test_who_takes_over(bed: Bed) -> None:
+    (device,) = bed.seen().cib.devices
+    copy = SiteCopy("far", "web", "9" * 32, "to-far-1", "1" * 16, "f" * 64)
+    with pytest.raises(Refused, match=r"SAN-SITE-022.*not made from a copy"):
+        copy_taken(device)
+    order = RestoreOrder.from_copy("2" * 16, copy, 1)
+    assert copy_taken(replace(device, restore=order)) == copy
+    own = RestoreOrder.from_copy("2" * 16, copy._replace(uuid=device.uuid), 1)
+    with pytest.raises(Refused, match=r"SAN-SITE-022.*a copy of itself"):
+        copy_taken(replace(device, restore=own))
+
+
+def test_which_one_is_meant() -> None:
+    one, two = f"web.{'1' * 32}", f"web.{'2' * 32}"
+    both = {one: SUCCESSOR, two: SUCCESSOR}
+    assert choose_taken("far", both, WantedCopy("web", "2", "")) == (two, SUCCESSOR)
+    assert choose_taken("far", both, WantedCopy("db", "", "")) is None
+    with pytest.raises(Refused, match=r"SAN-SITE-019.*web.11111111, web.22222222"):
+        choose_taken("far", both, WantedCopy("web", "", ""))
