@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 from collections.abc import Callable
@@ -10,7 +11,9 @@ from typing import Any
 
 import click
 
+from sanctl.errors import Problem, UsageError
 from sanctl.model.cache_policy import CacheMode
+from sanctl.model.point_hook import DEFAULT_LIMIT_S, PointHook
 from sanctl.plan.cache.cache_status import one_replica_text
 
 Command = Callable[..., Any]
@@ -111,3 +114,50 @@ def devices_timeout_option(command: Command) -> Command:
         help="How long to wait for the effect. The change itself stays. Default: 180, and 20 more"
         " for each device after the first.",
     )(command)
+
+
+def hook_options(command: Command) -> Command:
+    """Add `--hook`, `--hook-limit` and `--or-crash`; the command gets the `hook`, or None."""
+
+    @functools.wraps(command)
+    def with_hook(
+        *, hook_name: str | None, hook_limit_s: int | None, or_crash: bool, **given: Any
+    ) -> Any:
+        return command(hook=_given_hook(hook_name, hook_limit_s, or_crash=or_crash), **given)
+
+    added = with_hook
+    for option in (
+        click.option(
+            "--or-crash",
+            is_flag=True,
+            help="If the hook fails, make a crash-consistent restore point all the same.",
+        ),
+        click.option(
+            "--hook-limit",
+            "hook_limit_s",
+            type=int,
+            metavar="SECONDS",
+            help="For how long the hook may keep the application quiet: 5 to 45. "
+            f"[{DEFAULT_LIMIT_S}]",
+        ),
+        click.option(
+            "--hook",
+            "hook_name",
+            metavar="HOOK",
+            help="Keep the application quiet by the program of this name in /etc/sanctl/hooks.d of "
+            "the node that serves the device.",
+        ),
+    ):
+        added = option(added)
+    return added
+
+
+def _given_hook(name: str | None, limit_s: int | None, *, or_crash: bool) -> PointHook | None:
+    if name is not None:
+        limit_s = DEFAULT_LIMIT_S if limit_s is None else limit_s
+        return PointHook.given(name, limit_s, or_crash=or_crash)
+    if limit_s is not None or or_crash:
+        raise UsageError(
+            Problem("SAN-HOOK-001", "--hook-limit and --or-crash go with a hook", "add --hook HOOK")
+        )
+    return None

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Meanings of the codes of restore points, and of what is made from them: clones, backups, copies.
 
-SAN-BKP, SAN-CLONE, SAN-REST, SAN-SCHED, SAN-SITE, SAN-SNAP.
+SAN-BKP, SAN-CLONE, SAN-HOOK, SAN-REST, SAN-SCHED, SAN-SITE, SAN-SNAP.
 """
 
 from __future__ import annotations
@@ -58,6 +58,21 @@ CODES = {
     "SAN-CLONE-008": "A node of an older release does not know that a device is made from a "
     "restore point or a backup: its replica would be empty, and pass for a copy, or hosts be let "
     "in too early. All nodes need the same release first.",
+    "SAN-HOOK-001": "A hook is named by the file name of a program in /etc/sanctl/hooks.d. It may "
+    "keep an application quiet for 5 to 45 seconds.",
+    "SAN-HOOK-002": "A hook runs as root on the node that serves the device. Its file is missing "
+    "there, is not executable, is a link, or others than root could change it or a folder above "
+    "it. Nothing was run.",
+    "SAN-HOOK-003": "The hook failed before a restore point. Its run after the point followed, as "
+    "it may have made the application quiet already.",
+    "SAN-HOOK-004": "The hook did not end in its time before a restore point, and was killed on "
+    "the node. Its run after the point followed. What it had begun elsewhere, by ssh, may go on.",
+    "SAN-HOOK-005": "The hook failed after a restore point, or did not end in its time, twice: the "
+    "application may still be quiet. Applications that end that by themselves need no help.",
+    "SAN-HOOK-006": "An application was not kept quiet until all replicas were copied: the time of "
+    "the hook was over, or what kept it quiet was ended. The copies are as after a power cut.",
+    "SAN-HOOK-007": "systemd could not run the unit of a hook, sanctl-point-hook@DEVICE.service. A "
+    "node of a release without hooks does not have it.",
     "SAN-REST-001": "Hosts are logged in to a device that is to go back to a restore point, or a "
     "node does not say which are. A host that has it mounted would write what it remembers over "
     "what comes back. Sessions are published about every ten seconds.",

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from sanctl.errors import Problem, UsageError
+from sanctl.model.point_hook import PointHook
 
 #: The beginning of the name and the id of the property with a device's schedule, in the set of the
 #: restore points.
@@ -67,26 +68,33 @@ class PointSchedule(NamedTuple):
     Attributes:
         set_s: since when it has these rules, in seconds since 1970.
         rules: at least one, the shortest interval first.
+        hook: what makes the application's data consistent in each of its points; None: nothing.
     """
 
     set_s: int
     rules: tuple[Rule, ...]
+    hook: PointHook | None = None
 
     @property
     def value(self) -> str:
         """The value of its property."""
-        return " ".join((str(self.set_s), *(f"{rule.interval}={rule.keep}" for rule in self.rules)))
+        # A release without hooks does not read such a schedule, and so makes no point without it.
+        hook = (str(self.hook),) if self.hook else ()
+        rules = (f"{rule.interval}={rule.keep}" for rule in self.rules)
+        return " ".join((str(self.set_s), *rules, *hook))
 
     @classmethod
     def parse(cls, value: str) -> PointSchedule | None:
         """Read a property; None for one that is no schedule as this release writes them."""
         first, *words = value.split(" ")
+        hook = PointHook.parse(words[-1]) if words else None
+        words = words[:-1] if hook else words
         found = [_WRITTEN.fullmatch(word) for word in words]
         if not first.isdecimal() or not words:
             return None
         rules = [Rule(int(each[1]) * _UNITS[each[2]], int(each[3])) for each in found if each]
         is_whole = len(rules) == len(words) and all(rule.every_s and rule.keep for rule in rules)
-        return cls(int(first), tuple(sorted(rules))) if is_whole else None
+        return cls(int(first), tuple(sorted(rules)), hook) if is_whole else None
 
     @property
     def keeps(self) -> int:

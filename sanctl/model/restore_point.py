@@ -10,6 +10,7 @@ import re
 from typing import NamedTuple
 
 from sanctl.errors import Problem, UsageError
+from sanctl.model.point_hook import HookResult, PointHook
 from sanctl.model.point_schedule import ScheduledSlot
 
 #: The id of the cluster_property_set that has the restore points, and the beginning of their
@@ -57,31 +58,35 @@ class PointOrder(NamedTuple):
         name: the name of the restore point.
         token: 16 hex digits that no other order has.
         given_s: the moment, in seconds since 1970.
+        hook: what makes the application's data consistent meanwhile; None: nothing.
     """
 
     name: str
     token: str
     given_s: int
+    hook: PointHook | None = None
 
     @classmethod
     def parse(cls, text: str) -> PointOrder | None:
         """Read what `str` wrote; None for anything else."""
         words = text.split(" ")
+        hook = PointHook.parse(words[3]) if len(words) == 4 else None
         if (
-            len(words) != 3
+            len(words) != (3 if hook is None else 4)
             or not _NAME.fullmatch(words[0])
             or not _TOKEN.fullmatch(words[1])
             or not words[2].isdecimal()
         ):
             return None
-        return cls(words[0], words[1], int(words[2]))
+        return cls(words[0], words[1], int(words[2]), hook)
 
     def is_open(self, now_s: float) -> bool:
         """Whether somebody still waits for it; the nodes' clocks may differ by half of that."""
         return -ORDER_LIFE_S / 2 <= now_s - self.given_s <= ORDER_LIFE_S
 
     def __str__(self) -> str:
-        return f"{self.name} {self.token} {self.given_s}"
+        words = f"{self.name} {self.token} {self.given_s}"
+        return f"{words} {self.hook}" if self.hook else words
 
 
 class RestorePoint(NamedTuple):
@@ -99,6 +104,7 @@ class RestorePoint(NamedTuple):
         nodes: the nodes with a file of it.
         is_deleting: its nodes are removing their files.
         slot: what a schedule made it for; None: an operator made it.
+        hook: what became of its hook; None: it was made without one.
     """
 
     device: str
@@ -112,6 +118,12 @@ class RestorePoint(NamedTuple):
     nodes: tuple[str, ...]
     is_deleting: bool = False
     slot: ScheduledSlot | None = None
+    hook: HookResult | None = None
+
+    @property
+    def is_application_consistent(self) -> bool:
+        """Whether the application was kept quiet while it was made; else it is as a power cut."""
+        return self.hook is not None and not self.hook.before
 
     @property
     def id(self) -> str:
@@ -124,7 +136,9 @@ class RestorePoint(NamedTuple):
         numbers = (self.made_s, self.size_bytes, self.pause_ms)
         words = (self.token, self.uuid, self.pool, *map(str, numbers), ",".join(self.nodes))
         slot = (f"{_SLOT}{self.slot}",) if self.slot else ()
-        return " ".join((*words, *slot, *((_DELETING,) if self.is_deleting else ())))
+        # A release without hooks does not read such a point; it removes no file of it.
+        hook = (str(self.hook),) if self.hook else ()
+        return " ".join((*words, *slot, *hook, *((_DELETING,) if self.is_deleting else ())))
 
     @classmethod
     def parse(cls, identifier: str, value: str) -> RestorePoint | None:
@@ -136,6 +150,8 @@ class RestorePoint(NamedTuple):
         more = words[7:]
         is_deleting = more[-1:] == [_DELETING]
         more = more[:-1] if is_deleting else more
+        hook = HookResult.parse(more[-1]) if more else None
+        more = more[:-1] if hook else more
         slot = ScheduledSlot.parse(more[0].removeprefix(_SLOT)) if more else None
         if len(words) < 7 or len(more) > 1 or (more and (slot is None or _SLOT not in more[0])):
             return None
@@ -148,7 +164,7 @@ class RestorePoint(NamedTuple):
             return None
         return cls(
             device, name, token, uuid, pool, int(made_s), int(size_bytes), int(pause_ms),
-            tuple(node for node in nodes.split(",") if node), is_deleting, slot,
+            tuple(node for node in nodes.split(",") if node), is_deleting, slot, hook,
         )  # fmt: skip
 
 

@@ -45,7 +45,8 @@ def create_point(
 
     Raises:
         Refused: it cannot be made now.
-        CommandError: a node could not do its part, and says why.
+        CommandError: a node could not do its part, and says why; or the restore point is there,
+            and its hook has failed after it.
         NotConverged: nothing was seen in time.
     """
     await_active_node(session, device, timeout_s=min(timeout_s, _ROLE_S))
@@ -65,7 +66,7 @@ def create_point(
         )
         made = _made(cluster, device, order)
         if made is not None:
-            return cluster, made
+            return cluster, _unless_quiet_still(made)
         failure = _failure(cluster, device, order)
         problem = CommandError(
             Problem(failure.code, failure.text)
@@ -81,8 +82,28 @@ def create_point(
     cluster = session.observe()
     made = _made(cluster, device, order)
     if made is not None:
-        return cluster, made
+        return cluster, _unless_quiet_still(made)
     raise problem
+
+
+def _unless_quiet_still(made: RestorePoint) -> RestorePoint:
+    """Return a restore point whose hook has ended what it began, or that had none.
+
+    Raises:
+        CommandError: the application may still be quiet. There is the restore point.
+    """
+    if made.hook is None or not made.hook.after:
+        return made
+    kind = "application" if made.is_application_consistent else "crash"
+    raise CommandError(
+        Problem(
+            made.hook.after,
+            f"restore point {made.device}@{made.name} was made and is {kind}-consistent, but hook "
+            f"{made.hook.name} failed after it, twice: the application may still be quiet",
+            "see to the application first; 'journalctl -t sanctl-hook' on the node that serves the "
+            "device has what the hook said",
+        )
+    )
 
 
 def await_active_node(session: Session, device: DeviceName, *, timeout_s: float) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from sanctl.model.cib_change import Change, SetPoint
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import DeviceName
+from sanctl.model.point_hook import PointHook
 from sanctl.model.point_schedule import Rule
 from sanctl.ops.cib_room import within_room
 from sanctl.ops.session import Session
@@ -13,7 +14,12 @@ from sanctl.plan.device.point_schedule import plan_pruning, plan_schedule
 
 
 def change_schedule(
-    session: Session, device: DeviceName, rules: tuple[Rule, ...], *, ipc_buffer_bytes: int
+    session: Session,
+    device: DeviceName,
+    rules: tuple[Rule, ...],
+    *,
+    hook: PointHook | None = None,
+    ipc_buffer_bytes: int,
 ) -> tuple[Cluster, bool]:
     """Give a device a schedule of restore points; without rules, take it away.
 
@@ -21,6 +27,7 @@ def change_schedule(
         session: the cluster.
         device: the device.
         rules: at least one; none: no schedule.
+        hook: the hook of each of its restore points; None: none.
         ipc_buffer_bytes: the IPC buffer of the Pacemaker that runs here.
 
     Returns:
@@ -32,7 +39,7 @@ def change_schedule(
     """
 
     def plan(seen: Cluster) -> tuple[Change, ...]:
-        return plan_schedule(seen, device, rules, session.clock.wall_s())
+        return plan_schedule(seen, device, rules, session.clock.wall_s(), hook)
 
     changes = session.change(within_room(session, plan, ipc_buffer_bytes))
     return session.observe(), bool(changes)

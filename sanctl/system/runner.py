@@ -152,6 +152,49 @@ class LocalRunner:
         return result
 
 
+def run_in_own_group(
+    argv: Sequence[str], *, timeout_s: float, env: Mapping[str, str]
+) -> int | None:
+    """Run a program whose output goes where this process's goes; return its exit status.
+
+    It gets a session of its own. If it does not end in time it is killed, with what it has started
+    in that session; else what it has left running stays.
+
+    Args:
+        argv: the program and its arguments, never a secret.
+        timeout_s: seconds after which it is killed.
+        env: variables added to a small fixed environment.
+
+    Returns:
+        Its exit status, negative for a signal; None: it was killed, as it did not end in time.
+
+    Raises:
+        CommandError: it could not be started.
+    """
+    import signal  # noqa: PLC0415 - see the module's docstring
+    import subprocess  # noqa: PLC0415
+
+    try:
+        process = subprocess.Popen(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            env={**_ENVIRONMENT, **env},
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise CommandError(
+            Problem("SAN-CMD-004", f"{argv[0]} could not be started: {error.strerror or error}")
+        ) from error
+    try:
+        return process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_KILLED_S)
+        return None
+
+
 class PipedProgram:
     """A program whose input or output this process handles while it runs; a context manager.
 

@@ -22,6 +22,7 @@ from sanctl.model.device import access_digest
 from sanctl.model.device_restore import REPORT_PREFIX, RestoreOrder, RestoreReport, closes
 from sanctl.model.host import parse_hosts
 from sanctl.model.packed_states import STATES_ATTRIBUTE, pack
+from sanctl.model.point_hook import HookResult
 from sanctl.model.restore_point import (
     FAILED_PREFIX,
     SIZES_ATTRIBUTE,
@@ -87,6 +88,7 @@ class FakePacemaker:
         self.on_patch: list[Callable[[], None]] = []
         # Code and text with which the active node refuses to make a restore point.
         self.point_failure: tuple[str, str] | None = None
+        self.hook_codes = ("", "")
         self.ignores_points = False
         self.tried_point = ""
         # Nothing copies: a restore stays as it is.
@@ -458,7 +460,16 @@ class FakePacemaker:
         size = int(parameters["size"])
         uuid, pool = parameters["uuid"], parameters["pool"]
         point = RestorePoint(
-            name, order.name, order.token, uuid, pool, order.given_s, size, 40, tuple(sorted(nodes))
+            name,
+            order.name,
+            order.token,
+            uuid,
+            pool,
+            order.given_s,
+            size,
+            40,
+            tuple(sorted(nodes)),
+            hook=HookResult(order.hook.name, *self.hook_codes) if order.hook else None,
         )
         self.patch(render_patchset(self.root, (SetPoint(point=point),)))
         self.attribute(nodes[0], SIZES_ATTRIBUTE, f"{order.token}=1048576")

@@ -46,7 +46,11 @@ def _follow(channel: Channel, name: str, minor: int, wanted: dict[str, str]) -> 
         _check_in_sync(name, minor)
         channel.send("ready", extents=copy.prepare())
         ocf.crash_point("point-peer-ready")
-        channel.receive("copy", within_s=_STEP_S)
+        if channel.expect(("settle", "copy"), within_s=_STEP_S)["kind"] == "settle":
+            # A hook has had the host write what it remembered.
+            copy.flush_origin()
+            channel.send("settled")
+            channel.receive("copy", within_s=_STEP_S)
         # The active node holds I/O: what is UpToDate and connected now holds all that hosts wrote.
         _check_in_sync(name, minor)
         channel.send("copied", seconds=copy.take())

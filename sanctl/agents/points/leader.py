@@ -20,6 +20,9 @@ The order of its steps, and what holds if the process, its node or another node 
    the restore point. From then on it exists; before, the pool agents remove what is left after a
    while.
 8. Each copy gets its name; a pool agent does that where nobody else has.
+
+With a hook the application is quiet from before step 2 until after step 5 (docs/adr/0070), kept so
+by a unit of its own; the point is application-consistent if that unit runs still after the copies.
 """
 
 from __future__ import annotations
@@ -27,9 +30,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import select
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -38,8 +39,10 @@ from typing import Any
 
 from sanctl.agents import ocf
 from sanctl.agents.device_log import DeviceLog
-from sanctl.agents.points import scheduled, unit
+from sanctl.agents.points import hook_unit, scheduled, unit
+from sanctl.agents.points.hook_unit import Quiet
 from sanctl.agents.points.local_copy import LocalCopy
+from sanctl.agents.points.systemd_notice import notify
 from sanctl.agents.replica import parts
 from sanctl.drivers import drbd_kernel, gate, node_attributes, node_channel
 from sanctl.drivers.node_channel import Channel
@@ -64,9 +67,10 @@ from sanctl.system.runner import LocalRunner
 
 #: The longest that this process itself holds I/O; the unit's RuntimeMaxSec is behind that.
 HOLD_S = 0.5
-_CONNECT_S, _PREPARE_S, _FLUSH_S, _SYSTEMD_S = 5.0, 45.0, 30.0, 5.0
-#: How much longer systemd lets this process run after the hold, in microseconds.
-_EXTENSION_US = 60_000_000
+_CONNECT_S, _PREPARE_S, _SETTLE_S, _FLUSH_S = 5.0, 45.0, 10.0, 30.0
+#: How much longer systemd lets this process run after the hold, in microseconds: the flush, the
+#: hook after, the change of the CIB.
+_EXTENSION_US = 120_000_000
 #: Longer than any call in the hold that the end of the hold does not interrupt.
 _CALL_S = 2 * HOLD_S
 #: With these no change of the CIB was made: the point is none, and will be none.
@@ -92,7 +96,7 @@ def main() -> int:
     finally:
         # Where nothing was held systemd has not heard it yet, and would call that a failure.
         with contextlib.suppress(CommandError, OSError):
-            _notify("READY=1")
+            notify("READY=1")
     return 0
 
 
@@ -169,6 +173,8 @@ def _carry_out(
 ) -> None:
     name = device.name.value
     standbys = _standbys(device)
+    quiet = Quiet(_RUNNER, name, order)
+    quiet.check()
     with (
         LocalCopy(device.pool.value, name, device.uuid, order.token) as copy,
         _channels(standbys) as channels,
@@ -189,7 +195,12 @@ def _carry_out(
         ]
         copy.flush_origin()
         ocf.crash_point("point-prepared")
-        pause_s = _hold_and_copy(device, copy, channels)
+        with quiet:
+            if order.hook:
+                _make_quiet(quiet, order, copy, channels)
+            ocf.crash_point("point-quiet")
+            pause_s = _hold_and_copy(device, copy, channels)
+            quiet.check_was_quiet()
         made_s = int(time.time())
         ocf.crash_point("point-copied")
         for channel in channels.values():
@@ -198,6 +209,7 @@ def _carry_out(
         for channel in channels.values():
             channel.receive("flushed", within_s=_FLUSH_S)
         ocf.crash_point("point-flushed")
+        hook = quiet.result()
         point = RestorePoint(
             device=name,
             name=order.name,
@@ -209,6 +221,7 @@ def _carry_out(
             pause_ms=round(pause_s * 1000),
             nodes=tuple(sorted({os.uname().nodename, *channels})),
             slot=slot,
+            hook=hook,
         )
         copy.may_be_known = True
         try:
@@ -231,8 +244,30 @@ def _carry_out(
     _log(
         name,
         f"restore point {order.name} on {', '.join(point.nodes)}: I/O waited for "
-        f"{point.pause_ms} ms, {max(extents)} extents",
+        f"{point.pause_ms} ms, {max(extents)} extents"
+        + (
+            f", {'application' if point.is_application_consistent else 'crash'}-consistent, {hook}"
+            if hook
+            else ""
+        ),
     )
+
+
+def _make_quiet(
+    quiet: Quiet, order: PointOrder, copy: LocalCopy, channels: dict[str, Channel]
+) -> None:
+    """Have the hook make the application quiet, and what it wrote for that flushed everywhere."""
+    # systemd waits for READY, which comes later by that.
+    notify(f"EXTEND_TIMEOUT_USEC={round((hook_unit.longest_begin_s(order) + 60.0) * 1e6)}")
+    quiet.begin()
+    if not quiet.is_quiet:
+        return
+    for channel in channels.values():
+        channel.send("settle")
+    copy.flush_origin()
+    for channel in channels.values():
+        channel.receive("settled", within_s=_SETTLE_S)
+    quiet.check_time_left()
 
 
 def _prepare(copy: LocalCopy) -> int:
@@ -301,7 +336,7 @@ def _hold_and_copy(device: DeviceSpec, copy: LocalCopy, channels: dict[str, Chan
     name = device.name.value
     signal.signal(signal.SIGALRM, _end_hold)
     # systemd counts from here; it has read this before it acts on the end of this process.
-    _notify("READY=1")
+    notify("READY=1")
     begin = time.monotonic()
     try:
         _copy_held(device, copy, channels)
@@ -317,7 +352,7 @@ def _hold_and_copy(device: DeviceSpec, copy: LocalCopy, channels: dict[str, Chan
         gate.release(name)
         held_s = time.monotonic() - begin
         # On the way out of an error, too, there is more to do than RuntimeMaxSec leaves time for.
-        _notify(f"EXTEND_TIMEOUT_USEC={_EXTENSION_US}")
+        notify(f"EXTEND_TIMEOUT_USEC={_EXTENSION_US}")
     return held_s
 
 
@@ -373,30 +408,3 @@ def _check_active(device: DeviceSpec, *, has_standby: bool) -> None:
 
 def _end_hold(_number: int, _frame: FrameType | None) -> Any:
     raise _HoldOver
-
-
-def _notify(text: str) -> None:
-    """Tell systemd, and return when it has read that (sd_notify(3), BARRIER=1).
-
-    Raises:
-        CommandError: systemd has not started this process, or does not answer.
-    """
-    address = os.environ.get("NOTIFY_SOCKET", "")
-    if not address:
-        raise CommandError(Problem("SAN-SNAP-005", "systemd, which ends a hold, is not there"))
-    read_end, write_end = os.pipe2(os.O_CLOEXEC)
-    try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
-            channel.connect(address.replace("@", "\0", 1) if address[0] == "@" else address)
-            channel.sendall(text.encode())
-            socket.send_fds(channel, [b"BARRIER=1"], [write_end])
-        os.close(write_end)
-        write_end = -1
-        waiting = select.poll()
-        waiting.register(read_end, select.POLLHUP)
-        if not waiting.poll(_SYSTEMD_S * 1000):
-            raise CommandError(Problem("SAN-SNAP-005", "systemd does not answer"))
-    finally:
-        for handle in (read_end, write_end):
-            if handle >= 0:
-                os.close(handle)

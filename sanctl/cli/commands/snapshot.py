@@ -10,13 +10,15 @@ import click
 
 from sanctl.cli.commands.snapshot_schedule import prune, schedule
 from sanctl.cli.environment import environment, topology_or_none
-from sanctl.cli.options import output_option, timeout_option
+from sanctl.cli.options import hook_options, output_option, timeout_option
 from sanctl.cli.output import finish, print_table
+from sanctl.cli.views.point_hook import consistency, consistency_text, result_data
 from sanctl.cli.views.point_schedule import schedule_text
 from sanctl.drivers.point_files import final_path
 from sanctl.model.backup import refuse_own_name
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import DeviceName, format_bytes
+from sanctl.model.point_hook import PointHook
 from sanctl.model.restore_point import PointOrder, RestorePoint, parse_point_name
 from sanctl.model.topology import Topology
 from sanctl.ops.snapshot import create_point, delete_point
@@ -39,21 +41,31 @@ snapshot.add_command(prune)
 @snapshot.command()
 @click.argument("device")
 @click.option("--name", metavar="POINT", help="Its name. [the time, such as 20261124-133000]")
+@hook_options
 @timeout_option(60)
 @output_option
-def create(device: str, name: str | None, timeout_s: float, output: str) -> None:
+def create(
+    device: str,
+    name: str | None,
+    hook: PointHook | None,
+    timeout_s: float,
+    output: str,
+) -> None:
     """Make a restore point of DEVICE, on every replica in sync.
 
-    It holds what is on the device at one moment, as after a power cut. Hosts' I/O waits for some
-    milliseconds. The pools must be XFS.
+    It holds what is on the device at one moment, as after a power cut; with a hook that keeps the
+    application quiet meanwhile it is application-consistent. Hosts' I/O waits for some
+    milliseconds. The pools must be XFS. What the hook's limit allows for comes on top of --timeout.
     """
     env = environment()
     wanted = DeviceName.parse(device)
     now_s = int(env.clock.wall_s())
     point_name = parse_point_name(name) if name is not None else _name_of(now_s)
     refuse_own_name(point_name)
-    order = PointOrder(point_name, env.new_uuid()[:16], now_s)
-    command_line = f"snapshot create {device} --name {point_name}"
+    order = PointOrder(point_name, env.new_uuid()[:16], now_s, hook)
+    command_line = f"snapshot create {device} --name {point_name}" + (
+        f" --hook {hook.name}" if hook else ""
+    )
     with (
         env.session() as session,
         env.logged("snapshot", device=device, command_line=command_line),
@@ -63,7 +75,7 @@ def create(device: str, name: str | None, timeout_s: float, output: str) -> None
             wanted,
             order,
             ipc_buffer_bytes=env.ipc_buffer_bytes(),
-            timeout_s=timeout_s,
+            timeout_s=timeout_s + (2 * hook.limit_s if hook else 0),
         )
     _finish(output, cluster, made, topology_or_none(env))
 
@@ -91,12 +103,13 @@ def list_points(device: str | None, output: str) -> None:
             print("there are no restore points")
             return
         print_table(
-            ("RESTORE POINT", "MADE (UTC)", "FOR", "SIZE", "HOLDS ALONE", "NODES"),
+            ("RESTORE POINT", "MADE (UTC)", "FOR", "CONSISTENCY", "SIZE", "HOLDS ALONE", "NODES"),
             (
                 (
                     f"{point.device}@{point.name}",
                     _time_text(point.made_s) + (" (being deleted)" if point.is_deleting else ""),
                     ", ".join(point.slot.intervals) if point.slot else "-",
+                    consistency(point),
                     format_bytes(point.size_bytes),
                     _held_text(cluster, point),
                     ", ".join(point.nodes),
@@ -190,6 +203,8 @@ def _point_data(
         "file": _file_of(point, topology),
         "deleting": point.is_deleting,
         "scheduled": list(point.slot.intervals) if point.slot else [],
+        "consistency": consistency(point),
+        "hook": result_data(point),
         "nodes": [
             {"node": node, "own_bytes": cluster.cib.point_bytes.get((point.token, node))}
             for node in point.nodes
@@ -204,6 +219,7 @@ def _print_point(cluster: Cluster, point: RestorePoint, file: str | None) -> Non
         ("restore point", f"{point.device}@{point.name}"),
         ("made", f"{_time_text(point.made_s)} UTC; I/O waited for {point.pause_ms} ms"),
         *((("made by", f"schedule, {', '.join(point.slot.intervals)}"),) if point.slot else ()),
+        ("consistency", consistency_text(point)),
         ("size", format_bytes(point.size_bytes)),
         ("on", ", ".join(point.nodes)),
         ("file", file or "?"),

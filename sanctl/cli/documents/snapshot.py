@@ -15,6 +15,26 @@ class PointOnNode(TypedDict):
     ]
 
 
+class PointHookResult(TypedDict):
+    """What became of a restore point's hook."""
+
+    name: Annotated[str, "its name, that of a file in `/etc/sanctl/hooks.d`"]
+    before: Annotated[
+        str | None, "the code of why it did not make the point application-consistent; null: it did"
+    ]
+    after: Annotated[
+        str | None, "the code of why the application may have stayed quiet; null: it did not"
+    ]
+
+
+class ScheduleHook(TypedDict):
+    """The hook of a schedule's restore points."""
+
+    name: Annotated[str, "its name"]
+    limit_s: Annotated[int, "for how many seconds the application is kept quiet at most"]
+    or_crash: Annotated[bool, "where it fails, a crash-consistent point is made"]
+
+
 class Point(TypedDict):
     """A restore point."""
 
@@ -27,6 +47,13 @@ class Point(TypedDict):
     deleting: Annotated[bool, "it is being deleted"]
     scheduled: Annotated[
         list[str], "the intervals of the schedule that it was made for; empty: an operator made it"
+    ]
+    consistency: Annotated[
+        str,
+        "`application`: a hook kept the application quiet; `crash`: as after a power cut",
+    ]
+    hook: Annotated[
+        PointHookResult | None, "what became of its hook; null: it was made without one"
     ]
     nodes: Annotated[list[PointOnNode], "the nodes that it is on"]
     missing_on: Annotated[list[str], "nodes of the device's other replicas, which have none of it"]
@@ -59,6 +86,7 @@ class Schedule(TypedDict):
     since: Annotated[str, "when it was given, in UTC"]
     last: Annotated[str | None, "when its latest restore point was made, in UTC; null: none was"]
     next: Annotated[str, "when the next one is due, in UTC"]
+    hook: Annotated[ScheduleHook | None, "the hook of its restore points; null: none"]
     rules: Annotated[list[ScheduleRule], "its rules, the shortest interval first"]
 
 

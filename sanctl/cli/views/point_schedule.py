@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from sanctl.cli.views.point_hook import hook_data, hook_text
 from sanctl.model.cluster import Cluster
 from sanctl.model.point_schedule import interval_text
 from sanctl.plan.device.point_schedule import last_slot, late_rules, next_slot
@@ -26,6 +27,7 @@ def schedule_data(
     made = [point.made_s for point in points if point.slot is not None]
     return {
         "text": str(schedule),
+        "hook": hook_data(schedule.hook),
         "since": _iso(schedule.set_s),
         "next": _iso(next_slot(schedule, points, now_s)),
         "last": _iso(max(made)) if made else None,
@@ -49,9 +51,12 @@ def schedule_text(cluster: Cluster, device: str, now_s: float) -> str:
     data = schedule_data(cluster, device, now_s)
     if data is None:
         return "none"
+    hook = cluster.cib.schedules[device].hook
     late = [interval_text(rule["every_s"]) for rule in data["rules"] if rule["late"]]
-    return f"{data['text']}; last {_short(data['last'])}, next {_short(data['next'])} UTC" + (
-        f"; LATE: {', '.join(late)}" if late else ""
+    with_hook = f", {hook_text(hook)}" if hook else ""
+    return (
+        f"{data['text']}{with_hook}; last {_short(data['last'])}, next {_short(data['next'])} UTC"
+        + (f"; LATE: {', '.join(late)}" if late else "")
     )
 
 

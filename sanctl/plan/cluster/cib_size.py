@@ -27,6 +27,7 @@ from sanctl.model.cib_change import (
 )
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
+from sanctl.model.point_hook import HookResult
 from sanctl.model.restore_point import PointOrder, RestorePoint
 
 #: PCMK_ipc_buffer where it is not set.
@@ -146,6 +147,7 @@ def point_of_order(device: DeviceSpec, order: PointOrder) -> RestorePoint:
         size_bytes=device.size.bytes,
         pause_ms=0,
         nodes=tuple(node.value for node in device.nodes),
+        hook=HookResult(order.hook.name) if order.hook else None,
     )
 
 

@@ -16,6 +16,7 @@ from sanctl.model.cib_change import Change, RemoveSchedule, SetPoint, SetSchedul
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName
+from sanctl.model.point_hook import PointHook
 from sanctl.model.point_schedule import NAME_PREFIX, PointSchedule, Rule, ScheduledSlot
 from sanctl.model.restore_point import MAX_ALL_POINTS, MAX_POINTS, PointOrder, RestorePoint
 from sanctl.plan.cluster.preconditions import existing_device, refuse_without_quorum
@@ -94,7 +95,7 @@ def due_point(cluster: Cluster, name: str, token: str, now_s: float) -> DuePoint
     if not rules:
         return None
     slot = ScheduledSlot.of(rules, now_s)
-    order = PointOrder(point_name(slot), token, int(now_s))
+    order = PointOrder(point_name(slot), token, int(now_s), schedule.hook)
     # For what it refuses.
     plan_point_order(cluster, device.name, order, now_s)
     return DuePoint(device, order, slot)
@@ -208,9 +209,15 @@ def plan_pruning(cluster: Cluster, name: DeviceName, now_s: float) -> tuple[Chan
 
 
 def plan_schedule(
-    cluster: Cluster, name: DeviceName, rules: tuple[Rule, ...], now_s: float
+    cluster: Cluster,
+    name: DeviceName,
+    rules: tuple[Rule, ...],
+    now_s: float,
+    hook: PointHook | None = None,
 ) -> tuple[Change, ...]:
     """Return the change that gives a device a schedule; without rules, that takes it away.
+
+    Without a hook its restore points are made without one, also where it had one before.
 
     Raises:
         Refused: there is no such device, or more restore points would be kept than there may be.
@@ -219,9 +226,9 @@ def plan_schedule(
     before = cluster.cib.schedules.get(name.value)
     if not rules:
         return (RemoveSchedule(name=name),) if before else ()
-    if before is not None and before.rules == rules:
+    if before is not None and before.rules == rules and before.hook == hook:
         return ()
-    wanted = PointSchedule(int(now_s), rules)
+    wanted = PointSchedule(int(now_s), rules, hook)
     schedules = {**cluster.cib.schedules, name.value: wanted}
     # One more: the oldest goes when the next has been made.
     here = wanted.keeps + 1 + _unscheduled(cluster, name.value, wanted)
