@@ -154,4 +154,6 @@ CODES = {
     "SAN-HLT-111": "A device that goes back to a restore point gets no further: the node that "
     "serves it does not have the restore point, or cannot copy it. Hosts are kept out. Let a node "
     "serve it that can, or go back to another restore point.",
+    "SAN-HLT-119": "The hook of a device's newest restore point failed: before it, and the point "
+    "is crash-consistent; or after it, and the application may still be quiet.",
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Findings on schedules of restore points: those that are not kept."""
+"""Findings on restore points: schedules that are not kept, and hooks that failed."""
 
 from __future__ import annotations
 
@@ -30,4 +30,29 @@ def schedule_findings(cluster: Cluster, *, now_s: float) -> Iterator[Finding]:
             why="; ".join(failures) or "there is less to go back to than was asked for",
             do=f"'journalctl SANCTL_DEVICE={name} SANCTL_ACTION=snapshot' on the node that serves "
             f"it says why; 'sanctl snapshot schedule {name}' shows the schedule",
+        )
+
+
+def hook_findings(cluster: Cluster) -> Iterator[Finding]:
+    """Return the devices whose newest restore point has a hook that failed."""
+    for device in cluster.cib.devices:
+        points = [each for each in cluster.cib.points_of(device.name) if not each.is_deleting]
+        newest = max(points, key=lambda each: each.made_s, default=None)
+        hook = newest.hook if newest else None
+        if newest is None or hook is None or not (hook.before or hook.after):
+            continue
+        yield Finding(
+            code="SAN-HLT-119",
+            severity=Severity.WARNING,
+            subject=f"device {device.name}",
+            what=f"hook {hook.name} failed after its newest restore point, {newest.name} "
+            f"({hook.after})"
+            if hook.after
+            else f"hook {hook.name} failed before its newest restore point, {newest.name} "
+            f"({hook.before}), which is as after a power cut",
+            why="the application may still be quiet, and not serve"
+            if hook.after
+            else "what was asked for is an application-consistent one",
+            do="see to the application; 'journalctl -t sanctl-hook' on the node that served the "
+            "device has what the hook said. The finding ends with the next restore point",
         )

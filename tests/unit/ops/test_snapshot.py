@@ -21,6 +21,7 @@ from sanctl.model.cib_change import (
 )
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import DeviceName, NodeName
+from sanctl.model.point_hook import HookResult, PointHook
 from sanctl.model.point_schedule import PointSchedule, Rule, ScheduledSlot
 from sanctl.model.restore_point import (
     MAX_ALL_POINTS,
@@ -363,3 +364,19 @@ def test_deleting_twice_is_one_change_and_needs_quorum(bed: Bed) -> None:
     with pytest.raises(Refused, match="SAN-CLU-001"):
         plan.plan_point_deletion(bed.seen(), NAME, "one")
     plan.refuse_with_points(bed.seen(), DeviceName.parse("other"))
+
+
+@pytest.mark.parametrize("before", ["", "SAN-HOOK-003"])
+def test_a_hook_that_may_have_left_the_application_quiet_is_an_error(bed: Bed, before: str) -> None:
+    hook = PointHook("freeze", or_crash=True)
+    order = bed.order("one")._replace(hook=hook)
+    bed.cluster.hook_codes = (before, "SAN-HOOK-005")
+    kind = "crash" if before else "application"
+    with pytest.raises(CommandError, match=rf"SAN-HOOK-005.*web@one was made and is {kind}-"):
+        create_point(bed.session, NAME, order, ipc_buffer_bytes=1 << 20, timeout_s=30)
+    (made,) = bed.seen().cib.points
+    assert made.hook == HookResult("freeze", before, "SAN-HOOK-005")
+    bed.cluster.hook_codes = (before, "")
+    order = bed.order("two", 2)._replace(hook=hook)
+    _, made = create_point(bed.session, NAME, order, ipc_buffer_bytes=1 << 20, timeout_s=30)
+    assert made.is_application_consistent != bool(before)

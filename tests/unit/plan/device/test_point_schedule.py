@@ -13,10 +13,11 @@ from sanctl.errors import CommandError, Problem, Refused
 from sanctl.model.cib_change import RemoveSchedule, SetPoint, SetSchedule
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import DeviceName
+from sanctl.model.point_hook import HookResult, PointHook
 from sanctl.model.point_schedule import PointSchedule, Rule, ScheduledSlot, parse_rules
 from sanctl.model.restore_point import MAX_ALL_POINTS, MAX_POINTS, PointFailure, RestorePoint
 from sanctl.plan.device import point_schedule as plan
-from sanctl.plan.health.schedule_health import schedule_findings
+from sanctl.plan.health.schedule_health import hook_findings, schedule_findings
 from tests.unit.ops.test_snapshot import Bed, bed_with_device
 
 NAME = DeviceName.parse("web")
@@ -286,3 +287,29 @@ def test_a_late_schedule_is_a_finding(bed: Bed) -> None:
     failing = replace(seen, cib=replace(seen.cib, point_failures=failures))
     (found,) = schedule_findings(failing, now_s=NOON + HOUR)
     assert found.why == "n1 says SAN-SNAP-003: no room"
+
+
+def test_a_schedule_gives_its_points_its_hook(bed: Bed) -> None:
+    hook = PointHook("freeze", 20, True)
+    rules = SCHEDULE.rules
+    bed.session.change(lambda seen: plan.plan_schedule(seen, NAME, rules, NOON, hook))
+    found = plan.due_point(bed.seen(), "web", "1" * 16, NOON)
+    assert found is not None and found.order.hook == hook
+    assert plan.plan_schedule(bed.seen(), NAME, rules, NOON, hook) == ()
+    # Given again without one it has none.
+    (change,) = plan.plan_schedule(bed.seen(), NAME, rules, NOON)
+    assert isinstance(change, SetSchedule) and change.schedule.hook is None
+
+
+def test_a_hook_that_failed_is_a_warning_until_the_next_point(bed: Bed) -> None:
+    def found(*hooks: HookResult | None) -> list[str]:
+        points = tuple(
+            point(NOON + number)._replace(hook=hook) for number, hook in enumerate(hooks)
+        )
+        cib = replace(bed.seen().cib, points=points)
+        return [each.what for each in hook_findings(replace(bed.seen(), cib=cib))]
+
+    assert found() == found(None) == found(HookResult("x")) == []
+    assert "before its newest" in found(HookResult("x", "SAN-HOOK-003"))[0]
+    assert "after its newest" in found(None, HookResult("x", "SAN-HOOK-003", "SAN-HOOK-005"))[0]
+    assert found(HookResult("x", "", "SAN-HOOK-005"), HookResult("x")) == []
