@@ -45,7 +45,7 @@ def held_note(name: str) -> state_files.StateFile:
 
 def outcome_note(name: str, phase: str) -> state_files.StateFile:
     """Return the note of why a hook failed: token, code and text."""
-    return state_files.of_node(f"point-hook-{phase}.{name}")
+    return state_files.of_node(f"point-hook-failed.{name}.{phase}")
 
 
 def longest_begin_s(order: PointOrder) -> float:
