@@ -181,7 +181,8 @@ class Quiet:
 
 
 def _no_unit(error: CommandError) -> CommandError:
-    text = f"{os.uname().nodename}: systemd did not run the hook's unit: {error.problems[0].text}"
+    said = " ".join(error.problems[0].text.split())
+    text = f"{os.uname().nodename}: systemd did not run the hook's unit: {said}"
     return CommandError(Problem("SAN-HOOK-007", text))
 
 
