@@ -86,8 +86,8 @@ def code_without_hook(hook: PointHook, error: CommandError) -> str:
     raise CommandError(
         Problem(
             problem.code,
-            f"{problem.text}; no restore point was made. 'journalctl -t sanctl-hook' on that node "
-            "has the hook's output; --or-crash makes a crash-consistent one instead",
+            f"{problem.text}; no restore point was made. 'journalctl -t sanctl-hook' there has "
+            "what hooks print; --or-crash makes a crash-consistent point instead",
         )
     )
 
