@@ -32,6 +32,7 @@ from sanctl.agents.fencing import (
     failed_stop_reboot,
     outdate,
     quorum_overlap,
+    shared_marks,
 )
 from sanctl.agents.node import failure_cleanup, start_turn
 from sanctl.agents.promotion import compared_data, first_activation, set_role
@@ -205,6 +206,11 @@ def _start(device: Device, turn: contextlib.ExitStack) -> int:
 def promote() -> int:
     """Make this node serve the device."""
     device = _device()
+    with shared_marks.promotion_begun(device.name) as begun:
+        return _promote(device, begun)
+
+
+def _promote(device: Device, begun: contextlib.ExitStack) -> int:
     steps = ocf.Steps(device.name, "promote")
     deadline = time.monotonic() + min(_WAIT_S, ocf.remaining_s(50.0))
     size = gate.size_bytes(device.name)
@@ -229,6 +235,7 @@ def promote() -> int:
         write_cache.clear_minimum_redundancy(_RUNNER, device.name)
         set_role.promote(_RUNNER, device.name, device.minor, deadline)
         steps.done("primary", "DRBD Primary")
+    begun.close()
     write_cache.leave_write_back_unless_in_sync(_RUNNER, device.name)
     if not gate.gate_table(device.name).startswith("drbd"):
         gate.open_gate(device.name, below=device.drbd_device, size_bytes=size)

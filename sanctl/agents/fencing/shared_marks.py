@@ -6,7 +6,8 @@ When a node is lost, the handlers of all its devices ask for a mark at about the
 writes a request, in a file, and takes the node's lock for that peer; who has it leads. The leader
 carries out all requests that stand: one question for quorum, one for the CIB, one change, both
 questions again; then each handler gets its answer, in a file. Handlers that come meanwhile are the
-next leader's. A single handler is its own leader, at once.
+next leader's. A single handler is its own leader, at once. One that is called for a promotion first
+waits for a moment for the other promotions that have begun on this node (`promotion_begun`).
 
 A leader that dies gives the lock back, as the kernel does for it; the next one leads all that is
 unanswered. One that hangs is not waited for: the others go on alone, as if there were no lock. The
@@ -23,7 +24,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from sanctl.agents.fencing import quorum_overlap
@@ -39,6 +40,11 @@ WAIT_S = 20.0
 # Then more seldom, by a tenth of what was waited: a dozen handlers that look fifty times a second
 # take the processor from the one that they wait for.
 _POLL_S, _POLL_SHARE, _LONGEST_POLL_S = 0.02, 0.1, 0.5
+#: How long a leader waits for other promotions. One that hangs costs the others so much, once for
+#: each change; of twenty on a node with one processor the last one asks some 4 s after the first.
+GATHER_S = 5.0
+_GATHER_POLL_S = 0.1
+_REQUEST, _BEGUN = "mark-request", "promotion-begun"
 
 
 class _Round(NamedTuple):
@@ -88,10 +94,26 @@ def mark(
         with contextlib.suppress(OSError):
             request.remove()
             answer.remove()
+            _begun(device).remove()
     what, _, why = said.partition(" ")
     if what == shared_marks.ERROR:
         raise CommandError(Problem("SAN-AGENT-014", why))
     return said
+
+
+@contextlib.contextmanager
+def promotion_begun(device: str) -> Iterator[contextlib.ExitStack]:
+    """Have the handlers of other promotions wait for this one's request, before they mark a peer.
+
+    Until the handler has an answer, or the stack is closed, which the promotion does once DRBD is
+    Primary. Without room for the note the others do not wait, and no harm is done.
+    """
+    note = _begun(device)
+    with contextlib.ExitStack() as begun:
+        begun.callback(_remove, note)
+        with contextlib.suppress(OSError):
+            note.write(_new_token())
+        yield begun
 
 
 def change_lock(device: str, *, wait_s: float) -> contextlib.AbstractContextManager[bool]:
@@ -115,6 +137,7 @@ def _wait_or_lead(this: _Round, own: str, wait_s: float) -> str:
             if said is not None:
                 return said
             if leads:
+                _gather(this, own)
                 return _lead(this._replace(tokens={**_unanswered(this.peer), **this.tokens}), own)
         now_s = time.monotonic()
         if now_s >= deadline:
@@ -122,6 +145,26 @@ def _wait_or_lead(this: _Round, own: str, wait_s: float) -> str:
                 return f"{shared_marks.ERROR} another process marks for {this.peer}, and is slow"
             return _lead(this, own)
         time.sleep(min(max(_POLL_S, (now_s - began_s) * _POLL_SHARE), _LONGEST_POLL_S))
+
+
+def _gather(this: _Round, own: str) -> None:
+    """Wait until the other promotions that have begun here have asked as well, or `GATHER_S`.
+
+    Only for a promotion. A Primary whose I/O is frozen, and the source of a resync, whose peer's
+    requests wait, gain nothing by it.
+    """
+    deadline = time.monotonic() + GATHER_S
+    if not this.is_promoting(own):
+        return
+    with contextlib.suppress(OSError):
+        while time.monotonic() < deadline and _awaited():
+            time.sleep(_GATHER_POLL_S)
+
+
+def _awaited() -> frozenset[str]:
+    begun = {device: _begun(device).read() for device in state_files.node_suffixes(_BEGUN)}
+    asked = {device for device in begun if state_files.device_suffixes(device, _REQUEST)}
+    return shared_marks.awaited(begun, asked, is_alive=_is_alive)
 
 
 def _lead(this: _Round, own: str) -> str:
@@ -250,7 +293,7 @@ def _look(
 
 def _open_requests(peer: str) -> dict[str, str]:
     """Return the tokens of the requests that stand for a peer, by device."""
-    kind = f"mark-request.{peer}"
+    kind = f"{_REQUEST}.{peer}"
     try:
         tokens = {
             device: _request(device, peer).read() for device in state_files.devices_with(kind)
@@ -279,12 +322,22 @@ def _read_answer(device: str, peer: str, token: str) -> str | None:
 
 def _request(device: str, peer: str) -> state_files.StateFile:
     """The token of the handler that wants a peer marked; removed before it unlocks the device."""
-    return state_files.of_device(device, f"mark-request.{peer}")
+    return state_files.of_device(device, f"{_REQUEST}.{peer}")
 
 
 def _answer(device: str, peer: str) -> state_files.StateFile:
     """The answer to a request, with its token."""
     return state_files.of_device(device, f"mark-answer.{peer}")
+
+
+def _begun(device: str) -> state_files.StateFile:
+    """The token of the promotion that is under way; of the node, as none need be started here."""
+    return state_files.of_node(f"{_BEGUN}.{device}")
+
+
+def _remove(note: state_files.StateFile) -> None:
+    with contextlib.suppress(OSError):
+        note.remove()
 
 
 def _new_token() -> str:

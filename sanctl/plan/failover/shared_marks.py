@@ -12,7 +12,7 @@ lock, and the peer's mark was set and read back with quorum after the handler ha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from sanctl.plan.failover import fence_rules
@@ -50,6 +50,25 @@ def open_requests(
     The requests are tokens by device; `is_alive`: the process that has written a token runs.
     """
     return {device: token for device, token in requests.items() if is_alive(token)}
+
+
+def awaited(
+    begun: Mapping[str, str], asked: Collection[str], *, is_alive: Callable[[str], bool]
+) -> frozenset[str]:
+    """Return the devices for whose request the leader of a promotion waits, for a moment.
+
+    A change of the CIB ends the transition that is under way, and costs as much for one mark as for
+    fifty: where a node is lost with many devices, their promotions begin together here, and ask one
+    after the other as the processor gets to them.
+
+    Args:
+        begun: by device, the token of a promotion here that has not got its peers marked yet.
+        asked: the devices whose handlers have asked for a mark of some peer.
+        is_alive: the process that has written a token runs.
+    """
+    return frozenset(
+        device for device, token in begun.items() if device not in asked and is_alive(token)
+    )
 
 
 def answer_for(token: str, answer: str) -> str | None:

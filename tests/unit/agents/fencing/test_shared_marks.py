@@ -341,3 +341,98 @@ def test_a_monitor_makes_no_change_beside_the_process_that_leads(
         mark_outdated(cluster, "vol1", "n2", wait_s=5.0, may_lead_alone=False)
     assert cluster.calls == []
     assert fake_node.clock.passed_s >= 5.0
+
+
+def begin_other(device: str, token: str = "") -> state_files.StateFile:
+    """Note that another promotion has begun here, by this process unless said."""
+    note = shared_marks._begun(device)
+    note.write(token or shared_marks._new_token())
+    return note
+
+
+def promote_vol1(cluster: Cluster) -> str:
+    with shared_marks.promotion_begun("vol1"), outdate.promoting("vol1"):
+        return mark_outdated(cluster, "vol1", "n2")
+
+
+def test_a_promotion_waits_for_the_others_that_have_begun(
+    fake_node: FakeNode, cluster: Cluster
+) -> None:
+    """Each change of the CIB ends the transition; one for all costs no more than the first."""
+    begin_other("vol2")
+    gone = begin_other("vol3")
+
+    def go_on() -> None:
+        if fake_node.clock.passed_s > 1.0:
+            ask("vol2")
+        if fake_node.clock.passed_s > 2.0:
+            gone.remove()  # its peer is in contact, or it has failed
+
+    fake_node.clock.on_sleep = go_on
+    assert promote_vol1(cluster) == "fenced"
+    assert [sorted(changed) for changed in cluster.changes] == [["vol1", "vol2"]]
+    assert 2.0 < fake_node.clock.passed_s < 3.0
+
+
+def test_a_promotion_that_hangs_is_not_waited_for(fake_node: FakeNode, cluster: Cluster) -> None:
+    begin_other("vol2")
+    assert promote_vol1(cluster) == "fenced"
+    assert cluster.changes == [["vol1"]]
+    assert 0.0 <= fake_node.clock.passed_s - shared_marks.GATHER_S < 1.0
+
+
+def test_a_promotion_that_was_killed_is_not_waited_for(
+    fake_node: FakeNode, cluster: Cluster
+) -> None:
+    begin_other("vol2", "0:1:2")
+    shared_marks._begun("vol3").write("")
+    assert promote_vol1(cluster) == "fenced"
+    assert fake_node.clock.passed_s == 0.0
+
+
+def test_a_frozen_primary_and_a_resync_wait_for_no_promotion(
+    fake_node: FakeNode, cluster: Cluster
+) -> None:
+    begin_other("vol2")
+    assert mark_outdated(cluster, "vol1", "n2") == "fenced"
+    assert fake_node.clock.passed_s == 0.0
+
+
+def test_a_promotion_whose_handler_asks_of_another_peer_is_not_waited_for(
+    fake_node: FakeNode, cluster: Cluster
+) -> None:
+    begin_other("vol2")
+    shared_marks._request("vol2", "n4").write(shared_marks._new_token())
+    assert promote_vol1(cluster) == "fenced"
+    assert fake_node.clock.passed_s == 0.0
+
+
+def test_a_promotion_is_under_way_until_it_has_its_answer(cluster: Cluster) -> None:
+    note = shared_marks._begun("vol1")
+    with shared_marks.promotion_begun("vol1"):
+        assert note.exists()
+        mark_outdated(cluster, "vol1", "n2")
+        assert not note.exists()
+    with shared_marks.promotion_begun("vol1") as begun:
+        begun.close()  # DRBD is Primary without a handler: the peer is connected
+        assert not note.exists()
+    with pytest.raises(OSError, match="disk"), shared_marks.promotion_begun("vol1"):
+        raise OSError("no disk")
+    assert not note.exists()
+
+
+def test_without_room_for_notes_nothing_is_waited_for(
+    fake_node: FakeNode, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin_other("vol2")
+
+    def refuse(*_: object, **_options: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(state_files, "node_suffixes", refuse)
+    assert promote_vol1(cluster) == "fenced"
+    assert fake_node.clock.passed_s == 0.0
+    monkeypatch.setattr(state_files.StateFile, "write", refuse)
+    monkeypatch.setattr(state_files.StateFile, "remove", refuse)
+    with shared_marks.promotion_begun("vol1"):
+        pass
