@@ -25,12 +25,16 @@ FAILED_PREFIX = "sanctl.point."
 ORDER_LIFE_S = 60
 #: The most restore points of one device.
 MAX_POINTS = 64
+#: The most devices whose restore points are made at one moment.
+MAX_GROUP = 16
+#: So many first digits are the same in the tokens of restore points that were made at one moment.
+_MOMENT_DIGITS = 12
 #: The most of all devices: the CIB has to fit Pacemaker's messages (plan/cluster/cib_size.py).
 MAX_ALL_POINTS = 256
 
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?")
 _TOKEN = re.compile(r"[0-9a-f]{16}")
-_SLOT, _DELETING = "slot=", "deleting"
+_SLOT, _DELETING, _GROUP = "slot=", "deleting", "group="
 _UUID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -59,17 +63,24 @@ class PointOrder(NamedTuple):
         token: 16 hex digits that no other order has.
         given_s: the moment, in seconds since 1970.
         hook: what makes the application's data consistent meanwhile; None: nothing.
+        group: the devices of which restore points are made at one moment, this one among them,
+            sorted, and without a hook; empty: of this device alone. Nodes of 0.1.0 do not read, and
+            so do not carry out, an order that has one.
     """
 
     name: str
     token: str
     given_s: int
     hook: PointHook | None = None
+    group: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> PointOrder | None:
         """Read what `str` wrote; None for anything else."""
         words = text.split(" ")
+        group: tuple[str, ...] = ()
+        if len(words) == 4 and words[3].startswith(_GROUP):
+            group = tuple(words.pop().removeprefix(_GROUP).split(","))
         hook = PointHook.parse(words[3]) if len(words) == 4 else None
         if (
             len(words) != (3 if hook is None else 4)
@@ -78,7 +89,16 @@ class PointOrder(NamedTuple):
             or not words[2].isdecimal()
         ):
             return None
-        return cls(words[0], words[1], int(words[2]), hook)
+        return cls(words[0], words[1], int(words[2]), hook, group)
+
+    def of_member(self, device: str) -> PointOrder:
+        """Return the order of another device of the group, or of this one.
+
+        Raises:
+            ValueError: the device is not of the group.
+        """
+        number = self.group.index(device)
+        return self._replace(token=f"{self.token[:_MOMENT_DIGITS]}{number:04x}")
 
     def is_open(self, now_s: float) -> bool:
         """Whether somebody still waits for it; the nodes' clocks may differ by half of that."""
@@ -86,6 +106,8 @@ class PointOrder(NamedTuple):
 
     def __str__(self) -> str:
         words = f"{self.name} {self.token} {self.given_s}"
+        if self.group:
+            return f"{words} {_GROUP}{','.join(self.group)}"
         return f"{words} {self.hook}" if self.hook else words
 
 
@@ -124,6 +146,13 @@ class RestorePoint(NamedTuple):
     def is_application_consistent(self) -> bool:
         """Whether the application was kept quiet while it was made; else it is as a power cut."""
         return self.hook is not None and not self.hook.before
+
+    def is_of_same_moment(self, other: RestorePoint) -> bool:
+        """Whether the two were made at one moment, of two devices."""
+        return (
+            self.device != other.device
+            and self.token[:_MOMENT_DIGITS] == other.token[:_MOMENT_DIGITS]
+        )
 
     @property
     def id(self) -> str:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Carries out `snapshot create` and `delete`: an order in the CIB, and the wait for its outcome."""
+"""Carries out `snapshot create` and `delete`: orders in the CIB, and the wait for their outcome."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping
 
 from sanctl.errors import CommandError, NotConverged, Problem, Refused, SanctlError
 from sanctl.model.cib_change import Change
@@ -12,6 +14,7 @@ from sanctl.ops.cib_room import within_room
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.convergence import Progress
 from sanctl.plan.cluster.preconditions import existing_device
+from sanctl.plan.device.point_group import HEARD, plan_group_order
 from sanctl.plan.device.restore_points import (
     existing_point,
     plan_order_withdrawal,
@@ -49,40 +52,79 @@ def create_point(
             and its hook has failed after it.
         NotConverged: nothing was seen in time.
     """
-    await_active_node(session, device, timeout_s=min(timeout_s, _ROLE_S))
 
     def plan(seen: Cluster) -> tuple[Change, ...]:
         return plan_point_order(seen, device, order, session.clock.wall_s())
 
+    cluster, points = _create(
+        session, {device: order}, plan, ipc_buffer_bytes=ipc_buffer_bytes, timeout_s=timeout_s
+    )
+    return cluster, points[0]
+
+
+def create_group(
+    session: Session,
+    orders: dict[DeviceName, PointOrder],
+    *,
+    ipc_buffer_bytes: int,
+    timeout_s: float,
+) -> tuple[Cluster, tuple[RestorePoint, ...]]:
+    """Have the active node make restore points of several devices at one moment, all or none.
+
+    `orders` are of `group_orders`; everything else as `create_point`.
+
+    Raises:
+        Refused: one cannot be made now, or the devices are served by more than one node.
+        CommandError: a node could not do its part, and says why.
+        NotConverged: nothing was seen in time.
+    """
+
+    def plan(seen: Cluster) -> tuple[Change, ...]:
+        return plan_group_order(seen, orders, session.clock.wall_s())
+
+    return _create(session, orders, plan, ipc_buffer_bytes=ipc_buffer_bytes, timeout_s=timeout_s)
+
+
+def _create(
+    session: Session,
+    orders: dict[DeviceName, PointOrder],
+    plan: Callable[[Cluster], tuple[Change, ...]],
+    *,
+    ipc_buffer_bytes: int,
+    timeout_s: float,
+) -> tuple[Cluster, tuple[RestorePoint, ...]]:
+    names = ", ".join(f"{device}@{order.name}" for device, order in orders.items())
+    for device in orders:
+        await_active_node(session, device, timeout_s=min(timeout_s, _ROLE_S))
     session.change(within_room(session, plan, ipc_buffer_bytes))
     problem: SanctlError
     try:
         cluster = session.wait(
-            lambda seen: _progress(seen, device, order),
-            waiting_for=f"restore point {order.name} of device {device}",
+            lambda seen: _progress(seen, orders),
+            waiting_for=f"restore point {names}",
             timeout_s=timeout_s,
             look="no restore point was made; 'journalctl SYSLOG_IDENTIFIER=sanctl' on the node "
             "that serves the device says more",
         )
-        made = _made(cluster, device, order)
+        made = _made_of_all(cluster, orders)
         if made is not None:
-            return cluster, _unless_quiet_still(made)
-        failure = _failure(cluster, device, order)
+            return cluster, tuple(map(_unless_quiet_still, made))
+        failure = _failure_of_any(cluster, orders)
         problem = CommandError(
             Problem(failure.code, failure.text)
             if failure
-            else Problem("SAN-SNAP-006", f"the order for restore point {order.name} is gone")
+            else Problem("SAN-SNAP-006", f"the order for restore point {names} is gone")
         )
     except NotConverged as error:
         problem = error
     except BaseException:
-        _withdraw(session, device, order)
+        _withdraw(session, orders)
         raise
-    _withdraw(session, device, order)
+    _withdraw(session, orders)
     cluster = session.observe()
-    made = _made(cluster, device, order)
+    made = _made_of_all(cluster, orders)
     if made is not None:
-        return cluster, _unless_quiet_still(made)
+        return cluster, tuple(map(_unless_quiet_still, made))
     raise problem
 
 
@@ -129,11 +171,23 @@ def await_active_node(session: Session, device: DeviceName, *, timeout_s: float)
         ) from error
 
 
-def _withdraw(session: Session, device: DeviceName, order: PointOrder) -> None:
+def _withdraw(session: Session, orders: Mapping[DeviceName, PointOrder]) -> None:
     def decide(seen: Cluster) -> tuple[Change, ...]:
-        return plan_order_withdrawal(seen, device, order)
+        return tuple(
+            change
+            for device, order in orders.items()
+            for change in plan_order_withdrawal(seen, device, order)
+        )
 
     session.change(decide)
+
+
+def _made_of_all(
+    cluster: Cluster, orders: Mapping[DeviceName, PointOrder]
+) -> tuple[RestorePoint, ...] | None:
+    made = [_made(cluster, device, order) for device, order in orders.items()]
+    points = tuple(point for point in made if point is not None)
+    return points if len(points) == len(orders) else None
 
 
 def _made(cluster: Cluster, device: DeviceName, order: PointOrder) -> RestorePoint | None:
@@ -141,24 +195,25 @@ def _made(cluster: Cluster, device: DeviceName, order: PointOrder) -> RestorePoi
     return next((point for point in points if point.token == order.token), None)
 
 
-def _failure(cluster: Cluster, device: DeviceName, order: PointOrder) -> PointFailure | None:
-    return next(
-        (
-            failure
-            for (name, _), failure in cluster.cib.point_failures.items()
-            if name == device.value and failure.token == order.token
-        ),
-        None,
-    )
+def _failure_of_any(
+    cluster: Cluster, orders: Mapping[DeviceName, PointOrder]
+) -> PointFailure | None:
+    """Return why an order failed; of a group's rather the reason than who has heard of it."""
+    tokens = {device.value: order.token for device, order in orders.items()}
+    failures = [
+        failure
+        for (name, _), failure in cluster.cib.point_failures.items()
+        if failure.token == tokens.get(name)
+    ]
+    return min(failures, key=lambda each: HEARD in each.text, default=None)
 
 
-def _progress(cluster: Cluster, device: DeviceName, order: PointOrder) -> Progress:
-    found = cluster.cib.device(device)
-    is_done = (
-        found is None
+def _progress(cluster: Cluster, orders: Mapping[DeviceName, PointOrder]) -> Progress:
+    is_done = _failure_of_any(cluster, orders) is not None or all(
+        (found := cluster.cib.device(device)) is None
         or found.point_order != order
         or _made(cluster, device, order) is not None
-        or _failure(cluster, device, order) is not None
+        for device, order in orders.items()
     )
     return Progress(is_done=is_done, seen="the node that serves the device has not answered yet")
 

@@ -319,8 +319,13 @@ def _suffixes(folder: str, prefix: str) -> set[str]:
         for entry in _entries(folder)
         if entry.startswith(prefix) and entry != prefix
     }
-    # `.new.PID` is what `files.replace_on_tmpfs` has not renamed yet, or was killed over.
-    return {each for each in found if not each.rpartition(".new.")[2].isdecimal()}
+    return {each for each in found if not _is_being_replaced(each)}
+
+
+def _is_being_replaced(suffix: str) -> bool:
+    """Whether it ends as what `files.replace_on_tmpfs` has not renamed yet, or was killed over."""
+    _, ending, pid = suffix.rpartition(".new.")
+    return bool(ending) and pid.isdecimal()
 
 
 def _entries(folder: str) -> list[str]:

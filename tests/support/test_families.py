@@ -75,6 +75,7 @@ FAMILIES = {
     "Restore points": (
         "test_clones",
         "test_device_restore",
+        "test_point_groups",
         "test_point_hooks",
         "test_point_schedules",
         "test_restore_points",

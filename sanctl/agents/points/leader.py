@@ -7,7 +7,8 @@ The order of its steps, and what holds if the process, its node or another node 
 2. systemd is told READY: from now on it kills this process after RuntimeMaxSec, and it resumes the
    gate whatever this process ends by (ExecStopPost). So the hold has an end also if everything
    but systemd is killed.
-3. The gate is suspended. When that returns no I/O of hosts is in flight: each write that was
+3. The gate is suspended, and where the order is for several devices, those of all others are
+   waited for (`group_barrier`). When that returns no I/O of hosts is in flight: each write that was
    acknowledged is on every replica that is UpToDate and connected (DRBD's protocol C), and none is
    begun.
 4. Each replica is copied. Those of standbys see for themselves that they are in sync, and this
@@ -40,6 +41,7 @@ from typing import Any
 from sanctl.agents import ocf
 from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.points import hook_unit, scheduled, unit
+from sanctl.agents.points.group_barrier import GroupBarrier, GroupFailed
 from sanctl.agents.points.hook_unit import Quiet
 from sanctl.agents.points.local_copy import LocalCopy
 from sanctl.agents.points.systemd_notice import notify
@@ -59,6 +61,7 @@ from sanctl.ops.cib_room import within_room
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.cib_size import DEFAULT_IPC_BUFFER_BYTES, point_of_order
 from sanctl.plan.device.hold import active_problem, is_standby_in_sync
+from sanctl.plan.device.point_group import plan_group_recorded
 from sanctl.plan.device.point_schedule import due_point, plan_pruning, plan_scheduled_point
 from sanctl.plan.device.restore_points import due_order, plan_point_recorded
 from sanctl.system import state_files, timed_call
@@ -110,8 +113,10 @@ def _main(name: str) -> None:
     device, order = due
     unit.tried_note(name).write(order.token)
 
-    def record(seen: Cluster, point: RestorePoint) -> tuple[Change, ...]:
-        return plan_point_recorded(seen, point, order)
+    def record(seen: Cluster, points: tuple[RestorePoint, ...]) -> tuple[Change, ...]:
+        if order.group:
+            return plan_group_recorded(seen, points, order)
+        return plan_point_recorded(seen, points[0], order)
 
     try:
         _carry_out(session, device, order, record)
@@ -127,8 +132,8 @@ def _keep_schedule(session: Session, cluster: Cluster, name: str) -> None:
     token, now_s = _new_token(name), time.time()
     buffer_bytes = NodeFacts(_RUNNER).ipc_buffer_bytes() or DEFAULT_IPC_BUFFER_BYTES
 
-    def record(seen: Cluster, point: RestorePoint) -> tuple[Change, ...]:
-        return plan_scheduled_point(seen, point, time.time())
+    def record(seen: Cluster, points: tuple[RestorePoint, ...]) -> tuple[Change, ...]:
+        return plan_scheduled_point(seen, points[0], time.time())
 
     try:
         due = due_point(cluster, name, token, now_s)
@@ -168,8 +173,25 @@ def _carry_out(
     session: Session,
     device: DeviceSpec,
     order: PointOrder,
-    record: Callable[[Cluster, RestorePoint], tuple[Change, ...]],
+    record: Callable[[Cluster, tuple[RestorePoint, ...]], tuple[Change, ...]],
     slot: ScheduledSlot | None = None,
+) -> None:
+    barrier = GroupBarrier(device.name.value, order)
+    try:
+        _make_point(session, device, order, record, barrier, slot=slot)
+    except (SanctlError, OSError) as error:
+        barrier.fail(error)
+        raise
+
+
+def _make_point(
+    session: Session,
+    device: DeviceSpec,
+    order: PointOrder,
+    record: Callable[[Cluster, tuple[RestorePoint, ...]], tuple[Change, ...]],
+    barrier: GroupBarrier,
+    *,
+    slot: ScheduledSlot | None,
 ) -> None:
     name = device.name.value
     standbys = _standbys(device)
@@ -199,7 +221,8 @@ def _carry_out(
             if order.hook:
                 _make_quiet(quiet, order, copy, channels)
             ocf.crash_point("point-quiet")
-            pause_s = _hold_and_copy(device, copy, channels)
+            barrier.await_prepared()
+            pause_s = _hold_and_copy(device, copy, channels, barrier)
             quiet.check_was_quiet()
         made_s = int(time.time())
         ocf.crash_point("point-copied")
@@ -225,10 +248,11 @@ def _carry_out(
         )
         copy.may_be_known = True
         try:
-            session.change(lambda seen: record(seen, point))
+            barrier.record(point, lambda points: session.change(lambda seen: record(seen, points)))
         except (CommandError, Refused) as error:
-            if isinstance(error, Refused) or error.problems[0].code in _NOT_RECORDED:
+            if isinstance(error, Refused | GroupFailed) or error.problems[0].code in _NOT_RECORDED:
                 copy.may_be_known = False
+                barrier.is_undone = True
                 for channel in channels.values():
                     channel.send("drop")
             # Otherwise it is not known whether the CIB has it: the pool agents find out.
@@ -327,7 +351,9 @@ def _channels(nodes: tuple[str, ...]) -> Iterator[dict[str, Channel]]:
         yield channels
 
 
-def _hold_and_copy(device: DeviceSpec, copy: LocalCopy, channels: dict[str, Channel]) -> float:
+def _hold_and_copy(
+    device: DeviceSpec, copy: LocalCopy, channels: dict[str, Channel], barrier: GroupBarrier
+) -> float:
     """Copy all replicas while the gate holds I/O; return how long it held it, in seconds.
 
     Raises:
@@ -339,7 +365,7 @@ def _hold_and_copy(device: DeviceSpec, copy: LocalCopy, channels: dict[str, Chan
     notify("READY=1")
     begin = time.monotonic()
     try:
-        _copy_held(device, copy, channels)
+        _copy_held(device, copy, channels, barrier)
     except (_HoldOver, InterruptedError) as error:
         raise CommandError(
             Problem(
@@ -356,13 +382,16 @@ def _hold_and_copy(device: DeviceSpec, copy: LocalCopy, channels: dict[str, Chan
     return held_s
 
 
-def _copy_held(device: DeviceSpec, copy: LocalCopy, channels: dict[str, Channel]) -> None:
+def _copy_held(
+    device: DeviceSpec, copy: LocalCopy, channels: dict[str, Channel], barrier: GroupBarrier
+) -> None:
     name = device.name.value
     try:
         signal.setitimer(signal.ITIMER_REAL, HOLD_S)
         gate.hold(name)
         before = drbd_kernel.ended_writes(device.minor)
         ocf.crash_point("point-held")
+        barrier.await_held(within_s=HOLD_S)
         for channel in channels.values():
             channel.send("copy")
         # In a thread: a copy that hangs must not keep this one from letting I/O go on.

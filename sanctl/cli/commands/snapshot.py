@@ -15,14 +15,16 @@ from sanctl.cli.output import finish, print_table
 from sanctl.cli.views.point_hook import consistency, consistency_text, result_data
 from sanctl.cli.views.point_schedule import schedule_text
 from sanctl.drivers.point_files import final_path
+from sanctl.errors import Problem, UsageError
 from sanctl.model.backup import refuse_own_name
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import DeviceName, format_bytes
 from sanctl.model.point_hook import PointHook
 from sanctl.model.restore_point import PointOrder, RestorePoint, parse_point_name
 from sanctl.model.topology import Topology
-from sanctl.ops.snapshot import create_point, delete_point
+from sanctl.ops.snapshot import create_group, create_point, delete_point
 from sanctl.plan.cluster.preconditions import existing_device
+from sanctl.plan.device.point_group import group_orders
 from sanctl.plan.device.restore_points import existing_point, split_point
 
 if TYPE_CHECKING:
@@ -39,14 +41,17 @@ snapshot.add_command(prune)
 
 
 @snapshot.command()
-@click.argument("device")
+@click.argument("devices", metavar="DEVICE...", nargs=-1, required=True)
 @click.option("--name", metavar="POINT", help="Its name. [the time, such as 20261124-133000]")
+@click.option("--group", is_flag=True, help="Of several devices, at one moment: all, or none.")
 @hook_options
 @timeout_option(60)
 @output_option
 def create(
-    device: str,
+    devices: tuple[str, ...],
+    *,
     name: str | None,
+    group: bool,
     hook: PointHook | None,
     timeout_s: float,
     output: str,
@@ -58,26 +63,65 @@ def create(
     milliseconds. The pools must be XFS. What the hook's limit allows for comes on top of --timeout.
     """
     env = environment()
-    wanted = DeviceName.parse(device)
+    wanted = [DeviceName.parse(device) for device in devices]
     now_s = int(env.clock.wall_s())
     point_name = parse_point_name(name) if name is not None else _name_of(now_s)
     refuse_own_name(point_name)
-    order = PointOrder(point_name, env.new_uuid()[:16], now_s, hook)
-    command_line = f"snapshot create {device} --name {point_name}" + (
+    token = env.new_uuid()[:16]
+    if group and hook is not None:
+        raise UsageError(
+            Problem(
+                "SAN-SNAP-016",
+                "--group and --hook do not go together yet",
+                "keep the application quiet yourself, make the group, and let it go on",
+            )
+        )
+    if group:
+        orders = group_orders(wanted, point_name, token, now_s)
+    elif len(wanted) > 1:
+        raise UsageError(
+            Problem(
+                "SAN-SNAP-016",
+                "restore points of several devices are made with --group: at one moment",
+                "or give one command for each device: then each is of a moment of its own",
+            )
+        )
+    words = " ".join((*devices, *(("--group",) if group else ())))
+    command_line = f"snapshot create {words} --name {point_name}" + (
         f" --hook {hook.name}" if hook else ""
     )
     with (
         env.session() as session,
-        env.logged("snapshot", device=device, command_line=command_line),
+        env.logged(
+            "snapshot",
+            device=devices[0] if len(devices) == 1 else "",
+            command_line=command_line,
+        ),
     ):
-        cluster, made = create_point(
-            session,
-            wanted,
-            order,
-            ipc_buffer_bytes=env.ipc_buffer_bytes(),
-            timeout_s=timeout_s + (2 * hook.limit_s if hook else 0),
-        )
-    _finish(output, cluster, made, topology_or_none(env))
+        if group:
+            cluster, points = create_group(
+                session, orders, ipc_buffer_bytes=env.ipc_buffer_bytes(), timeout_s=timeout_s
+            )
+        else:
+            cluster, point = create_point(
+                session,
+                wanted[0],
+                PointOrder(point_name, token, now_s, hook),
+                ipc_buffer_bytes=env.ipc_buffer_bytes(),
+                timeout_s=timeout_s + (2 * hook.limit_s if hook else 0),
+            )
+    topology = topology_or_none(env)
+    if not group:
+        _finish(output, cluster, point, topology)
+        return
+
+    def text() -> None:
+        longest = max(point.pause_ms for point in points)
+        print(f"{len(points)} restore points of one moment; I/O waited for {longest} ms at most:")
+        for point in points:
+            print(f"  {point.device}@{point.name} on {', '.join(point.nodes)}")
+
+    finish(output, data=[_point_data(cluster, point, topology) for point in points], text=text)
 
 
 @snapshot.command("list")
@@ -191,6 +235,14 @@ def _missing_on(cluster: Cluster, point: RestorePoint) -> list[str]:
     return [node.value for node in nodes if node.value not in point.nodes]
 
 
+def _together(cluster: Cluster, point: RestorePoint) -> list[str]:
+    return [
+        f"{other.device}@{other.name}"
+        for other in cluster.cib.points
+        if other.is_of_same_moment(point)
+    ]
+
+
 def _point_data(
     cluster: Cluster, point: RestorePoint, topology: Topology | None
 ) -> snapshot_documents.Point:
@@ -202,6 +254,7 @@ def _point_data(
         "pause_ms": point.pause_ms,
         "file": _file_of(point, topology),
         "deleting": point.is_deleting,
+        "group": _together(cluster, point),
         "scheduled": list(point.slot.intervals) if point.slot else [],
         "consistency": consistency(point),
         "hook": result_data(point),
@@ -215,11 +268,13 @@ def _point_data(
 
 def _print_point(cluster: Cluster, point: RestorePoint, file: str | None) -> None:
     missing = ", ".join(_missing_on(cluster, point))
+    group = ", ".join(_together(cluster, point))
     for label, value in (
         ("restore point", f"{point.device}@{point.name}"),
         ("made", f"{_time_text(point.made_s)} UTC; I/O waited for {point.pause_ms} ms"),
         *((("made by", f"schedule, {', '.join(point.slot.intervals)}"),) if point.slot else ()),
         ("consistency", consistency_text(point)),
+        *((("same moment", group),) if group else ()),
         ("size", format_bytes(point.size_bytes)),
         ("on", ", ".join(point.nodes)),
         ("file", file or "?"),

@@ -138,7 +138,7 @@ DOCUMENTS: Mapping[str, object] = {
     "site list": list[Site],
     "site remove": SiteRemoved,
     "site set": SiteSet,
-    "snapshot create": Point,
+    "snapshot create": Point | list[Point],
     "snapshot delete": PointDeleted,
     "snapshot list": list[Point],
     "snapshot prune": PointsPruned,

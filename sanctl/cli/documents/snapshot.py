@@ -45,6 +45,7 @@ class Point(TypedDict):
     pause_ms: Annotated[int, "for how long the device's I/O waited"]
     file: Annotated[str | None, "its file on its nodes; null: not known here"]
     deleting: Annotated[bool, "it is being deleted"]
+    group: Annotated[list[str], "restore points of other devices that were made at the same moment"]
     scheduled: Annotated[
         list[str], "the intervals of the schedule that it was made for; empty: an operator made it"
     ]

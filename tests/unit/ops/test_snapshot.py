@@ -33,9 +33,10 @@ from sanctl.model.restore_point import (
     parse_sizes,
 )
 from sanctl.ops.session import Session
-from sanctl.ops.snapshot import create_point, delete_point
+from sanctl.ops.snapshot import create_group, create_point, delete_point
 from sanctl.plan.cluster.cib_size import added_text
 from sanctl.plan.device import restore_points as plan
+from sanctl.plan.device.point_group import group_orders, plan_group_order, plan_group_recorded
 from sanctl.render.cib import render_patchset
 from tests.fakes.pacemaker import FakeReporter
 from tests.unit.cli.test_commands import I1, FakeEnvironment
@@ -380,3 +381,147 @@ def test_a_hook_that_may_have_left_the_application_quiet_is_an_error(bed: Bed, b
     order = bed.order("two", 2)._replace(hook=hook)
     _, made = create_point(bed.session, NAME, order, ipc_buffer_bytes=1 << 20, timeout_s=30)
     assert made.is_application_consistent != bool(before)
+
+
+def two_devices(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> dict[DeviceName, PointOrder]:
+    """Make device db beside web, both served by n1; return the orders of a group of both."""
+    run(monkeypatch, "device create db --size 64M --prefer n1")
+    names = [NAME, DeviceName.parse("db")]
+    assert {bed.seen().active_node(name) for name in names} == {"n1"}
+    return group_orders(names, "both", "c" * 16, int(bed.env.clock.wall_s()))
+
+
+def run(monkeypatch: pytest.MonkeyPatch, words: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["sanctl", *words.split()])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    return int(stop.value.code or 0)
+
+
+def make_group(bed: Bed, orders: dict[DeviceName, PointOrder]) -> tuple[RestorePoint, ...]:
+    return create_group(bed.session, orders, ipc_buffer_bytes=bed.ipc_buffer_bytes, timeout_s=30)[1]
+
+
+def open_orders(bed: Bed) -> list[str]:
+    return [device.name.value for device in bed.seen().cib.devices if device.point_order]
+
+
+def test_a_group_is_made_together(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    orders = two_devices(bed, monkeypatch)
+    made = make_group(bed, orders)
+    assert [(point.device, point.name) for point in made] == [("web", "both"), ("db", "both")]
+    assert made[0].is_of_same_moment(made[1])
+    alone = bed.create("alone")
+    assert not any(alone.is_of_same_moment(point) for point in made)
+
+
+def test_the_failure_of_one_is_that_of_the_group(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    orders = two_devices(bed, monkeypatch)
+    bed.cluster.point_failure = ("SAN-SNAP-002", "too many extents")
+    with pytest.raises(CommandError, match="SAN-SNAP-002: too many extents"):
+        make_group(bed, orders)
+    assert open_orders(bed) == []
+    assert bed.seen().cib.points == ()
+
+
+def test_a_group_that_nobody_answers_is_withdrawn_as_a_whole(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders = two_devices(bed, monkeypatch)
+    bed.cluster.ignores_points = True
+    with pytest.raises(NotConverged):
+        make_group(bed, orders)
+    assert open_orders(bed) == []
+
+
+def test_the_reason_is_told_rather_than_who_has_heard_of_it(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders = two_devices(bed, monkeypatch)
+    bed.cluster.ignores_points = True
+    for device, text in (("db", "web, of the same group: torn"), ("web", "torn")):
+        order = orders[DeviceName.parse(device)]
+        failure = PointFailure(order.token, "SAN-SNAP-005", text)
+        bed.cluster.attribute("n1", f"sanctl.point.{device}", str(failure))
+    with pytest.raises(CommandError, match=r"^SAN-SNAP-005: torn"):
+        make_group(bed, orders)
+
+
+def test_a_group_is_recorded_as_a_whole_or_not(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    orders = two_devices(bed, monkeypatch)
+    db, now_s = DeviceName.parse("db"), bed.env.clock.wall_s()
+    bed.cluster.ignores_points = True
+    bed.session.change(lambda seen: plan_group_order(seen, orders, now_s))
+    points = [
+        RestorePoint(
+            name.value, order.name, order.token, device.uuid, "main", 1, 2, 3, ("n1", "n2")
+        )
+        for name, order in orders.items()
+        if (device := bed.seen().cib.device(name)) is not None
+    ]
+    both = plan_group_recorded(bed.seen(), points, orders[db])
+    assert [change.point for change in both if isinstance(change, SetPoint)] == points
+    bed.session.change(lambda seen: plan.plan_order_withdrawal(seen, db, orders[db]))
+    with pytest.raises(CommandError, match="SAN-SNAP-006"):
+        plan_group_recorded(bed.seen(), points, orders[NAME])
+
+
+def test_a_group_that_cannot_be_made_changes_nothing(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders = two_devices(bed, monkeypatch)
+    before, other = bed.cluster.query(), point_of(bed)._replace(device="log")
+    full = replace(bed.seen().cib, points=(other,) * (MAX_ALL_POINTS - 1))
+    with pytest.raises(Refused, match="these would be 2 more"):
+        plan_group_order(replace(bed.seen(), cib=full), orders, 0.0)
+    taken = replace(bed.seen().cib, points=(point_of(bed),))
+    orders[NAME] = orders[NAME]._replace(name="old")
+    with pytest.raises(Refused, match="SAN-SNAP-010"):
+        plan_group_order(replace(bed.seen(), cib=taken), orders, 0.0)
+    assert bed.cluster.query() == before
+
+
+def point_of(bed: Bed) -> RestorePoint:
+    return RestorePoint("web", "old", "1" * 16, "a" * 32, "main", 1, 2, 3, ("n1", "n2"))
+
+
+def test_devices_of_two_nodes_are_no_group(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    two_devices(bed, monkeypatch)
+    assert run(monkeypatch, "device move db --to n2") == 0
+    before = bed.cluster.query()
+    assert run(monkeypatch, "snapshot create web db --group --name both") == 4
+    assert "SAN-SNAP-017" in (said := capsys.readouterr().err)
+    assert "db by n2" in said and "web by n1" in said
+    assert bed.cluster.query() == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "web db --group --hook quiet",
+        "web --group",
+        "web web --group",
+        "web db",
+        " ".join(f"d{n}" for n in range(17)),
+    ],
+)
+def test_what_is_no_group(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str
+) -> None:
+    before = bed.cluster.query()
+    assert run(monkeypatch, f"snapshot create {words}") == 2
+    assert "SAN-SNAP-016" in capsys.readouterr().err
+    assert bed.cluster.query() == before
+
+
+def test_the_command_shows_what_is_of_one_moment(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    two_devices(bed, monkeypatch)
+    capsys.readouterr()
+    assert run(monkeypatch, "snapshot create web db --group --name both") == 0
+    assert "2 restore points of one moment" in capsys.readouterr().out
+    assert run(monkeypatch, "snapshot show web@both") == 0
+    assert "same moment:    db@both" in capsys.readouterr().out

@@ -167,7 +167,8 @@ def test_a_file_made_in_a_folder_on_its_way_out_fails_no_stop(
 def test_a_half_written_file_is_no_suffix(folder: Path) -> None:
     state_files.of_device("db", "outdated-unmarked.n2.new.example").write()
     (folder / "devices/db/outdated-unmarked.n3.new.4711").touch()
-    assert state_files.device_suffixes("db", "outdated-unmarked") == ["n2.new.example"]
+    state_files.of_device("db", "outdated-unmarked.4711").write()
+    assert state_files.device_suffixes("db", "outdated-unmarked") == ["4711", "n2.new.example"]
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../node", "a/b", ".removed.db.1", "a\0b"])

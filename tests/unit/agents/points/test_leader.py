@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from sanctl.agents.points import leader
+from sanctl.agents.points.group_barrier import GroupBarrier
 from sanctl.agents.points.local_copy import LocalCopy
 from sanctl.drivers import drbd_kernel, gate
 from sanctl.drivers.node_channel import Channel
@@ -61,7 +62,12 @@ class Node:
 
     def hold(self, *, has_standby: bool = True) -> float:
         channels = {"n2": cast("Channel", self)} if has_standby else {}
-        return leader._hold_and_copy(DEVICE, cast("LocalCopy", self), channels)
+        return leader._hold_and_copy(
+            DEVICE, cast("LocalCopy", self), channels, cast("GroupBarrier", self)
+        )
+
+    def await_held(self, *, within_s: float) -> None:
+        self.note("await group")
 
 
 @pytest.fixture
@@ -85,11 +91,12 @@ def assert_let_go(node: Node) -> None:
 def test_systemd_knows_first_and_the_gate_is_released_last(node: Node) -> None:
     assert 0 <= node.hold() < leader.HOLD_S
     assert node.did == [
-        "READY", "hold", "send copy", "take", "receive copied", "release", "EXTEND_TIMEOUT_USEC",
+        "READY", "hold", "await group", "send copy", "take", "receive copied",
+        "release", "EXTEND_TIMEOUT_USEC",
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("step", ["hold", "take", "receive copied"])
+@pytest.mark.parametrize("step", ["hold", "await group", "take", "receive copied"])
 def test_what_hangs_is_given_up_in_time(node: Node, step: str) -> None:
     node.on[step] = node.hang
     begin = time.monotonic()

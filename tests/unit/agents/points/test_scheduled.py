@@ -105,14 +105,14 @@ class Taking:
         session: object,
         device: DeviceSpec,
         order: PointOrder,
-        record: Callable[[Cluster, RestorePoint], tuple[Change, ...]],
+        record: Callable[[Cluster, tuple[RestorePoint, ...]], tuple[Change, ...]],
         slot: ScheduledSlot | None = None,
     ) -> None:
         self.slots.append(slot)
         if self.error:
             raise self.error
         point = point_of_order(device, order)._replace(slot=slot)
-        session.change(lambda seen: record(seen, point))  # type: ignore[attr-defined]
+        session.change(lambda seen: record(seen, (point,)))  # type: ignore[attr-defined]
 
 
 @pytest.fixture

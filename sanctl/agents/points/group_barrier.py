@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Has the processes that make restore points of a group's devices go on together, or not at all.
+
+Each device has a process of its own, on the one node that serves all (`leader`), with a hold of its
+own that ends in time whatever becomes of the others. Each says in a file how far it is:
+
+    prepared   nothing is held; waited for by all, so that the holds begin together
+    held       waited for by all before any copies: there is a moment at which all are held
+    flushed    with the restore point; waited for by the first device's process, which adds all to
+               the CIB in one change
+    recorded   said by the first device's process alone; waited for by the others
+    failed     with the code and the reason: nobody goes on, no restore point was or will be made
+    unknown    the CIB may have the restore points: the pool agents find out
+
+A process that dies says nothing more: the others wait in vain, and fail in time. Once `flushed` is
+said the first device's process may have added the point, so nobody removes a copy then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+
+from sanctl.errors import CommandError, Problem, SanctlError
+from sanctl.model.restore_point import POINT_PREFIX, PointOrder, RestorePoint
+from sanctl.plan.device.point_group import HEARD
+from sanctl.system import state_files
+
+_KIND = "point-group"
+_PREPARED, _HELD, _FLUSHED, _RECORDED = "prepared", "held", "flushed", "recorded"
+_FAILED, _UNKNOWN = "failed", "unknown"
+_ORDER = (_PREPARED, _HELD, _FLUSHED, _RECORDED)
+#: A peer waits so much longer for the copy; and the unit has 90 s until the hold begins.
+_PREPARED_S = 30.0
+_FLUSHED_S, _RECORDED_S = 40.0, 80.0
+_POLL_S, _HELD_POLL_S = 0.05, 0.002
+_LEFT_OVER_S = 3600.0
+
+
+class GroupFailed(CommandError):
+    """No restore point of the group has been recorded, and none will be."""
+
+
+class GroupBarrier:
+    """The group of one device's order; of an order without a group, nobody is waited for.
+
+    Attributes:
+        is_undone: set by the caller where `record` has failed, and has certainly added nothing.
+    """
+
+    def __init__(self, device: str, order: PointOrder) -> None:
+        self._device, self._order = device, order
+        self._others = tuple(each for each in order.group if each != device)
+        self._has_flushed = self._is_recorded = False
+        self.is_undone = False
+
+    def await_prepared(self) -> None:
+        """Return when nothing is left to do before the hold, for any of the devices.
+
+        Raises:
+            GroupFailed: another device's process has failed, or has said nothing in time.
+        """
+        if self._others:
+            _remove_leftovers()
+            self._say(_PREPARED)
+            self._await(_PREPARED, self._others, within_s=_PREPARED_S, poll_s=_POLL_S)
+
+    def await_held(self, *, within_s: float) -> None:
+        """Return when the I/O of all devices is held; called in the hold.
+
+        Raises:
+            GroupFailed: another device's process has failed, or has said nothing in time.
+        """
+        if self._others:
+            self._say(_HELD)
+            self._await(_HELD, self._others, within_s=within_s, poll_s=_HELD_POLL_S)
+
+    def record(
+        self, point: RestorePoint, add: Callable[[tuple[RestorePoint, ...]], object]
+    ) -> None:
+        """Add this device's restore point to the CIB with those of the others, in one change.
+
+        Args:
+            point: what this process has made, which outlives a crash of each node.
+            add: makes the change, or raises.
+
+        Raises:
+            GroupFailed: another device's process has failed, or has said nothing in time.
+            SanctlError: as `add`.
+            CommandError: it is not known whether the first device's process has added the points.
+        """
+        if not self._others:
+            add((point,))
+            return
+        self._has_flushed = True
+        self._say(_FLUSHED, f"{point.id}={point.value}")
+        first = self._order.group[0]
+        if self._device != first:
+            self._await(_RECORDED, (first,), within_s=_RECORDED_S, poll_s=_POLL_S)
+            self._is_recorded = True
+            return
+        said = self._await(_FLUSHED, self._others, within_s=_FLUSHED_S, poll_s=_POLL_S)
+        points = [_parse_point(text) for text in said.values()]
+        add((point, *points))
+        self._is_recorded = True
+        self._say(_RECORDED)
+
+    def fail(self, error: SanctlError | OSError) -> None:
+        """Tell the others that there will be no restore point, or that this is not known."""
+        if not self._others or self._is_recorded:
+            return
+        problem = error.problems[0] if isinstance(error, SanctlError) else None
+        code, text = (problem.code, problem.text) if problem else ("SAN-SNAP-005", str(error))
+        may_be_recorded = self._has_flushed and not self.is_undone
+        with contextlib.suppress(OSError):
+            self._say(_UNKNOWN if may_be_recorded else _FAILED, f"{code} {text}")
+
+    def _say(self, phase: str, text: str = "") -> None:
+        _file(self._order.of_member(self._device).token).write(f"{phase} {text}")
+
+    def _await(
+        self, wanted: str, devices: tuple[str, ...], *, within_s: float, poll_s: float
+    ) -> dict[str, str]:
+        deadline = time.monotonic() + within_s
+        while True:
+            late, said = "", {}
+            for device in devices:
+                phase, _, text = _file(self._order.of_member(device).token).read().partition(" ")
+                if phase in {_FAILED, _UNKNOWN}:
+                    code, _, why = text.partition(" ")
+                    kind = GroupFailed if phase == _FAILED else CommandError
+                    raise kind(Problem(code, f"{device}{HEARD}{why}"))
+                if phase not in _ORDER or _ORDER.index(phase) < _ORDER.index(wanted):
+                    late = device
+                said[device] = text
+            if not late:
+                return said
+            if time.monotonic() >= deadline:
+                # Who waits for nothing but `recorded` does not know what came of it.
+                kind = CommandError if wanted == _RECORDED else GroupFailed
+                raise kind(
+                    Problem(
+                        "SAN-SNAP-018",
+                        f"{late}, of the same group, was not {wanted} within {within_s:g} s",
+                        "'sanctl status' shows the device, 'journalctl SYSLOG_IDENTIFIER=sanctl' "
+                        "on the node that serves it says more; try again",
+                    )
+                )
+            time.sleep(poll_s)
+
+
+def _file(token: str) -> state_files.StateFile:
+    return state_files.of_node(f"{_KIND}.{token}")
+
+
+def _remove_leftovers() -> None:
+    """Remove what groups of long ago have said: nobody knows who has read it."""
+    for token in state_files.node_suffixes(_KIND):
+        file = _file(token)
+        if (file.age_s() or 0.0) > _LEFT_OVER_S:
+            file.remove()
+
+
+def _parse_point(text: str) -> RestorePoint:
+    """Read what `record` wrote.
+
+    Raises:
+        GroupFailed: a process of another release has written it.
+    """
+    identifier, _, value = text.partition("=")
+    point = RestorePoint.parse(identifier, value)
+    if point is None or not identifier.startswith(POINT_PREFIX):
+        raise GroupFailed(Problem("SAN-SNAP-018", f"no restore point: {text!r}"))
+    return point
