@@ -51,7 +51,7 @@ def reconnect(runner: Runner, device: str, state: ResourceState) -> ResourceStat
             _later(device, peer).remove()
         elif drbdsetup.is_standalone(pair):
             dropped.append(peer)
-    if dropped and connect_turn.take(waited_s=_waited_s(device, dropped[0])):
+    if dropped and connect_turn.take(state.minor, waited_s=_waited_s(device, dropped[0])):
         if drbd_kernel.generation() >= 9:
             # If the replicas have diverged, DRBD drops the connection again, and no note is left.
             # Before the attempt: a handler that DRBD calls for it writes a note of its own.

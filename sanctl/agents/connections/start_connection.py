@@ -39,6 +39,7 @@ def choose(
         return Connects.NEVER
     if only_peer is None or len(device.nodes) == 1:
         return Connects.NOW
-    if connect_turn.await_turn(within_s=min(_TURN_S, ocf.remaining_s(60.0) / 4)) or is_new:
+    within_s = min(_TURN_S, ocf.remaining_s(60.0) / 4)
+    if connect_turn.await_turn(device.minor, within_s=within_s, is_new=is_new) or is_new:
         return Connects.NOW
     return Connects.LATER if reconnect_dropped.leave_to_monitor(runner, device) else Connects.NOW

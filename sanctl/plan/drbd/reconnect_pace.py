@@ -11,7 +11,7 @@ to their end.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 #: Handlers that run at the same time share one change of the CIB, so two cost little more than one.
 AT_A_TIME = 2
@@ -25,6 +25,15 @@ APART_S = 0.3
 #: before-resync-source runs here (WFBitMapS) or at the peer (WFBitMapT, WFSyncUUID), or the
 #: handshake before it does (drbd.h, enum drbd_conns).
 _BEGINNING = frozenset({"WFReportParams", "WFBitMapS", "WFBitMapT", "WFSyncUUID"})
+_TAKEN = "taken"
+
+#: In contact, with no resync that is about to begin: a turn that was taken for it has ended.
+_SETTLED = frozenset(
+    {"Connected", "SyncSource", "SyncTarget", "PausedSyncS", "PausedSyncT", "VerifyS", "VerifyT"}
+)
+#: A turn counts so long where the connection that it was taken for is not seen: on a busy node a
+#: start takes some seconds from its turn to its connection, and the handshake some more.
+TAKEN_S = 10.0
 
 #: The monitor of a standby asks for its turn that often (agents/device_metadata.py).
 ASKED_EVERY_S = 11.0
@@ -36,7 +45,7 @@ def may_connect(
     """Whether a node is to make a connection whose resync may begin now.
 
     Args:
-        connections: the states of the node's connections, as in /proc/drbd of DRBD 8.4.
+        connections: the states of the node's connections; what `being_made` returned.
         waited_s: how long it waits, in seconds; None, or less than 0, where that is not known.
         last_s: how long ago the node made another one, in the same way.
     """
@@ -45,6 +54,21 @@ def may_connect(
     if has_waited and apart_s >= WAITED_APART_S:
         return True
     return apart_s >= APART_S and _are_few(connections)
+
+
+def being_made(connections: Mapping[int, str], taken: Mapping[int, float]) -> tuple[str, ...]:
+    """Return the states of a node's connections, and `taken` for each that is about to be made.
+
+    Args:
+        connections: the states of the node's connections by minor, as in /proc/drbd of DRBD 8.4.
+        taken: by minor, how long ago a turn was taken for it, in seconds.
+    """
+    about_to_be = [
+        _TAKEN
+        for minor, age_s in taken.items()
+        if 0 <= age_s < TAKEN_S and connections.get(minor) not in _SETTLED | _BEGINNING
+    ]
+    return (*connections.values(), *about_to_be)
 
 
 def longest_wait_s(replicas: int) -> float:
@@ -56,4 +80,4 @@ def longest_wait_s(replicas: int) -> float:
 
 
 def _are_few(connections: Collection[str]) -> bool:
-    return sum(state in _BEGINNING for state in connections) < AT_A_TIME
+    return sum(state in _BEGINNING or state == _TAKEN for state in connections) < AT_A_TIME

@@ -43,7 +43,7 @@ def test_the_monitor_connects_in_its_turn(node: FakeNode, monkeypatch: pytest.Mo
     serves(monkeypatch, "n2")
     assert reconnect_dropped.leave_to_monitor(node, DEVICE)
     turns = [False, True]
-    monkeypatch.setattr(connect_turn, "take", lambda *, waited_s: turns.pop(0))
+    monkeypatch.setattr(connect_turn, "take", lambda _, *, waited_s: turns.pop(0))
     node.states["vol1"] = ALONE
     reconnect_dropped.reconnect(node, "vol1", ALONE)
     assert node.commands("drbdadm") == [], "others had their turn"
@@ -59,7 +59,7 @@ def test_an_attempt_that_failed_is_repeated(
 ) -> None:
     serves(monkeypatch, "n2")
     assert reconnect_dropped.leave_to_monitor(node, DEVICE)
-    monkeypatch.setattr(connect_turn, "take", lambda *, waited_s: waited_s is not None)
+    monkeypatch.setattr(connect_turn, "take", lambda _, *, waited_s: waited_s is not None)
     node.states["vol1"] = ALONE
 
     def fail(*_: object) -> None:

@@ -50,8 +50,9 @@ def test_a_start_connects_in_its_turn(
 ) -> None:
     calls: list[str] = []
 
-    def await_turn(*, within_s: float) -> bool:
+    def await_turn(minor: int, *, within_s: float, is_new: bool) -> bool:
         assert 0 < within_s <= 15.0
+        assert (minor, is_new) == (start.device.minor, start.is_new)
         calls.append("turn")
         return start.has_turn
 

@@ -8,8 +8,10 @@ import pytest
 from sanctl.plan.drbd.reconnect_pace import (
     APART_S,
     ASKED_EVERY_S,
+    TAKEN_S,
     WAITED_APART_S,
     WAITS_S,
+    being_made,
     longest_wait_s,
     may_connect,
 )
@@ -56,3 +58,27 @@ def test_the_longest_wait_ends_after_the_turns_of_all_others() -> None:
             left, last_s = left - 1, now_s
         now_s += ASKED_EVERY_S  # The monitors of all those that wait come together, say.
     assert now_s - ASKED_EVERY_S <= longest_wait_s(12)
+
+
+@pytest.mark.parametrize(
+    ("state", "age_s", "counts"),
+    [
+        (None, 0.0, True),
+        ("Unconnected", 1.0, True),
+        ("WFConnection", TAKEN_S - 1, True),
+        ("WFConnection", TAKEN_S, False),
+        ("WFConnection", -1.0, False),
+        ("StandAlone", 1.0, True),
+        ("Connected", 1.0, False),
+        ("SyncTarget", 1.0, False),
+        ("WFBitMapT", 1.0, False),
+    ],
+)
+def test_a_turn_counts_once(state: str | None, age_s: float, counts: bool) -> None:
+    """Before its connection is there, or as the connection itself; not when the peer is away."""
+    connections = {1: "SyncSource", **({7: state} if state else {})}
+    found = being_made(connections, {7: age_s})
+    assert found == (*connections.values(), *(("taken",) if counts else ()))
+    assert may_connect((*found, "WFBitMapS"), waited_s=1.0, last_s=None) is not (
+        counts or state == "WFBitMapT"
+    )
