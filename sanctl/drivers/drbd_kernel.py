@@ -21,6 +21,7 @@ from sanctl.parse.drbd import (
     parse_oldest_requests,
     parse_pending_requests,
     parse_proc_state,
+    parse_standbys_without_peer,
     parse_state_line,
     parse_sync_progress,
 )
@@ -80,6 +81,11 @@ def size_bytes(minor: int) -> int:
 def proc_state(minor: int) -> ProcState | None:
     """Return what /proc/drbd says of a device, without a process; None with DRBD 9 or unknown."""
     return parse_proc_state(read_text_or("/proc/drbd", ""), minor)
+
+
+def count_standbys_without_peer() -> int:
+    """Return how many devices could be promoted here, and have lost their peer; 0 with DRBD 9."""
+    return parse_standbys_without_peer(read_text_or("/proc/drbd", ""))
 
 
 def ended_writes(minor: int) -> tuple[str, ...] | None:

@@ -238,6 +238,12 @@ def parse_proc_state(text: str, minor: int) -> ProcState | None:
     return ProcState(connection, role, peer_role, disk, peer_disk, io == "s", int(differs))
 
 
+def parse_standbys_without_peer(text: str) -> int:
+    """Return how many devices of /proc/drbd could be promoted here, and have lost their peer."""
+    pattern = r"^ *\d+: cs:\w+ ro:Secondary/Unknown ds:UpToDate/\w+ "
+    return len(re.findall(pattern, text, re.MULTILINE))
+
+
 _DIFFERS = re.compile(r"drbd(\d+)(?: \S+)?: Out of sync: start=(\d+), size=(\d+) \(sectors\)")
 
 

@@ -7,7 +7,7 @@ writes a request, in a file, and takes the node's lock for that peer; who has it
 carries out all requests that stand: one question for quorum, one for the CIB, one change, both
 questions again; then each handler gets its answer, in a file. Handlers that come meanwhile are the
 next leader's. A single handler is its own leader, at once. One that is called for a promotion first
-waits for a moment for the other promotions that have begun on this node (`promotion_begun`).
+waits for the other promotions of this node, for some seconds at most (`promotion_begun`).
 
 A leader that dies gives the lock back, as the kernel does for it; the next one leads all that is
 unanswered. One that hangs is not waited for: the others go on alone, as if there were no lock. The
@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from sanctl.agents.fencing import quorum_overlap
-from sanctl.drivers import outdated_marks
+from sanctl.drivers import drbd_kernel, outdated_marks
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.plan.failover import fence_rules, shared_marks
 from sanctl.plan.failover.shared_marks import Facts
@@ -153,18 +153,27 @@ def _gather(this: _Round, own: str) -> None:
     Only for a promotion. A Primary whose I/O is frozen, and the source of a resync, whose peer's
     requests wait, gain nothing by it.
     """
-    deadline = time.monotonic() + GATHER_S
     if not this.is_promoting(own):
         return
+    begin_s = changed_s = time.monotonic()
+    seen: shared_marks.Promotions | None = None
     with contextlib.suppress(OSError):
-        while time.monotonic() < deadline and _awaited():
+        while (now_s := time.monotonic()) - begin_s < GATHER_S:
+            before, seen = seen, _promotions(this.peer)
+            if seen != before:
+                changed_s = now_s
+            if not shared_marks.waits_for_more(
+                seen, unchanged_s=now_s - changed_s, is_alive=_is_alive
+            ):
+                break
             time.sleep(_GATHER_POLL_S)
 
 
-def _awaited() -> frozenset[str]:
+def _promotions(peer: str) -> shared_marks.Promotions:
     begun = {device: _begun(device).read() for device in state_files.node_suffixes(_BEGUN)}
-    asked = {device for device in begun if state_files.device_suffixes(device, _REQUEST)}
-    return shared_marks.awaited(begun, asked, is_alive=_is_alive)
+    others = {device for device in begun if state_files.device_suffixes(device, _REQUEST)}
+    asked = frozenset(_open_requests(peer)) | others
+    return shared_marks.Promotions(begun, asked, drbd_kernel.count_standbys_without_peer())
 
 
 def _lead(this: _Round, own: str) -> str:

@@ -12,13 +12,15 @@ lock, and the peer's mark was set and read back with quorum after the handler ha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from sanctl.plan.failover import fence_rules
 
 #: In place of the peer's membership: the replica that is to be promoted is marked itself.
 OWN_MARKED = "marked"
+#: For so long a promotion of which nothing is seen yet is waited for.
+QUIET_S = 1.0
 #: In place of the peer's membership, with a reason after it: the cluster did not answer.
 ERROR = "error"
 
@@ -52,23 +54,40 @@ def open_requests(
     return {device: token for device, token in requests.items() if is_alive(token)}
 
 
-def awaited(
-    begun: Mapping[str, str], asked: Collection[str], *, is_alive: Callable[[str], bool]
-) -> frozenset[str]:
-    """Return the devices for whose request the leader of a promotion waits, for a moment.
+class Promotions(NamedTuple):
+    """What a leader sees of the promotions of its node.
+
+    Attributes:
+        begun: by device, the token of a promotion that has not got its peers marked yet.
+        asked: the devices whose handlers have asked for a mark of some peer.
+        standbys: how many replicas of this node could be promoted and have lost their peer, those
+            that have asked among them.
+    """
+
+    begun: Mapping[str, str]
+    asked: frozenset[str]
+    standbys: int
+
+
+def waits_for_more(
+    seen: Promotions, *, unchanged_s: float, is_alive: Callable[[str], bool]
+) -> bool:
+    """Whether a promotion's handler that leads waits for the requests of others.
 
     A change of the CIB ends the transition that is under way, and costs as much for one mark as for
     fifty: where a node is lost with many devices, their promotions begin together here, and ask one
-    after the other as the processor gets to them.
+    after the other as the processor gets to them. The first ones ask before the processes of the
+    last are there. A standby without its peer may be one that nobody promotes, so it is waited for
+    only while something happens.
 
     Args:
-        begun: by device, the token of a promotion here that has not got its peers marked yet.
-        asked: the devices whose handlers have asked for a mark of some peer.
+        seen: what is seen now.
+        unchanged_s: for how long that has not changed, in seconds.
         is_alive: the process that has written a token runs.
     """
-    return frozenset(
-        device for device, token in begun.items() if device not in asked and is_alive(token)
-    )
+    if any(is_alive(token) for device, token in seen.begun.items() if device not in seen.asked):
+        return True
+    return seen.standbys > len(seen.asked) and unchanged_s < QUIET_S
 
 
 def answer_for(token: str, answer: str) -> str | None:

@@ -10,6 +10,7 @@ import pytest
 
 from sanctl.agents.fencing import outdate, shared_marks
 from sanctl.agents.fencing.outdate import OWN_MARKED, mark_outdated
+from sanctl.drivers import drbd_kernel
 from sanctl.errors import CommandError, Problem
 from sanctl.model.outdated_mark import mark_id
 from sanctl.plan.failover.shared_marks import answer_text
@@ -372,6 +373,25 @@ def test_a_promotion_waits_for_the_others_that_have_begun(
     assert promote_vol1(cluster) == "fenced"
     assert [sorted(changed) for changed in cluster.changes] == [["vol1", "vol2"]]
     assert 2.0 < fake_node.clock.passed_s < 3.0
+
+
+def test_promotions_whose_processes_are_not_there_yet_are_waited_for(
+    fake_node: FakeNode, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What broke: of twelve the first two asked alone, before the others' processes had begun."""
+    monkeypatch.setattr(drbd_kernel, "count_standbys_without_peer", lambda: 4)
+
+    def go_on() -> None:
+        if fake_node.clock.passed_s > 0.8 and not shared_marks._begun("vol2").exists():
+            begin_other("vol2")
+        if fake_node.clock.passed_s > 2.5:
+            ask("vol2")
+
+    fake_node.clock.on_sleep = go_on
+    assert promote_vol1(cluster) == "fenced"
+    assert [sorted(changed) for changed in cluster.changes] == [["vol1", "vol2"]]
+    # Of the other two nothing comes: nobody promotes them.
+    assert 3.5 <= fake_node.clock.passed_s < 3.8
 
 
 def test_a_promotion_that_hangs_is_not_waited_for(fake_node: FakeNode, cluster: Cluster) -> None:
