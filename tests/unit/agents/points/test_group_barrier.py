@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
+from sanctl.agents.points import group_barrier
 from sanctl.agents.points.group_barrier import GroupBarrier, GroupFailed
 from sanctl.errors import CommandError, Problem, Refused
 from sanctl.model.names import DeviceName
@@ -198,6 +200,10 @@ def test_what_groups_of_long_ago_have_said_goes(monkeypatch: pytest.MonkeyPatch)
 
 def test_three_processes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each holds only between the two waits, and all have been held at one moment."""
+    pause = threading.Event()
+    # Nobody is late, however busy the machine is.
+    clock = SimpleNamespace(monotonic=lambda: 0.0, sleep=pause.wait)
+    monkeypatch.setattr(group_barrier, "time", clock)
     held, seen, added = set[str](), list[set[str]](), list[object]()
     lock = threading.Lock()
 
