@@ -169,7 +169,7 @@ CODES = {
     "points that no other node has would be lost.",
     "SAN-SNAP-015": "Restore points need DRBD 8.4: while hosts wait, the state of the replicas is "
     "read from /proc/drbd, which has none with DRBD 9.",
-    "SAN-SNAP-016": "Restore points of several devices at one moment are made of 2 to 16 devices.",
+    "SAN-SNAP-016": "Restore points of several devices at one moment are made of 2 to 8 devices.",
     "SAN-SNAP-017": "Restore points of several devices at one moment are made by the one node "
     "that serves all of them.",
     "SAN-SNAP-018": "The restore points of a group are made together, or none is: one device's "

@@ -26,7 +26,7 @@ ORDER_LIFE_S = 60
 #: The most restore points of one device.
 MAX_POINTS = 64
 #: The most devices whose restore points are made at one moment.
-MAX_GROUP = 16
+MAX_GROUP = 8
 #: So many first digits are the same in the tokens of restore points that were made at one moment.
 _MOMENT_DIGITS = 12
 #: The most of all devices: the CIB has to fit Pacemaker's messages (plan/cluster/cib_size.py).
@@ -165,7 +165,8 @@ class RestorePoint(NamedTuple):
         numbers = (self.made_s, self.size_bytes, self.pause_ms)
         words = (self.token, self.uuid, self.pool, *map(str, numbers), ",".join(self.nodes))
         slot = (f"{_SLOT}{self.slot}",) if self.slot else ()
-        # A release without hooks does not read such a point; it removes no file of it.
+        # A release without hooks does not read such a point: it removes no file that has its name,
+        # and one that has not been given its name yet after a while.
         hook = (str(self.hook),) if self.hook else ()
         return " ".join((*words, *slot, *hook, *((_DELETING,) if self.is_deleting else ())))
 

@@ -8,6 +8,7 @@ is seen some seconds after that.
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 from sanctl.drivers import drbd_kernel
@@ -57,6 +58,12 @@ def take(minor: int | None, *, waited_s: float | None) -> bool:
     except OSError:
         pass  # /run is full, or worse: a replica that connects matters more than the pace.
     return True
+
+
+def release(minor: int) -> None:
+    """Have a turn count for no longer than the connection itself does."""
+    with contextlib.suppress(OSError):
+        _note(minor).remove()
 
 
 def _taken() -> dict[int, float]:

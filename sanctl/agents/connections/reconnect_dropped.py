@@ -95,6 +95,16 @@ def leave_to_monitor(runner: Runner, device: Device) -> bool:
     return True
 
 
+def is_served_by_none(runner: Runner, device: Device) -> bool:
+    """Whether no other node serves a device; False where that is not known, or DRBD is 9."""
+    if drbd_kernel.generation() >= 9:
+        return False
+    try:
+        return primary_node.find(runner, device) == ""
+    except (SanctlError, OSError):
+        return False
+
+
 def published_field(device: str, state: ResourceState | None) -> str:
     """Return the field that is published of a replica which has no turn yet: since when it waits.
 

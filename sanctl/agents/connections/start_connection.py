@@ -40,6 +40,13 @@ def choose(
     if only_peer is None or len(device.nodes) == 1:
         return Connects.NOW
     within_s = min(_TURN_S, ocf.remaining_s(60.0) / 4)
-    if connect_turn.await_turn(device.minor, within_s=within_s, is_new=is_new) or is_new:
+    if is_new:
+        connect_turn.await_turn(device.minor, within_s=within_s, is_new=True)
+        return Connects.NOW
+    if connect_turn.await_turn(device.minor, within_s=within_s, is_new=False):
+        if reconnect_dropped.is_served_by_none(runner, device):
+            # All nodes start, and each may wait for a replica of which the other has no turn yet;
+            # or the peer is away. No host waits for a handler, but all do for the start.
+            connect_turn.release(device.minor)
         return Connects.NOW
     return Connects.LATER if reconnect_dropped.leave_to_monitor(runner, device) else Connects.NOW

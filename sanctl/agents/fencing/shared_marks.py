@@ -24,7 +24,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from sanctl.agents.fencing import quorum_overlap
@@ -150,8 +150,8 @@ def _wait_or_lead(this: _Round, own: str, wait_s: float) -> str:
 def _gather(this: _Round, own: str) -> None:
     """Wait until the other promotions that have begun here have asked as well, or `GATHER_S`.
 
-    Only for a promotion. A Primary whose I/O is frozen, and the source of a resync, whose peer's
-    requests wait, gain nothing by it.
+    Only for a promotion, and while promotions alone ask: a Primary whose I/O is frozen, and the
+    source of a resync, whose peer's requests wait, gain nothing by it.
     """
     if not this.is_promoting(own):
         return
@@ -159,7 +159,10 @@ def _gather(this: _Round, own: str) -> None:
     seen: shared_marks.Promotions | None = None
     with contextlib.suppress(OSError):
         while (now_s := time.monotonic()) - begin_s < GATHER_S:
-            before, seen = seen, _promotions(this.peer)
+            asking = _open_requests(this.peer)
+            if not all(map(this.is_promoting, asking)):
+                break
+            before, seen = seen, _promotions(asking)
             if seen != before:
                 changed_s = now_s
             if not shared_marks.waits_for_more(
@@ -169,10 +172,10 @@ def _gather(this: _Round, own: str) -> None:
             time.sleep(_GATHER_POLL_S)
 
 
-def _promotions(peer: str) -> shared_marks.Promotions:
+def _promotions(asking: Iterable[str]) -> shared_marks.Promotions:
     begun = {device: _begun(device).read() for device in state_files.node_suffixes(_BEGUN)}
     others = {device for device in begun if state_files.device_suffixes(device, _REQUEST)}
-    asked = frozenset(_open_requests(peer)) | others
+    asked = frozenset(asking) | others
     return shared_marks.Promotions(begun, asked, drbd_kernel.count_standbys_without_peer())
 
 

@@ -50,7 +50,8 @@ def start_look(runner: Runner, properties: dict[str, str]) -> None:
     slot, note = str(int(time.time()) // _LOOK_S), state_files.of_node("sites-asked")
     if note.read() == slot or not any(name.startswith(COPY_PREFIX) for name in properties):
         return
-    with contextlib.suppress(SanctlError):
+    # Without room for the note it is started again by the next monitor.
+    with contextlib.suppress(SanctlError, OSError):
         runner.run(
             ["systemctl", "start", "--no-block", "sanctl-sites.service"], timeout_s=_TIMEOUT_S
         )

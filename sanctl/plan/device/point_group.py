@@ -73,7 +73,7 @@ def plan_group_order(
             )
         )
     where = {device.value: cluster.active_node(device) for device in orders}
-    if not problems and len(set(where.values())) > 1:
+    if not problems and (len(set(where.values())) > 1 or None in where.values()):
         served = ", ".join(f"{name} by {node or 'no node'}" for name, node in where.items())
         problems.append(
             Problem(

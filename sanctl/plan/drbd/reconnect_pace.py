@@ -34,6 +34,8 @@ _SETTLED = frozenset(
 #: A turn counts so long where the connection that it was taken for is not seen: on a busy node a
 #: start takes some seconds from its turn to its connection, and the handshake some more.
 TAKEN_S = 10.0
+#: And so long where it is, and only the peer is not: a peer that is there answers at once.
+ALONE_S = 4.0
 
 #: The monitor of a standby asks for its turn that often (agents/device_metadata.py).
 ASKED_EVERY_S = 11.0
@@ -66,7 +68,8 @@ def being_made(connections: Mapping[int, str], taken: Mapping[int, float]) -> tu
     about_to_be = [
         _TAKEN
         for minor, age_s in taken.items()
-        if 0 <= age_s < TAKEN_S and connections.get(minor) not in _SETTLED | _BEGINNING
+        if (state := connections.get(minor)) not in _SETTLED | _BEGINNING
+        and 0 <= age_s < (ALONE_S if state == "WFConnection" else TAKEN_S)
     ]
     return (*connections.values(), *about_to_be)
 

@@ -73,9 +73,14 @@ def test_a_turn_counts_until_its_connection_is_seen(
     states[2] = "SyncTarget"
     assert connect_turn.take(3, waited_s=1.0)
     assert not connect_turn.take(4, waited_s=1.0)
-    ages["connect-turn.1"] = reconnect_pace.TAKEN_S
+    ages["connect-turn.1"] = reconnect_pace.ALONE_S
     assert connect_turn.take(4, waited_s=1.0), "the peer of the first one is away"
-    assert "1" not in state_files.node_suffixes("connect-turn")
+    assert not connect_turn.take(5, waited_s=1.0)
+    connect_turn.release(4)
+    assert connect_turn.take(5, waited_s=1.0)
+    ages["connect-turn.5"] = reconnect_pace.TAKEN_S
+    assert connect_turn.take(6, waited_s=1.0)
+    assert "5" not in state_files.node_suffixes("connect-turn")
 
 
 def test_new_replicas_and_those_of_drbd_9_keep_no_turn(

@@ -127,3 +127,15 @@ def test_it_publishes_since_when_a_replica_waits_for_its_turn(
     tries = PeerState("n2", "Connecting", "Unknown", "Off", "DUnknown", 0)
     connecting = ALONE._replace(peers=(tries,))
     assert reconnect_dropped.published_field("vol1", connecting) == "", "an operator connected it"
+
+
+def test_who_serves_a_device_is_known_or_not(
+    node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = CommandError(Problem("SAN-CMD-002", "no answer"))
+    for answer, is_served_by_none in (("", True), ("n2", False), (None, False), (silent, False)):
+        serves(monkeypatch, answer)
+        assert reconnect_dropped.is_served_by_none(node, DEVICE) is is_served_by_none
+    serves(monkeypatch, "")
+    monkeypatch.setattr(drbd_kernel, "generation", lambda: 9)
+    assert not reconnect_dropped.is_served_by_none(node, DEVICE)

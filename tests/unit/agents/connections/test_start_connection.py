@@ -70,3 +70,17 @@ def test_a_start_connects_in_its_turn(
         is_new=start.is_new,
     )
     assert (found, ", ".join(calls)) == (start.wanted, start.asked)
+
+
+@pytest.mark.parametrize("is_served", [True, False])
+def test_a_turn_is_given_back_where_nobody_serves(
+    is_served: bool, fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All nodes start after a loss of all power: their turns must not wait for each other."""
+    released: list[int] = []
+    monkeypatch.setattr(connect_turn, "await_turn", lambda *_, **__: True)
+    monkeypatch.setattr(connect_turn, "release", released.append)
+    monkeypatch.setattr(reconnect_dropped, "is_served_by_none", lambda *_: not is_served)
+    found = start_connection.choose(fake_node, PAIR, "", is_suspect=False, is_new=False)
+    assert found is Connects.NOW
+    assert released == ([] if is_served else [PAIR.minor])

@@ -351,6 +351,12 @@ def begin_other(device: str, token: str = "") -> state_files.StateFile:
     return note
 
 
+def ask_promoting(device: str) -> None:
+    """Write the request of a handler that is called for a promotion."""
+    outdate._promotion_note(device).write()
+    ask(device)
+
+
 def promote_vol1(cluster: Cluster) -> str:
     with shared_marks.promotion_begun("vol1"), outdate.promoting("vol1"):
         return mark_outdated(cluster, "vol1", "n2")
@@ -365,7 +371,7 @@ def test_a_promotion_waits_for_the_others_that_have_begun(
 
     def go_on() -> None:
         if fake_node.clock.passed_s > 1.0:
-            ask("vol2")
+            ask_promoting("vol2")
         if fake_node.clock.passed_s > 2.0:
             gone.remove()  # its peer is in contact, or it has failed
 
@@ -385,7 +391,7 @@ def test_promotions_whose_processes_are_not_there_yet_are_waited_for(
         if fake_node.clock.passed_s > 0.8 and not shared_marks._begun("vol2").exists():
             begin_other("vol2")
         if fake_node.clock.passed_s > 2.5:
-            ask("vol2")
+            ask_promoting("vol2")
 
     fake_node.clock.on_sleep = go_on
     assert promote_vol1(cluster) == "fenced"
@@ -415,6 +421,18 @@ def test_a_frozen_primary_and_a_resync_wait_for_no_promotion(
 ) -> None:
     begin_other("vol2")
     assert mark_outdated(cluster, "vol1", "n2") == "fenced"
+    assert fake_node.clock.passed_s == 0.0
+
+
+def test_a_promotion_that_waits_goes_on_when_another_handler_asks(
+    fake_node: FakeNode, cluster: Cluster
+) -> None:
+    """A Primary's I/O is frozen until it is answered."""
+    begin_other("vol2")
+    with outdate.promoting("vol2"):
+        ask("vol3")
+        assert promote_vol1(cluster) == "fenced"
+    assert [sorted(changed) for changed in cluster.changes] == [["vol1", "vol3"]]
     assert fake_node.clock.passed_s == 0.0
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from sanctl.plan.drbd.reconnect_pace import (
+    ALONE_S,
     APART_S,
     ASKED_EVERY_S,
     TAKEN_S,
@@ -65,8 +66,10 @@ def test_the_longest_wait_ends_after_the_turns_of_all_others() -> None:
     [
         (None, 0.0, True),
         ("Unconnected", 1.0, True),
-        ("WFConnection", TAKEN_S - 1, True),
-        ("WFConnection", TAKEN_S, False),
+        ("Unconnected", TAKEN_S - 1, True),
+        ("Unconnected", TAKEN_S, False),
+        ("WFConnection", ALONE_S - 1, True),
+        ("WFConnection", ALONE_S, False),
         ("WFConnection", -1.0, False),
         ("StandAlone", 1.0, True),
         ("Connected", 1.0, False),
