@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shlex
 import time
 from collections.abc import Iterator
@@ -113,7 +114,7 @@ def create_group(bed: LabSession, name: str) -> Any:
         done = bed.sh("n3", f"sanctl snapshot create {words}", timeout_s=150, ok=range(256))
         if done.status == 0:
             return json.loads(done.stdout)["data"]
-        assert "SAN-SNAP-007" in done.stdout
+        assert re.search("SAN-SNAP-007|SAN-SNAP-018", done.stdout), done.stdout
     raise AssertionError("no hold was short enough")
 
 
@@ -201,8 +202,9 @@ def test_one_process_of_the_group_is_killed(
             print(f"  {done.stdout or done.stderr}")
             if bed.sh(node, f"ls /run/sanctl/die-after/{step}", ok=(0, 2)).status == 2:
                 break
-            # On a busy machine a hold may take longer than it may, before that step.
-            assert "SAN-SNAP-007" in done.stderr, "not killed"
+            # On a busy machine a hold may take longer than it may, before that step; a process of
+            # the attempt before may still run, which its order does not concern.
+            assert re.search("SAN-SNAP-007|SAN-SNAP-018", done.stderr), "not killed"
         else:
             raise AssertionError("no hold was short enough")
     finally:

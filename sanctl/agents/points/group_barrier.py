@@ -12,20 +12,22 @@ own that ends in time whatever becomes of the others. Each says in a file how fa
     failed     with the code and the reason: nobody goes on, no restore point was or will be made
     unknown    the CIB may have the restore points: the pool agents find out
 
-A process that dies says nothing more: the others wait in vain, and fail in time. Once `flushed` is
+Each file names its process. One that has died is waited for no longer, one that hangs for some
+time: while a process waits, its device's unit takes no other order. Once `flushed` is
 said the first device's process may have added the point, so nobody removes a copy then.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable
 
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.restore_point import POINT_PREFIX, PointOrder, RestorePoint
 from sanctl.plan.device.point_group import HEARD
-from sanctl.system import state_files
+from sanctl.system import process_start, state_files
 
 _KIND = "point-group"
 _PREPARED, _HELD, _FLUSHED, _RECORDED = "prepared", "held", "flushed", "recorded"
@@ -117,32 +119,40 @@ class GroupBarrier:
             self._say(_UNKNOWN if may_be_recorded else _FAILED, f"{code} {text}")
 
     def _say(self, phase: str, text: str = "") -> None:
-        _file(self._order.of_member(self._device).token).write(f"{phase} {text}")
+        pid = os.getpid()
+        owner = f"{pid}:{process_start.ticks(pid)}"
+        _file(self._order.of_member(self._device).token).write(f"{phase} {owner} {text}")
 
     def _await(
         self, wanted: str, devices: tuple[str, ...], *, within_s: float, poll_s: float
     ) -> dict[str, str]:
         deadline = time.monotonic() + within_s
         while True:
-            late, said = "", {}
+            late, is_dead, said = "", False, {}
             for device in devices:
-                phase, _, text = _file(self._order.of_member(device).token).read().partition(" ")
+                token = self._order.of_member(device).token
+                phase, text = _read(token)
+                if _is_before(phase, wanted):
+                    is_alive = _is_alive(token)
+                    # Again: what a process has said last before its end counts.
+                    phase, text = _read(token)
+                    if _is_before(phase, wanted):
+                        late, is_dead = (late, True) if is_dead else (device, not is_alive)
                 if phase in {_FAILED, _UNKNOWN}:
                     code, _, why = text.partition(" ")
                     kind = GroupFailed if phase == _FAILED else CommandError
                     raise kind(Problem(code, f"{device}{HEARD}{why}"))
-                if phase not in _ORDER or _ORDER.index(phase) < _ORDER.index(wanted):
-                    late = device
                 said[device] = text
             if not late:
                 return said
-            if time.monotonic() >= deadline:
+            if is_dead or time.monotonic() >= deadline:
                 # Who waits for nothing but `recorded` does not know what came of it.
                 kind = CommandError if wanted == _RECORDED else GroupFailed
                 raise kind(
                     Problem(
                         "SAN-SNAP-018",
-                        f"{late}, of the same group, was not {wanted} within {within_s:g} s",
+                        f"{late}, of the same group, was not {wanted} "
+                        + ("before a process ended" if is_dead else f"within {within_s:g} s"),
                         "'sanctl status' shows the device, 'journalctl SYSLOG_IDENTIFIER=sanctl' "
                         "on the node that serves it says more; try again",
                     )
@@ -152,6 +162,23 @@ class GroupBarrier:
 
 def _file(token: str) -> state_files.StateFile:
     return state_files.of_node(f"{_KIND}.{token}")
+
+
+def _is_before(phase: str, wanted: str) -> bool:
+    return phase not in _ORDER or _ORDER.index(phase) < _ORDER.index(wanted)
+
+
+def _read(token: str) -> tuple[str, str]:
+    """Return what a device's process has said last: the phase, and the text."""
+    phase, _, rest = _file(token).read().partition(" ")
+    return phase, rest.partition(" ")[2]
+
+
+def _is_alive(token: str) -> bool:
+    """Whether the process that has said something runs, or none has said anything yet."""
+    owner = _file(token).read().partition(" ")[2].partition(" ")[0]
+    pid, _, started = owner.partition(":")
+    return not owner or (pid.isdecimal() and process_start.ticks(int(pid)) == started)
 
 
 def _remove_leftovers() -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -15,7 +16,7 @@ from sanctl.errors import CommandError, Problem, Refused
 from sanctl.model.names import DeviceName
 from sanctl.model.restore_point import PointOrder, RestorePoint
 from sanctl.plan.device.point_group import group_orders
-from sanctl.system import state_files
+from sanctl.system import process_start, state_files
 from tests.fakes.node import FakeNode
 
 pytestmark = pytest.mark.usefixtures("fake_node")
@@ -38,8 +39,10 @@ def point(name: str) -> RestorePoint:
     return RestorePoint(name, "one", token, "a" * 32, "main", 1, 2, 3, ("n1", "n2"))
 
 
-def say(name: str, phase: str, text: str = "") -> None:
-    state_files.of_node(f"point-group.{ORDERS[name].token}").write(f"{phase} {text}")
+def say(name: str, phase: str, text: str = "", owner: str = "") -> None:
+    """Write what another device's process says, which is this process unless said."""
+    owner = owner or f"{os.getpid()}:{process_start.ticks(os.getpid())}"
+    state_files.of_node(f"point-group.{ORDERS[name].token}").write(f"{phase} {owner} {text}")
 
 
 def flushed(name: str) -> None:
@@ -169,6 +172,29 @@ def test_a_first_one_that_dies_leaves_it_unknown(fake_node: FakeNode) -> None:
     with pytest.raises(CommandError, match="web, of the same group") as unknown:
         barrier("db").record(point("db"), fall_silent)
     assert unknown.value.problems[0].code == "SAN-SNAP-018"
+
+
+@pytest.mark.parametrize(
+    ("phase", "name", "is_undone"), [("held", "log", True), ("flushed", "db", False)]
+)
+def test_a_process_that_has_died_is_not_waited_for(
+    fake_node: FakeNode, phase: str, name: str, is_undone: bool
+) -> None:
+    """Its unit would take no other order meanwhile."""
+    flushed("db")
+    flushed("log")
+    say(name, phase, owner=f"{os.getpid()}:1")
+    waiting = barrier("db" if name == "log" else "web")
+    with pytest.raises(CommandError, match=f"{name}, of the same group, was not .* ended") as dead:
+        waiting.record(point("db" if name == "log" else "web"), fall_silent)
+    assert isinstance(dead.value, GroupFailed) == is_undone
+    assert fake_node.clock.passed_s == 0.0
+
+
+def test_what_a_process_has_said_before_its_end_counts(fake_node: FakeNode) -> None:
+    flushed("log")
+    say("db", "recorded", owner="0:1")
+    barrier("web").record(point("web"), fall_silent)
 
 
 def test_what_was_recorded_stays_so_whatever_fails_then() -> None:
