@@ -246,6 +246,7 @@ def test_one_device_that_cannot_have_one_leaves_none(writing: Scenario) -> None:
         )
         assert process.stdout is not None and "stopped" in process.stdout.read()
     print(f"  {problem}")
+    assert "was not prepared" in problem["text"], "the I/O of the others was held for nothing"
     assert not is_any_held(bed)
     assert written(writing)[1] <= HELD_AT_MOST_S
     bed.sh("n1", f"systemctl kill --signal=SIGKILL {unit}; true")

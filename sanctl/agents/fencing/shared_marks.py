@@ -151,16 +151,15 @@ def _gather(this: _Round, own: str) -> None:
     """Wait until the other promotions that have begun here have asked as well, or `GATHER_S`.
 
     Only for a promotion, and while promotions alone ask: a Primary whose I/O is frozen, and the
-    source of a resync, whose peer's requests wait, gain nothing by it.
+    source of a resync, whose peer's requests wait, gain nothing by it. Nor where there is no room
+    for the own request: such a handler leads at once.
     """
-    if not this.is_promoting(own):
-        return
     begin_s = changed_s = time.monotonic()
     seen: shared_marks.Promotions | None = None
     with contextlib.suppress(OSError):
         while (now_s := time.monotonic()) - begin_s < GATHER_S:
             asking = _open_requests(this.peer)
-            if not all(map(this.is_promoting, asking)):
+            if own not in asking or not all(map(this.is_promoting, asking)):
                 break
             before, seen = seen, _promotions(asking)
             if seen != before:

@@ -470,7 +470,19 @@ def test_without_room_for_notes_nothing_is_waited_for(
     monkeypatch.setattr(state_files, "node_suffixes", refuse)
     assert promote_vol1(cluster) == "fenced"
     assert fake_node.clock.passed_s == 0.0
+
+
+def test_without_room_for_the_own_request_nothing_is_waited_for(
+    fake_node: FakeNode, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin_other("vol2")
+
+    def refuse(*_: object, **_options: object) -> None:
+        raise OSError(28, "No space left on device")
+
     monkeypatch.setattr(state_files.StateFile, "write", refuse)
+    assert promote_vol1(cluster) == "fenced"
+    assert fake_node.clock.passed_s == 0.0
     monkeypatch.setattr(state_files.StateFile, "remove", refuse)
     with shared_marks.promotion_begun("vol1"):
         pass
