@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -28,6 +27,7 @@ from sanctl.plan.device.backups import (
     point_problem,
 )
 from sanctl.plan.device.restore_points import existing_point
+from sanctl.system import files
 
 #: For how long a pool agent may take to remove what a backup has left.
 _LEFT_S = 40.0
@@ -312,7 +312,7 @@ def _file_of(topology: Topology, point: RestorePoint) -> str:
     pool_files.check_marker(str(pool.path), pool.uuid)
     final = point_files.final_path(str(pool.path), point.device, point.uuid, point.token)
     # A copy that has not got its name yet is the restore point all the same: the CIB says so.
-    return final if os.access(final, os.F_OK) else point_files.unnamed_path(final)
+    return final if files.exists(final) else point_files.unnamed_path(final)
 
 
 def existing_backup(borg: Borg, name: BackupName) -> Backup:
