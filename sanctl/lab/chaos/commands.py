@@ -99,7 +99,8 @@ def run(
 
     Exits with 0 only if every promise held after every fault: no acknowledged write lost, never
     two nodes that serve a device, nothing left over, no device that needs an operator, no I/O error
-    at a host.
+    at a host. The devices have a replica on each storage node of the lab: with DRBD 9 that may be
+    three or four, as in one that was made with --nodes 3 --witness none or --nodes 5.
     """
     if scenario and kinds:
         raise click.UsageError("--kind is for random faults, not for those of a --scenario")

@@ -11,6 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import click
+
 from sanctl.errors import CommandError
 from sanctl.lab.harness.initiator import Initiator, LedgerRun
 from sanctl.lab.harness.lab_session import wait_for
@@ -24,6 +26,7 @@ _HEAD_BYTES = 512
 _RECORD = struct.Struct("<BBHIQqq")
 _WRITER = "/usr/local/lib/sanctl-ledger.py"
 _CHECK_DEADLINE_S = 180.0
+_MIN_REPLICAS, _MAX_REPLICAS = 2, 4
 # Acknowledgements after which a device counts as writing again.
 _SIGN_OF_LIFE = 3
 
@@ -123,7 +126,13 @@ def start(
                 stop_leftover(each.host, device)
                 each.host.logout(f"{each.iqn_prefix()}.{device}")
             scenario.delete(device)
-        target = scenario.create(device, size, prefer=prefer, cache=cache.value)
+        target = scenario.create(
+            device,
+            size,
+            prefer=prefer,
+            nodes=replica_nodes([node.name for node in scenario.bed.storage]),
+            cache=cache.value,
+        )
         path = scenario.host.login(target, scenario.portals())
         run = scenario.host.start_ledger(device, path, *options)
         ahead_s = scenario.bed.skew_s(scenario.host.name)
@@ -148,7 +157,22 @@ def create_idle(
         if scenario.exists(device):
             scenario.delete(device)
         prefer = scenario.bed.storage[-1 - number % len(scenario.bed.storage)].name
-        scenario.create(device, size, prefer=prefer, cache=cache.value)
+        nodes = replica_nodes([node.name for node in scenario.bed.storage])
+        scenario.create(device, size, prefer=prefer, nodes=nodes, cache=cache.value)
+
+
+def replica_nodes(storage: Sequence[str]) -> tuple[str, ...]:
+    """Return the nodes on which the devices of a run have replicas: all that hold data.
+
+    Raises:
+        click.UsageError: no device can have as many.
+    """
+    if not _MIN_REPLICAS <= len(storage) <= _MAX_REPLICAS:
+        raise click.UsageError(
+            "devices of a run have a replica on each storage node of the laboratory, which has "
+            f"{len(storage)} of them: it takes {_MIN_REPLICAS} to {_MAX_REPLICAS}"
+        )
+    return tuple(storage)
 
 
 def stop_leftover(host: Initiator, device: str) -> None:

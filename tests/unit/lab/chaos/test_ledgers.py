@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from typing import cast
 
+import click
 import pytest
 
-from sanctl.lab.chaos.ledgers import DeviceLedger
+from sanctl.lab.chaos.ledgers import DeviceLedger, replica_nodes
 from sanctl.lab.harness.initiator import Initiator, LedgerRun
 from sanctl.lab.measure.ledger_writer import Record, RecordKind
 
@@ -43,3 +44,15 @@ def test_a_pause_that_has_not_ended_counts_with_its_time_so_far() -> None:
 
 def test_no_write_at_all_is_no_pause() -> None:
     assert ledger(1.0, 1.1).pause_since(50, 60) is None
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_devices_have_a_replica_on_each_node_that_holds_data(count: int) -> None:
+    nodes = [f"n{number}" for number in range(1, count + 1)]
+    assert replica_nodes(nodes) == tuple(nodes)
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_a_laboratory_with_fewer_or_more_storage_nodes_is_refused(count: int) -> None:
+    with pytest.raises(click.UsageError, match=f"which has {count} of them: it takes 2 to 4"):
+        replica_nodes(["n"] * count)
