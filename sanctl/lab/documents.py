@@ -298,6 +298,56 @@ class CacheBench(TypedDict):
     reference: Annotated[list[ReferenceFigures], "the run for comparison"]
 
 
+class PathLoad(TypedDict):
+    """One kind of load on the data path."""
+
+    kind: Annotated[str, "`read`, `write` or `mixed`, all random"]
+    block_bytes: Annotated[int, "size of a request"]
+    depth: Annotated[int, "requests in flight"]
+
+
+class PathLayer(TypedDict):
+    """A layer of the data path under one load, medians of all turns."""
+
+    layer: Annotated[str, "`raw disk`, `LIO`, `DRBD and LIO by hand` or `sanctl`"]
+    iops: Annotated[float, "requests a second"]
+    mb_s: Annotated[float, "throughput in MB (10^6 bytes) a second"]
+    p50_ms: Annotated[float, "half were answered within this time"]
+    p99_ms: Annotated[float, "of a hundred, all but one"]
+
+
+class PathResult(PathLoad):
+    """One kind of load on all layers."""
+
+    ratio: Annotated[float, "requests of sanctl by those of DRBD and LIO by hand, median of turns"]
+    ratios: Annotated[list[float], "that of each turn"]
+    layers: Annotated[list[PathLayer], "each layer"]
+
+
+class PathRun(PathLoad):
+    """One run of fio."""
+
+    turn: Annotated[int, "which turn it was in, from 1"]
+    layer: Annotated[str, "the layer"]
+    iops: Annotated[float, "requests a second"]
+    p50_ms: Annotated[float, "half were answered within this time"]
+    p99_ms: Annotated[float, "of a hundred, all but one"]
+
+
+class PathBench(TypedDict):
+    """Raw disk, LIO, DRBD and LIO by hand, and sanctl, in turns in one laboratory."""
+
+    seconds: Annotated[int, "of each run"]
+    versions: Annotated[list[str], "kernel, DRBD's module and filesystem of the nodes"]
+    conditions: Annotated[list[str], "what the layers are, and what they share"]
+    differences: Annotated[list[str], "settings of sanctl that differ from those by hand"]
+    load_average: Annotated[float, "of this machine, over 15 minutes, at the end"]
+    ratio: Annotated[float, "requests of sanctl by those of DRBD and LIO by hand, median of loads"]
+    goal: Annotated[float, "what the ratio should at least be"]
+    loads: Annotated[list[PathResult], "each load"]
+    runs: Annotated[list[PathRun], "each run, in order"]
+
+
 #: What `data` holds when a command succeeds, by the command's words: those of a checkout, which
 #: has the laboratory's commands, too.
 ALL_DOCUMENTS: Mapping[str, object] = {
@@ -307,6 +357,7 @@ ALL_DOCUMENTS: Mapping[str, object] = {
     "bench failover": DevicesCrashes,
     "bench levels": Levels,
     "bench partner": PartnerLosses,
+    "bench path": PathBench,
     "bench peers": Peers,
     "bench snapshot": PointPauses,
     "lab kernel-check": KernelCheck,

@@ -50,6 +50,7 @@ FAMILIES = {
         "test_chap",
         "test_conformance",
         "test_create_many",
+        "test_data_path",
         "test_host_blocks",
         "test_host_groups",
         "test_host_paths",

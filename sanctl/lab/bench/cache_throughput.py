@@ -21,7 +21,7 @@ from sanctl.lab.harness import collect
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario, require
 from sanctl.lab.machines import node_faults
-from sanctl.lab.measure import cache_figures
+from sanctl.lab.measure import cache_figures, fio_result
 from sanctl.lab.measure.cache_figures import FioFigures
 from sanctl.model.cache_policy import CacheMode
 from sanctl.system.runner import LocalRunner
@@ -81,7 +81,7 @@ def measure(scenario: Scenario, path: str, mode: str, load: FioJob) -> FioFigure
         f"fio --name=mixed --filename={path} --direct=1 --ioengine=libaio --rw=randrw"
         f" --rwmixread={load.read_percent} --bs={_BLOCK_BYTES} --iodepth={load.depth}"
         f" --size={load.region_mib}M --time_based --ramp_time={_WARM_S} --runtime={load.seconds}"
-        " --randrepeat=1 --output-format=json+ --lat_percentiles=1 --clat_percentiles=0",
+        f" --randrepeat=1 {fio_result.OUTPUT_OPTIONS}",
         timeout_s=load.seconds + _WARM_S + 120,
     )
     hits = ram_hits(scenario) if mode == cache_figures.RAM else flash_hits(scenario)

@@ -14,6 +14,7 @@ from sanctl.errors import ExitStatus, Problem, Refused
 from sanctl.lab.bench import monitor_cost
 from sanctl.lab.bench.bench_lab import lab_option
 from sanctl.lab.bench.cache_throughput import cache_command
+from sanctl.lab.bench.data_path import path_command
 from sanctl.lab.bench.many_devices import failover_command
 from sanctl.lab.bench.peers import peers_command
 from sanctl.lab.bench.point_pauses import snapshot_command
@@ -42,6 +43,7 @@ bench.add_command(cache_command)
 bench.add_command(failover_command)
 bench.add_command(levels_command)
 bench.add_command(partner_command)
+bench.add_command(path_command)
 bench.add_command(peers_command)
 bench.add_command(snapshot_command)
 

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from sanctl.lab.measure import fio_result
 
 PERCENTILES = (50.0, 95.0, 99.0)
 
@@ -51,40 +52,19 @@ def parse_fio(text: str, mode: str, *, hit_percent: int | None) -> FioFigures:
     Raises:
         ValueError: fio reported an error, or read or wrote nothing.
     """
-    # fio writes notes before its document.
-    job = json.loads(text[text.index("{") :])["jobs"][0]
-    if job["error"]:
-        raise ValueError(f"fio met error {job['error']}")
-    sides = [job["read"], job["write"]]
-    counts = [side["total_ios"] for side in sides]
-    if not all(counts):
+    sides = fio_result.parse(text)
+    if not all(side.total for side in sides):
         raise ValueError("fio read nothing, or wrote nothing")
-    means = [side["lat_ns"]["mean"] / 1e9 for side in sides]
+    total = sum(side.total for side in sides)
     return FioFigures(
         mode=mode,
-        iops=sum(side["iops"] for side in sides),
-        mean_s=sum(mean * count for mean, count in zip(means, counts, strict=True)) / sum(counts),
-        percentiles_s={wanted: _percentile(sides, wanted) for wanted in PERCENTILES},
-        read_s=means[0],
-        write_s=means[1],
+        iops=sum(side.iops for side in sides),
+        mean_s=sum(side.mean_s * side.total for side in sides) / total,
+        percentiles_s={wanted: fio_result.percentile_s(sides, wanted) for wanted in PERCENTILES},
+        read_s=sides[0].mean_s,
+        write_s=sides[1].mean_s,
         hit_percent=hit_percent,
     )
-
-
-def _percentile(sides: Sequence[dict[str, object]], wanted: float) -> float:
-    """Return a percentile of reads and writes together, from fio's histograms of both."""
-    bins: dict[int, int] = {}
-    for side in sides:
-        latency = side["lat_ns"]
-        assert isinstance(latency, dict)
-        for at, count in latency.get("bins", {}).items():
-            bins[int(at)] = bins.get(int(at), 0) + count
-    left = sum(bins.values()) * wanted / 100
-    for at in sorted(bins):
-        left -= bins[at]
-        if left <= 0:
-            return at / 1e9
-    raise ValueError("fio wrote no histogram")
 
 
 def factors(figures: Sequence[FioFigures]) -> list[float]:

@@ -107,6 +107,7 @@ _IN_THE_LAB = {
     "bench failover",
     "bench levels",
     "bench partner",
+    "bench path",
     "bench peers",
     "bench snapshot",
     "cluster show",
