@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import NamedTuple
 
@@ -194,18 +193,20 @@ class Layers:
         )
 
     def tear_down(self) -> None:
-        """Remove all of it again, or what there is of it.
+        """Remove all of it again, or what there is of it; a step that fails keeps none from going.
 
         Raises:
-            CommandError: something made by hand is left.
+            SanctlError: something was not removed.
         """
-        try:
-            # A creation that was interrupted here goes on there: what it makes comes late.
-            wait_for("the creation to end", self._is_nothing_created, within_s=_DEADLINE_S)
-            if self._scenario.exists(path_config.NAME):
-                self._scenario.delete(path_config.NAME)
-        finally:
-            self._remove_by_hand()
+        with ExitStack() as steps:
+            steps.callback(self._remove_by_hand)
+            steps.callback(self._delete_device)
+
+    def _delete_device(self) -> None:
+        # A creation that was interrupted here goes on there: what it makes comes late.
+        wait_for("the creation to end", self._is_nothing_created, within_s=_DEADLINE_S)
+        if self._scenario.exists(path_config.NAME):
+            self._scenario.delete(path_config.NAME)
 
     def _is_nothing_created(self) -> bool:
         # Brackets: the pattern is not to find the shell that it is run by.
@@ -213,20 +214,23 @@ class Layers:
         return self.bed.sh(self.home, script, ok=(0, 1)).status == 1
 
     def _remove_by_hand(self) -> None:
-        for export in _EXPORTS:
-            self._host.logout(export.iqn)
-        for export in _EXPORTS:
-            self.bed.sh(
-                self.home, path_config.unexport_script(export), timeout_s=120, ok=range(256)
-            )
-        names = [node.name for node in self._nodes]
-        with ThreadPoolExecutor() as pool:
-            list(pool.map(self._remove_files, names))
+        """Remove sessions, then targets, then what they stood on."""
+        with ExitStack() as steps:  # the last one first
+            for node in self._nodes:
+                steps.callback(self._remove_files, node.name)
+            for export in _EXPORTS:
+                steps.callback(self._unexport, export)
+            for export in _EXPORTS:
+                steps.callback(self._host.logout, export.iqn)
+
+    def _unexport(self, export: Export) -> None:
+        script = path_config.unexport_script(export)
+        self.bed.sh(self.home, script, timeout_s=120, ok=range(256))
 
     def _remove_files(self, node: str) -> None:
         self.bed.sh(node, path_config.detach_script(), timeout_s=120, ok=range(256))
 
-        def left() -> str:
-            return self.bed.sh(node, path_config.remains_script()).stdout.strip()
+        def is_gone() -> bool:
+            return not self.bed.sh(node, path_config.remains_script()).stdout.strip()
 
-        wait_for(f"what was made by hand on {node} to be gone", lambda: not left(), within_s=30)
+        wait_for(f"what was made by hand on {node} to be gone", is_gone, within_s=30)
