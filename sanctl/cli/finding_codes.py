@@ -150,7 +150,9 @@ CODES = {
     "SAN-HLT-116": "A second site says that another device, made from a copy of this one, has "
     "taken it over. A host that writes to both has two versions, of which one is given up. Nothing "
     "keeps hosts of this cluster out by itself. It ends by a takeover back or by 'sanctl replicate "
-    "giveback', and shows until the site was asked again: every ten minutes.",
+    "giveback', and shows until the site was asked again: every ten minutes. A site that has lost "
+    "the takeover, as where its storage went back to an older state, ends nothing: who goes on is "
+    "not known then.",
     "SAN-HLT-111": "A device that goes back to a restore point gets no further: the node that "
     "serves it does not have the restore point, or cannot copy it. Hosts are kept out. Let a node "
     "serve it that can, or go back to another restore point.",

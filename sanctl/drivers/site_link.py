@@ -28,7 +28,7 @@ from sanctl.drivers.site_protocol import (
 )
 from sanctl.errors import CommandError, Problem, Refused
 from sanctl.model.site import ProvenCopy, Site, is_host_key
-from sanctl.model.site_takeover import Successor
+from sanctl.model.site_takeover import Ending, SiteTakeovers, Successor
 from sanctl.plan.site import pacing
 from sanctl.system.clock import Clock, SystemClock
 from sanctl.system.files import exists, read_text
@@ -203,10 +203,13 @@ class SiteLink:
         found = self._ask("folders", path=path, id=mark)["folders"]
         return {folder: _copies(copies) for folder, copies in found.items()}
 
-    def takeovers(self, path: str, mark: str) -> dict[str, Successor]:
-        """Return which device goes on instead of which, by the latter's folder, DEVICE.UUID."""
-        found = self._ask("takeovers", path=path, id=mark)["takeovers"]
-        return {folder: Successor.of(fields) for folder, fields in found.items()}
+    def takeovers(self, path: str, mark: str) -> SiteTakeovers:
+        """Return which device goes on instead of which, and what was given back."""
+        found = self._ask("takeovers", path=path, id=mark)
+        return SiteTakeovers(
+            {folder: Successor.of(fields) for folder, fields in found["takeovers"].items()},
+            {folder: tuple(map(Ending.of, each)) for folder, each in found["endings"].items()},
+        )
 
     def take_over(self, path: str, mark: str, folder: str, successor: Successor) -> bool:
         """Note that a device goes on instead of another one; return whether that is new.
@@ -218,9 +221,15 @@ class SiteLink:
         answer = self._ask("take_over", path=path, id=mark, device=folder, successor=fields)
         return bool(answer["changed"])
 
-    def give_back(self, path: str, mark: str, folder: str) -> bool:
-        """End the takeover of a device; return whether there was one."""
-        return bool(self._ask("give_back", path=path, id=mark, device=folder)["changed"])
+    def give_back(self, path: str, mark: str, folder: str, ending: Ending) -> bool:
+        """End the takeover of a device, and note that; return whether the site had it.
+
+        Raises:
+            CommandError: another device has taken over meanwhile, or the site cannot be reached.
+        """
+        fields = ending.fields
+        answer = self._ask("give_back", path=path, id=mark, device=folder, ending=fields)
+        return bool(answer["changed"])
 
     def read(self, token: str, size_bytes: int) -> bytes:
         """Have the site read a proven copy of the opened device; return its chunks' digests.

@@ -11,6 +11,7 @@ whatever the site's was before. What lies at the site outlives releases, and has
     PATH/DEVICE.UUID/POINT.TOKEN.json      what is known of it
     PATH/DEVICE.UUID/TOKEN.partial one that is being made
     PATH/DEVICE.UUID/takeover.json which device goes on instead of this one (site_takeover.py)
+    PATH/DEVICE.UUID/given-back.json       the takeovers that were given back
 
 A copy begins as a reflink of a proven one, `.partial`. It gets its name when all of it is on the
 disk and its digest is that of the restore point; so whatever dies, half a copy never has one.
@@ -44,7 +45,9 @@ from sanctl.drivers.site_protocol import (
 from sanctl.drivers.site_reader import Reader
 from sanctl.drivers.site_takeover import (
     TAKEOVER_NAME,
+    note_ending,
     note_takeover,
+    read_endings,
     read_takeover,
     refuse_taken_over,
 )
@@ -135,34 +138,41 @@ class Receiver:
         self._answer_state(found)
 
     def takeovers(self, path: str, id: str) -> None:
-        """Answer with who has taken which device over, by the names of their folders."""
+        """Answer with who has taken which device over, by the names of their folders.
+
+        What was given back is read last: it is written before the takeover is removed.
+        """
         self._require_site(path, id)
         names = [each for each in _names(path) if _FOLDER.fullmatch(each)]
         found = {each: read_takeover(f"{path}/{each}") for each in names}
+        ended = {each: read_endings(f"{path}/{each}") for each in names}
         self._line.answer(
-            takeovers={name: known for name, known in found.items() if known is not None}
+            takeovers={name: known for name, known in found.items() if known is not None},
+            endings={name: each for name, each in ended.items() if each},
         )
 
     def take_over(self, path: str, id: str, device: str, successor: dict[str, object]) -> None:
         """Note that another device goes on instead of one; answer whether that is new."""
         self._require_site(path, id)
-        folder = self._path_of(device)
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        _fsync(path)
+        folder = self._made_folder(device)
         with _locked(folder):
             self._line.answer(changed=note_takeover(folder, successor, _write_file))
 
-    def give_back(self, path: str, id: str, device: str) -> None:
-        """End a takeover; answer whether there was one."""
+    def give_back(self, path: str, id: str, device: str, ending: dict[str, object]) -> None:
+        """End a takeover, also one that was lost here; answer whether there was one here."""
         self._require_site(path, id)
-        folder = self._path_of(device)
-        if read_takeover(folder) is None:
-            self._line.answer(changed=False)
-            return
+        folder = self._made_folder(device)
         with _locked(folder):
+            changed = note_ending(folder, ending, _write_file)
             _unlink(f"{folder}/{TAKEOVER_NAME}")
             _fsync(folder)
-        self._line.answer(changed=True)
+        self._line.answer(changed=changed)
+
+    def _made_folder(self, device: str) -> str:
+        folder = self._path_of(device)
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        _fsync(self._path)
+        return folder
 
     def _require_site(self, path: str, wanted: str) -> str:
         """Return the mark of the site's directory, which has to be that one."""

@@ -2,7 +2,9 @@
 """The part of a second site's program that keeps who has taken a device over.
 
 A file in the device's folder. That it is there decides; what it says is for people. While it is
-there no copy is begun, proven or removed in that folder.
+there no copy is begun, proven or removed in that folder. Another file has the takeovers that were
+given back: of one that is gone without that, as where the site's storage went back to an older
+state, the cluster that was taken over knows that it was lost.
 """
 
 from __future__ import annotations
@@ -14,23 +16,45 @@ from collections.abc import Callable
 from sanctl.drivers.site_protocol import SiteError
 
 TAKEOVER_NAME = "takeover.json"
+ENDINGS_NAME = "given-back.json"
+_UNKNOWN_UUID = "0" * 32
+#: How many takeovers that were given back are kept of a device: as many as nobody has.
+_ENDINGS = 64
 
 
 def read_takeover(folder: str) -> dict[str, object] | None:
     """Return what is known of who has taken a device over; None: nobody has."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        handle = os.open(f"{folder}/{TAKEOVER_NAME}", flags)
+        found = _read(f"{folder}/{TAKEOVER_NAME}")
     except FileNotFoundError:
         return None
+    return found if isinstance(found, dict) else {}
+
+
+def read_endings(folder: str) -> list[dict[str, object]]:
+    """Return the takeovers that were given back. One that cannot be read was not."""
+    try:
+        found = _read(f"{folder}/{ENDINGS_NAME}")
+    except FileNotFoundError:
+        return []
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def _read(path: str) -> object:
+    """Return what a file has; None: it cannot be read. Raise FileNotFoundError without one."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        handle = os.open(path, flags)
+    except FileNotFoundError:
+        raise
     except OSError:
-        return {}  # Something is there.
+        return None  # Something is there.
     try:
         with open(handle, encoding="ascii") as file:
-            found = json.load(file)
+            found: object = json.load(file)
     except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+        return None
+    return found
 
 
 def refuse_taken_over(folder: str) -> None:
@@ -54,3 +78,23 @@ def note_takeover(
     if found.get("uuid") != wanted["uuid"]:
         refuse_taken_over(folder)
     return False
+
+
+def note_ending(
+    folder: str, ending: dict[str, object], write_file: Callable[[str, bytes], None]
+) -> bool:
+    """Note that a takeover is given back, before it is removed; return whether there is one.
+
+    Another one than was meant stays: it came after the question.
+    """
+    found = read_takeover(folder)
+    if found is not None and ending["uuid"] not in (_UNKNOWN_UUID, found.get("uuid")):
+        refuse_taken_over(folder)
+    known = [each for each in read_endings(folder) if not _is_same(each, ending)]
+    text = json.dumps([*known, ending][-_ENDINGS:])
+    write_file(f"{folder}/{ENDINGS_NAME}", text.encode())
+    return found is not None
+
+
+def _is_same(one: dict[str, object], other: dict[str, object]) -> bool:
+    return all(one.get(name) == other[name] for name in ("uuid", "at_s"))

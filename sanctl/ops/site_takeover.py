@@ -8,15 +8,23 @@ from typing import NamedTuple
 
 from sanctl.drivers.site_link import SiteLink
 from sanctl.errors import Refused
+from sanctl.model.cib_change import RemoveTakeover
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName
 from sanctl.model.site import Site
 from sanctl.model.site_copy import SiteCopy, WantedCopy
-from sanctl.model.site_takeover import Successor
+from sanctl.model.site_takeover import Ending, Successor, Takeover
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.site.definition import existing_site
-from sanctl.plan.site.takeover import choose_taken, copy_taken, plan_takeovers, taken_over_problem
+from sanctl.plan.site.takeover import (
+    choose_taken,
+    copy_taken,
+    ending_of,
+    known_takeovers,
+    plan_takeovers,
+    taken_over_problem,
+)
 
 
 class TakenOver(NamedTuple):
@@ -33,11 +41,19 @@ class TakenOver(NamedTuple):
     took_back: bool
 
 
-def take_over(session: Session, name: DeviceName, connect: Callable[[Site], SiteLink]) -> TakenOver:
+def take_over(
+    session: Session, name: DeviceName, node: str, connect: Callable[[Site], SiteLink]
+) -> TakenOver:
     """Note at the site that a device goes on instead of the one whose copy it was made from.
 
     If that one had taken this one over, that ends, and only then: whatever dies in between, none
     of both is copied.
+
+    Args:
+        session: the cluster.
+        name: the device that goes on.
+        node: this node.
+        connect: makes a connection to a site.
 
     Raises:
         Refused: there is no such device, or it was not made from a copy.
@@ -52,10 +68,12 @@ def take_over(session: Session, name: DeviceName, connect: Callable[[Site], Site
     session.reporter.update(f"connecting to site {site.name}")
     with connect(site) as link:
         changed = link.take_over(site.path, site.mark, copy.folder, successor)
-        current = link.takeovers(site.path, site.mark).get(own)
+        found = link.takeovers(site.path, site.mark)
+        current = known_takeovers(cluster, site.name, found).get(own)
         took_back = current is not None and current.uuid == copy.uuid
-        if took_back:
-            link.give_back(site.path, site.mark, own)
+        if current is not None and took_back:
+            ending = Ending(current, int(session.clock.wall_s()), node)
+            link.give_back(site.path, site.mark, own, ending)
         note_takeovers(session, site, link)
     return TakenOver(copy, changed, took_back)
 
@@ -65,45 +83,74 @@ def find_taken(
 ) -> tuple[str, Successor] | None:
     """Return the folder of the device that was taken over that is meant, and by what; or None.
 
+    What the site says is noted.
+
     Raises:
         Refused: there is no such site, or several devices may be meant.
         CommandError: the site cannot be reached.
     """
     site = existing_site(session.observe(), site_name)
     with connect(site) as link:
-        return choose_taken(site.name, link.takeovers(site.path, site.mark), wanted)
+        found = link.takeovers(site.path, site.mark)
+    session.change(lambda seen: plan_takeovers(seen, site.name, found), reads_replicas=False)
+    cluster = session.observe()
+    return choose_taken(site.name, known_takeovers(cluster, site.name, found), wanted)
 
 
 def give_back(
-    session: Session, site_name: str, folder: str, connect: Callable[[Site], SiteLink]
-) -> bool:
-    """End the takeover of a device, by its folder at the site; return whether there was one.
+    session: Session,
+    site_name: str,
+    taken: tuple[str, Successor],
+    node: str,
+    connect: Callable[[Site], SiteLink],
+) -> None:
+    """End the takeover of a device, also one that is lost at the site.
+
+    The site notes that it has ended, so that the other cluster learns of it.
+
+    Args:
+        session: the cluster.
+        site_name: the site.
+        taken: the folder of the device that was taken over, and by what, as `find_taken` says.
+        node: this node.
+        connect: makes a connection to a site.
 
     Raises:
         Refused: there is no such site.
-        CommandError: the site cannot be reached.
+        CommandError: another device has taken over meanwhile, or the site cannot be reached.
     """
     site = existing_site(session.observe(), site_name)
+    folder, successor = taken
     with connect(site) as link:
-        changed = link.give_back(site.path, site.mark, folder)
+        ending = Ending(successor, int(session.clock.wall_s()), node)
+        link.give_back(site.path, site.mark, folder, ending)
         note_takeovers(session, site, link)
-    return changed
 
 
-def note_takeovers(session: Session, site: Site, link: SiteLink) -> None:
+def note_takeovers(
+    session: Session, site: Site, link: SiteLink
+) -> tuple[tuple[Takeover, Ending | None], ...]:
     """Ask a site who has taken devices over, and note what it says of this cluster's devices.
+
+    Returns:
+        What is noted no more, and by what it has ended.
 
     Raises:
         CommandError: the site cannot be reached, or the CIB not be changed.
     """
     found = link.takeovers(site.path, site.mark)
-    session.change(lambda seen: plan_takeovers(seen, site.name, found), reads_replicas=False)
+    made = session.change(lambda seen: plan_takeovers(seen, site.name, found), reads_replicas=False)
+    gone = (each.takeover for each in made if isinstance(each, RemoveTakeover))
+    return tuple((each, ending_of(each, found)) for each in gone)
 
 
 def refuse_taken_over(session: Session, site: Site, device: DeviceSpec, link: SiteLink) -> None:
     """Raise Refused if another device goes on instead of one; what the site says is noted."""
     found = link.takeovers(site.path, site.mark)
     session.change(lambda seen: plan_takeovers(seen, site.name, found), reads_replicas=False)
-    successor = found.get(f"{device.name}.{device.uuid}")
+    folder = f"{device.name}.{device.uuid}"
+    successor = known_takeovers(session.observe(), site.name, found).get(folder)
     if successor is not None:
-        raise Refused(taken_over_problem(device.name.value, site.name, successor))
+        is_lost = folder not in found.successors
+        name = device.name.value
+        raise Refused(taken_over_problem(name, site.name, successor, is_lost=is_lost))

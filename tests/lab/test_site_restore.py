@@ -295,6 +295,14 @@ def test_a_first_site_that_returns_learns_that_it_was_taken_over(
     print(f"  {problem['code']}: {problem['text']}")
     assert state(bed) == whole and digests(bed, HOME) == {before}
     assert point_names(bed) == points
+    # The site's storage goes back to an older state: who goes on is not known, and that is said.
+    bed.sh(SERVER, f"rm {PATH}/{HOME}.*/takeover.json")
+    problem = sanctl(bed, standby, f"replicate run {HOME} --to {SITE} --keep 1", status=4)[0]
+    assert problem["code"] == "SAN-SITE-021" and "says so no more" in problem["text"], problem
+    listed = sanctl(bed, "n3", "replicate status")
+    assert [each["takeover_lost"] for each in listed if each["device"] == HOME] == [True]
+    assert finding_codes(bed) == {"SAN-HLT-116"}
+    assert state(bed) == whole and point_names(bed) == points
     # Undone: it is copied again.
     assert sanctl(bed, "n1", f"replicate giveback {HOME} --at {SITE} --yes")["changed"]
     wait_for("no finding", lambda: finding_codes(bed) == set(), within_s=60)

@@ -10,8 +10,10 @@ from __future__ import annotations
 from sanctl.drivers.pacemaker import Pacemaker
 from sanctl.drivers.site_link import SiteLink
 from sanctl.errors import SanctlError
+from sanctl.model.site_takeover import Ending, Takeover
 from sanctl.ops.session import Session
 from sanctl.ops.site_takeover import note_takeovers
+from sanctl.plan.site.takeover import utc_text
 from sanctl.system import journal, state_files
 from sanctl.system.clock import SystemClock
 from sanctl.system.runner import LocalRunner
@@ -39,10 +41,17 @@ def main() -> int:
                 continue
             try:
                 with SiteLink.by_ssh(site) as link:
-                    note_takeovers(session, site, link)
+                    for takeover, ending in note_takeovers(session, site, link):
+                        _say_ended(takeover, ending)
             except (SanctlError, OSError) as error:
                 _warn(f"site {site.name} does not say who has taken devices over: {error}")
     return 0
+
+
+def _say_ended(takeover: Takeover, ending: Ending | None) -> None:
+    how = f": given back on {ending.by}, {utc_text(ending.ended_s)} UTC" if ending else ""
+    text = f"the takeover noted for device {takeover.device} at site {takeover.site} has ended{how}"
+    journal.write(text, device=takeover.device, priority=journal.NOTICE, action="sites")
 
 
 def _warn(text: str) -> None:

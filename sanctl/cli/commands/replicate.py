@@ -250,7 +250,8 @@ def _copy_texts(state: site_documents.CopyState) -> tuple[str, ...]:
 
 def _now_text(state: site_documents.CopyState) -> str:
     if state["takeover"]:
-        return f"taken over by {state['takeover']['device']}"
+        lost = ", which the site has lost" if state["takeover_lost"] else ""
+        return f"taken over by {state['takeover']['device']}{lost}"
     if state["attempt"]:
         return "under way, or broken off"
     return "-" if state["base_here"] else "its restore point is gone"

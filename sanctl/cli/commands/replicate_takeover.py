@@ -32,7 +32,7 @@ def takeover(device: str, output: str) -> None:
         env.session() as session,
         env.logged("replicate", device=device, command_line=f"replicate takeover {device}"),
     ):
-        done = take_over(session, name, env.site_link)
+        done = take_over(session, name, env.host.node_name(), env.site_link)
     copy = done.copy
 
     def text() -> None:
@@ -64,7 +64,8 @@ def takeover(device: str, output: str) -> None:
 def giveback(*, device: str, site: str, yes: bool, output: str) -> None:
     """End the takeover of DEVICE: it goes on itself, and is copied again.
 
-    What was written to the device that had taken it over stays where it is. On either cluster.
+    What was written to the device that had taken it over stays where it is. On either cluster, or
+    where the site has lost the takeover on the one of DEVICE.
     """
     env = environment()
     wanted, at = WantedCopy.parse(device)._replace(point=""), parse_site_name(site)
@@ -77,11 +78,11 @@ def giveback(*, device: str, site: str, yes: bool, output: str) -> None:
                 err=True,
             )
             click.confirm(f"End the takeover of {wanted}?", abort=True, err=True)
-        changed = False
         if found is not None:
             command_line = f"replicate giveback {device} --at {at}"
             with env.logged("replicate", device=wanted.device, command_line=command_line):
-                changed = give_back(session, at, found[0], env.site_link)
+                give_back(session, at, found, env.host.node_name(), env.site_link)
+    changed = found is not None
 
     def text() -> None:
         print(

@@ -147,6 +147,9 @@ class CopyState(TypedDict):
     takeover: Annotated[
         Takeover | None, "the device that goes on instead of it, as last seen; null: none"
     ]
+    takeover_lost: Annotated[
+        bool, "the site shows that takeover no more, and not that it was given back either"
+    ]
     attempt: Annotated[
         bool, "a run is under way, or has ended without a copy and not tidied up yet"
     ]

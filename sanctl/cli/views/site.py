@@ -84,6 +84,7 @@ def copy_state(cluster: Cluster, record: CopyRecord, now_s: float) -> site_docum
         and any(each.token == proven.token and not each.is_deleting for each in points),
         "attempt": bool(record.attempt),
         "takeover": successor_data(takeover.successor) if takeover else None,
+        "takeover_lost": takeover is not None and takeover.is_lost,
         "schedule": schedule_data(cluster, record.device, record.site),
     }
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from sanctl.model.cluster import Cluster
 from sanctl.model.findings import Finding, Severity
 from sanctl.plan.site.schedule import is_late
-from sanctl.plan.site.takeover import successor_text
+from sanctl.plan.site.takeover import takeover_text
 
 
 def site_findings(cluster: Cluster, *, now_s: float) -> Iterator[Finding]:
@@ -20,12 +20,17 @@ def site_findings(cluster: Cluster, *, now_s: float) -> Iterator[Finding]:
             code="SAN-HLT-116",
             severity=Severity.CRITICAL,
             subject=f"device {takeover.device}",
-            what=f"{successor_text(takeover.successor)} goes on instead of it, says site "
-            f"{takeover.site}",
+            what=takeover_text(takeover.site, takeover.successor, is_lost=takeover.is_lost),
             why="what hosts write here is not there, and one of both is given up; no copy is made "
             "of it any more",
             do=f"keep its hosts off ('sanctl target deny {takeover.device}'); then bring home what "
-            "was written there: docs/howto/site-lost.md",
+            "was written there: docs/howto/site-lost.md"
+            + (
+                "; 'sanctl replicate takeover' of the device that goes on notes it at the site "
+                f"again, 'sanctl replicate giveback {takeover.device} --at {takeover.site}' ends it"
+                if takeover.is_lost
+                else ""
+            ),
         )
     for schedule in cluster.cib.copy_schedules:
         record = cluster.cib.copy(schedule.device, schedule.site)

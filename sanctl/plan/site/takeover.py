@@ -2,7 +2,8 @@
 """Rules: who may take over a device that was copied to a site, and what its cluster notes of that.
 
 A cluster that is cut off does not know what happened elsewhere. The site is what both clusters
-reach, so the note is there; a cluster has what it has seen last.
+reach, so the note is there; a cluster has what it has seen last. That ends as it is given back: a
+note that is gone at the site without that was lost there, and who goes on is not known.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from sanctl.model.cib_change import Change, RemoveTakeover, SetTakeover
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.site_copy import SiteCopy, WantedCopy
-from sanctl.model.site_takeover import Successor, Takeover
+from sanctl.model.site_takeover import Ending, SiteTakeovers, Successor, Takeover
 
 
 def copy_taken(device: DeviceSpec) -> SiteCopy:
@@ -78,50 +79,103 @@ def choose_taken(
     return (found[0], successors[found[0]]) if found else None
 
 
-def plan_takeovers(
-    cluster: Cluster, site: str, successors: Mapping[str, Successor]
-) -> tuple[Change, ...]:
+def known_takeovers(cluster: Cluster, site: str, found: SiteTakeovers) -> dict[str, Successor]:
+    """Return what was taken over, by folder: what a site has, and what was noted and is lost there.
+
+    Args:
+        cluster: the cluster.
+        site: the site's name.
+        found: all that the site has.
+    """
+    noted = {
+        each.folder: each.successor
+        for each in cluster.cib.takeovers
+        if each.site == site and _is_kept(cluster, each, found)
+    }
+    return {**noted, **found.successors}
+
+
+def ending_of(takeover: Takeover, found: SiteTakeovers) -> Ending | None:
+    """Return by what a takeover that was noted has ended, as the site says; None: it has not."""
+    return next(
+        (
+            each
+            for each in found.endings.get(takeover.folder, ())
+            if each.successor == takeover.successor
+        ),
+        None,
+    )
+
+
+def _is_kept(cluster: Cluster, known: Takeover, found: SiteTakeovers) -> bool:
+    """Whether a takeover that was noted and is not at the site is in force all the same."""
+    return (
+        cluster.cib.takeover(known.device, known.site) is not None
+        and ending_of(known, found) is None
+    )
+
+
+def plan_takeovers(cluster: Cluster, site: str, found: SiteTakeovers) -> tuple[Change, ...]:
     """Return the changes by which the cluster has what a site says of its devices; often none.
 
     Args:
         cluster: the cluster.
         site: the site's name.
-        successors: all that the site has, by the folder of the device, DEVICE.UUID.
+        found: all that the site has.
     """
     if cluster.cib.site(site) is None:
         return ()
     changes: list[Change] = []
     for device in cluster.cib.devices:
-        successor = successors.get(f"{device.name}.{device.uuid}")
+        successor = found.successors.get(f"{device.name}.{device.uuid}")
         if successor is not None:
             seen = Takeover(device.name.value, site, device.uuid, successor)
             if seen not in cluster.cib.takeovers:
                 changes.append(SetTakeover(takeover=seen))
     for known in cluster.cib.takeovers:
-        if known.site == site and f"{known.device}.{known.uuid}" not in successors:
-            replaced = any(
-                isinstance(each, SetTakeover) and each.takeover.id == known.id for each in changes
-            )
-            if not replaced:
-                changes.append(RemoveTakeover(takeover=known))
+        if known.site != site or known.folder in found.successors:
+            continue
+        if _is_kept(cluster, known, found):
+            if not known.is_lost:
+                changes.append(SetTakeover(takeover=known._replace(is_lost=True)))
+            continue
+        replaced = any(
+            isinstance(each, SetTakeover) and each.takeover.id == known.id for each in changes
+        )
+        if not replaced:
+            changes.append(RemoveTakeover(takeover=known))
     return tuple(changes)
 
 
 def successor_text(successor: Successor) -> str:
     """Return who goes on, for people."""
-    since = f"{datetime.fromtimestamp(successor.at_s, UTC):%Y-%m-%d %H:%M}"
     return (
         f"device {successor.device}.{successor.uuid[:8]}, made from the copy of "
-        f"{successor.point}, since {since} UTC,"
+        f"{successor.point}, since {utc_text(successor.at_s)} UTC,"
     )
 
 
-def taken_over_problem(device: str, site: str, successor: Successor) -> Problem:
+def utc_text(moment_s: int) -> str:
+    """Return a moment in UTC, for people."""
+    return f"{datetime.fromtimestamp(moment_s, UTC):%Y-%m-%d %H:%M}"
+
+
+def takeover_text(site: str, successor: Successor, *, is_lost: bool) -> str:
+    """Return who goes on, and how that is known."""
+    said = (
+        f"said site {site}; it says so no more, and not that it was given back, as where its "
+        "storage went back to an older state"
+        if is_lost
+        else f"says site {site}"
+    )
+    return f"{successor_text(successor)} goes on instead of it, {said}"
+
+
+def taken_over_problem(device: str, site: str, successor: Successor, *, is_lost: bool) -> Problem:
     """Return why no copy is made of a device that was taken over."""
     return Problem(
         "SAN-SITE-021",
-        f"{successor_text(successor)} goes on instead of device {device}, says site {site}: no "
-        "copy is made of what is here",
+        f"no copy is made of device {device}: {takeover_text(site, successor, is_lost=is_lost)}",
         "docs/howto/site-lost.md: bring home what was written there, and 'sanctl replicate "
         f"takeover {device}'; or 'sanctl replicate giveback {device} --at {site}' if nothing that "
         "was written there is wanted",

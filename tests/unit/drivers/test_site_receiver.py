@@ -25,7 +25,7 @@ from sanctl.drivers.site_protocol import (
 )
 from sanctl.errors import CommandError
 from sanctl.model.site import ProvenCopy
-from sanctl.model.site_takeover import Successor
+from sanctl.model.site_takeover import Ending, SiteTakeovers, Successor
 from tests.fakes.local_site import local_link
 
 MARK, DEVICE = "a" * 32, f"web.{'b' * 32}"
@@ -336,6 +336,7 @@ def test_a_site_that_says_nothing_or_ends(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 SUCCESSOR = Successor("web-dr", "e" * 32, "to-far", 5)
+ENDING = Ending(SUCCESSOR, 9, "n1")
 
 
 def test_no_copy_is_begun_once_another_device_goes_on(folder: Path) -> None:
@@ -370,15 +371,70 @@ def test_no_copy_is_removed_once_another_device_goes_on(folder: Path) -> None:
         with pytest.raises(CommandError, match="SAN-SITE-021"):
             link.remove([ONE])
     with local_link() as link:
-        assert link.takeovers(str(folder), MARK) == {DEVICE: SUCCESSOR}
+        assert link.takeovers(str(folder), MARK).successors == {DEVICE: SUCCESSOR}
         assert not link.take_over(str(folder), MARK, DEVICE, SUCCESSOR), "again"
         with pytest.raises(CommandError, match=r"SAN-SITE-021.*web-dr"):
             link.take_over(str(folder), MARK, DEVICE, SUCCESSOR._replace(uuid="f" * 32))
     with local_link() as link:
-        assert link.give_back(str(folder), MARK, DEVICE)
-        assert not link.give_back(str(folder), MARK, DEVICE)
-        assert link.takeovers(str(folder), MARK) == {}
+        assert link.give_back(str(folder), MARK, DEVICE, ENDING)
+        assert not link.give_back(str(folder), MARK, DEVICE, ENDING)
+        assert link.takeovers(str(folder), MARK) == SiteTakeovers({}, {DEVICE: (ENDING,)})
     make(folder, TWO, b"y" * 4096)
+
+
+def test_what_was_given_back_is_kept_and_one_that_is_lost_can_be(folder: Path) -> None:
+    path = str(folder)
+    again = ENDING._replace(successor=SUCCESSOR._replace(at_s=7))
+    with local_link() as link:
+        assert not link.give_back(path, MARK, DEVICE, ENDING), "the site does not have it"
+        assert link.take_over(path, MARK, DEVICE, again.successor)
+        assert link.give_back(path, MARK, DEVICE, again)
+        assert link.takeovers(path, MARK).endings == {DEVICE: (ENDING, again)}
+    # One that cannot be read has ended nothing.
+    file = folder / DEVICE / "given-back.json"
+    for content in ("", "{", "{}", '["x", 5]'):
+        file.write_text(content)
+        with local_link() as link:
+            assert link.takeovers(path, MARK) == SiteTakeovers({}, {})
+    with local_link() as link:
+        assert not link.give_back(path, MARK, DEVICE, ENDING)
+        assert link.takeovers(path, MARK).endings == {DEVICE: (ENDING,)}
+
+
+def test_another_takeover_than_was_meant_is_not_given_back(folder: Path) -> None:
+    """It came after the question; one that cannot be read is any."""
+    third = SUCCESSOR._replace(device="third", uuid="f" * 32)
+    with local_link() as link:
+        assert link.take_over(str(folder), MARK, DEVICE, third)
+        with pytest.raises(CommandError, match=r"SAN-SITE-021.*third"):
+            link.give_back(str(folder), MARK, DEVICE, ENDING)
+    with local_link() as link:
+        assert link.takeovers(str(folder), MARK) == SiteTakeovers({DEVICE: third}, {})
+    (folder / DEVICE / "takeover.json").write_text("{")
+    with local_link() as link, pytest.raises(CommandError, match=r"SAN-SITE-021.*unknown"):
+        link.give_back(str(folder), MARK, DEVICE, ENDING)
+    with local_link() as link:
+        unknown = link.takeovers(str(folder), MARK).successors[DEVICE]
+        assert link.give_back(str(folder), MARK, DEVICE, ENDING._replace(successor=unknown))
+        assert link.takeovers(str(folder), MARK).successors == {}
+
+
+def test_a_takeover_ends_only_once_that_is_on_the_disk(folder: Path) -> None:
+    """Else the cluster that was taken over would know it as lost for ever."""
+    dies = b"""
+def _unlink(path):
+    if path.endswith("takeover.json"):
+        os._exit(1)
+
+
+"""
+    with local_link() as link:
+        assert link.take_over(str(folder), MARK, DEVICE, SUCCESSOR)
+    with local_link(more=dies) as link, pytest.raises(CommandError, match="SAN-SITE-005"):
+        link.give_back(str(folder), MARK, DEVICE, ENDING)
+    with local_link() as link:
+        both = SiteTakeovers({DEVICE: SUCCESSOR}, {DEVICE: (ENDING,)})
+        assert link.takeovers(str(folder), MARK) == both
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", "folder", "link"])
@@ -393,7 +449,7 @@ def test_a_takeover_that_cannot_be_read_is_one(folder: Path, content: str) -> No
         file.write_text(content)
     with local_link() as link:
         opened(link, folder)
-        assert link.takeovers(str(folder), MARK)[DEVICE].device == "unknown"
+        assert link.takeovers(str(folder), MARK).successors[DEVICE].device == "unknown"
         with pytest.raises(CommandError, match=r"SAN-SITE-021.*unknown"):
             link.begin(TWO, ONE, 4096, 0)
 
@@ -401,10 +457,10 @@ def test_a_takeover_that_cannot_be_read_is_one(folder: Path, content: str) -> No
 def test_a_takeover_of_a_device_without_copies_and_names_that_lead_elsewhere(folder: Path) -> None:
     with local_link() as link:
         assert link.take_over(str(folder), MARK, DEVICE, SUCCESSOR)
-        assert link.takeovers(str(folder), MARK) == {DEVICE: SUCCESSOR}
+        assert link.takeovers(str(folder), MARK).successors == {DEVICE: SUCCESSOR}
         with pytest.raises(CommandError, match="SAN-SITE-008"):
             link.take_over(str(folder), MARK, "../x", SUCCESSOR)
     with local_link() as link, pytest.raises(CommandError, match="SAN-SITE-006"):
         link.take_over(str(folder), "c" * 32, DEVICE, SUCCESSOR)
     with local_link() as link, pytest.raises(CommandError, match="SAN-SITE-008"):
-        link.give_back(str(folder), MARK, "../x")
+        link.give_back(str(folder), MARK, "../x", ENDING)

@@ -10,6 +10,7 @@ import io
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -22,6 +23,7 @@ from sanctl.model.device_restore import DONE, RestoreOrder
 from sanctl.model.host_session import SESSIONS_ATTRIBUTE
 from sanctl.model.names import DeviceName
 from sanctl.model.site_copy import SiteCopy
+from sanctl.model.site_takeover import Ending
 from sanctl.system import journal, state_files
 from tests.support.json_contract import breaches
 from tests.unit.ops.test_replicate import Sites, extents_by_content, printed
@@ -37,6 +39,7 @@ def sites(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Sites:
     for pair in made.bed.cluster.root.findall("status//nvpair[@name='sanctl-pool-main']"):
         pair.set("value", f"{pair.get('value')} clones=1")
     made.bed.env.site_link = made.connect  # type: ignore[attr-defined]
+    made.bed.env.host = SimpleNamespace(node_name=lambda: "n1")  # type: ignore[attr-defined]
     made.add()
     made.change(0, 1 << 20)
     made.run()
@@ -217,6 +220,7 @@ def test_a_takeover_is_undone(
     data = json.loads(out)["data"]
     assert data["changed"] and data["successor"]["device"] == "back"
     assert sites.bed.seen().cib.takeovers == ()
+    assert "not taken over" in run(line, monkeypatch, capsys)
     sites.run()
     run("replicate takeover back", monkeypatch, capsys)
     assert "has ended" in run(f"{line} --yes", monkeypatch, capsys)
@@ -230,6 +234,54 @@ def test_a_third_device_does_not_take_over(
         run(f"replicate restore web --from far --to {name}", monkeypatch, capsys)
     run("replicate takeover back", monkeypatch, capsys)
     assert "SAN-SITE-021" in run("replicate takeover third", monkeypatch, capsys, status=5)
+
+
+def test_a_takeover_that_the_site_has_lost_is_in_force_until_it_is_given_back(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The site's storage went back to an older state: no copy is made there, and none removed."""
+    run("replicate restore web --from far --to back", monkeypatch, capsys)
+    run("replicate takeover back", monkeypatch, capsys)
+    whole, points = sites.copies(), sites.points()
+    (file,) = sites.folder.glob("web.*/takeover.json")
+    file.unlink()
+    sites.change(0)
+    for _ in range(2):
+        with pytest.raises(Refused, match=r"SAN-SITE-021.*back.*says so no more"):
+            sites.run(keep=1)
+    assert sites.copies() == whole and sites.points() == points
+    assert "which the site has lost" in run("replicate status", monkeypatch, capsys)
+    assert json.loads(run("replicate status --output json", monkeypatch, capsys))["data"][0][
+        "takeover_lost"
+    ]
+    out = run_any("status", monkeypatch, capsys)
+    assert "SAN-HLT-116" in out and "replicate giveback web --at far" in out
+    # Noted again by the device that goes on, it is known again.
+    run("replicate takeover back", monkeypatch, capsys)
+    assert not sites.bed.seen().cib.takeovers[0].is_lost
+    file.unlink()
+    assert "has ended" in run("replicate giveback web --at far --yes", monkeypatch, capsys)
+    assert sites.bed.seen().cib.takeovers == ()
+    sites.run()
+
+
+def test_a_takeover_that_the_site_has_lost_ends_by_the_turn_of_roles(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("replicate restore web --from far --to back", monkeypatch, capsys)
+    run("replicate takeover back", monkeypatch, capsys)
+    (file,) = sites.folder.glob("web.*/takeover.json")
+    file.unlink()
+    (device,) = (each for each in sites.bed.seen().cib.devices if each.name.value == "back")
+    copy = SiteCopy("far", "back", device.uuid, "to-far-9", "9" * 16, "f" * 64)
+    order = RestoreOrder.from_copy("2" * 16, copy, 1)._replace(state=DONE)
+    sites.bed.session.change(
+        lambda _: (SetParameter(name=device_name("web"), parameter="restore", value=str(order)),)
+    )
+    text = run("replicate takeover web", monkeypatch, capsys)
+    assert "does not go on instead of web any more" in text
+    assert [each.device for each in sites.bed.seen().cib.takeovers] == ["back"]
+    sites.run()
 
 
 @pytest.mark.parametrize("step", ["take_over", "give_back"])
@@ -282,6 +334,22 @@ def test_the_nodes_ask_the_sites(
     assert sites.bed.seen().cib.takeovers == () == tuple(said)
     assert look.main() == 0
     assert sites.bed.seen().cib.takeovers == (known,)
+    # One that is gone there is lost, and one that was given back elsewhere has ended.
+    (file,) = sites.folder.glob("web.*/takeover.json")
+    text = file.read_text()
+    file.unlink()
+    assert look.main() == 0
+    assert sites.bed.seen().cib.takeovers == (known._replace(is_lost=True),)
+    file.write_text(text)
+    site = sites.bed.seen().cib.sites[0]
+    with sites.connect(site) as link:
+        ending = Ending(known.successor, 5, "n7")
+        link.give_back(site.path, site.mark, known.folder, ending)
+    assert said == []
+    assert look.main() == 0
+    assert sites.bed.seen().cib.takeovers == () and "given back on n7" in said.pop()
+    file.write_text(text)
+    assert look.main() == 0
     # No answer leaves what is known.
     (sites.folder / "sanctl-site.json").rename(sites.folder / "gone")
     assert look.main() == 0

@@ -14,11 +14,17 @@ from sanctl.model.findings import Severity
 from sanctl.model.point_schedule import Rule
 from sanctl.model.site import CopySchedule
 from sanctl.model.site_copy import SiteCopy, WantedCopy
-from sanctl.model.site_takeover import Takeover
+from sanctl.model.site_takeover import Ending, SiteTakeovers, Successor, Takeover
 from sanctl.plan.cluster.cib_size import added_text
 from sanctl.plan.health.site_health import site_findings
 from sanctl.plan.site.definition import plan_site_removal
-from sanctl.plan.site.takeover import choose_taken, copy_taken, plan_takeovers
+from sanctl.plan.site.takeover import (
+    choose_taken,
+    copy_taken,
+    known_takeovers,
+    plan_takeovers,
+    takeover_text,
+)
 from tests.unit.model.test_site import SITE
 from tests.unit.model.test_site_takeover import SUCCESSOR
 from tests.unit.ops.test_snapshot import Bed, bed_with_device
@@ -36,8 +42,14 @@ def folder(bed: Bed) -> str:
     return f"{device.name}.{device.uuid}"
 
 
-def test_what_the_site_says_is_noted_and_forgotten(bed: Bed) -> None:
-    said = {folder(bed): SUCCESSOR, f"other.{'9' * 32}": SUCCESSOR}
+def says(
+    successors: dict[str, Successor], endings: dict[str, tuple[Ending, ...]] | None = None
+) -> SiteTakeovers:
+    return SiteTakeovers(successors, endings or {})
+
+
+def test_what_the_site_says_is_noted_until_it_was_given_back(bed: Bed) -> None:
+    said = says({folder(bed): SUCCESSOR, f"other.{'9' * 32}": SUCCESSOR})
     assert plan_takeovers(bed.seen(), "near", said) == (), "the site was removed meanwhile"
     (change,) = plan_takeovers(bed.seen(), "far", said)
     assert isinstance(change, SetTakeover) and change.takeover.value in added_text(
@@ -47,15 +59,51 @@ def test_what_the_site_says_is_noted_and_forgotten(bed: Bed) -> None:
     assert plan_takeovers(bed.seen(), "far", said) == ()
     assert bed.seen().cib.takeovers == (change.takeover,)
     later = SUCCESSOR._replace(device="web-2")
-    (changed,) = plan_takeovers(bed.seen(), "far", {folder(bed): later})
+    (changed,) = plan_takeovers(bed.seen(), "far", says({folder(bed): later}))
     assert isinstance(changed, SetTakeover) and changed.takeover.successor == later
-    assert plan_takeovers(bed.seen(), "far", {}) == (RemoveTakeover(takeover=change.takeover),)
+    ended = says({}, {folder(bed): (Ending(later, 8, "n1"), Ending(SUCCESSOR, 9, "n1"))})
+    assert plan_takeovers(bed.seen(), "far", ended) == (RemoveTakeover(takeover=change.takeover),)
+    assert known_takeovers(bed.seen(), "far", ended) == {}
     assert RemoveTakeover(takeover=change.takeover) in plan_site_removal(bed.seen(), "far")
     near = SITE._replace(name="near")
     bed.session.change(lambda _: (SetSite(site=near),))
-    assert plan_takeovers(bed.seen(), "near", {}) == (), "that is the other site's to say"
-    bed.session.change(lambda seen: plan_takeovers(seen, "far", {}))
+    assert plan_takeovers(bed.seen(), "near", says({})) == (), "that is the other site's to say"
+    assert known_takeovers(bed.seen(), "near", says({})) == {}
+    bed.session.change(lambda seen: plan_takeovers(seen, "far", ended))
     assert bed.seen().cib.takeovers == ()
+
+
+def test_one_that_is_gone_at_the_site_and_was_not_given_back_is_lost_and_in_force(
+    bed: Bed,
+) -> None:
+    """As where the site's storage went back to an older state."""
+    said = says({folder(bed): SUCCESSOR})
+    bed.session.change(lambda seen: plan_takeovers(seen, "far", said))
+    (known,) = bed.seen().cib.takeovers
+    # What ended was another one: of an earlier time, of a later one, or of another device.
+    for other in (SUCCESSOR._replace(at_s=1), SUCCESSOR._replace(uuid="9" * 32)):
+        gone = says({}, {folder(bed): (Ending(other, 10**9, "n1"),)})
+        (change,) = plan_takeovers(bed.seen(), "far", gone)
+        assert change == SetTakeover(takeover=known._replace(is_lost=True))
+        assert known_takeovers(bed.seen(), "far", gone) == {folder(bed): SUCCESSOR}
+    bed.session.change(lambda seen: plan_takeovers(seen, "far", says({})))
+    assert plan_takeovers(bed.seen(), "far", says({})) == (), "it is noted"
+    assert bed.seen().cib.takeover("web", "far") == known._replace(is_lost=True)
+    (finding,) = site_findings(bed.seen(), now_s=10**9)
+    assert (finding.code, finding.severity) == ("SAN-HLT-116", Severity.CRITICAL)
+    assert "says so no more" in finding.what
+    assert "'sanctl replicate giveback web --at far'" in str(finding.do)
+    # The other cluster has noted it again, or given it back.
+    bed.session.change(lambda seen: plan_takeovers(seen, "far", said))
+    assert bed.seen().cib.takeovers == (known,)
+    bed.session.change(lambda seen: plan_takeovers(seen, "far", says({})))
+    ended = says({}, {folder(bed): (Ending(SUCCESSOR, 9, "n1"),)})
+    bed.session.change(lambda seen: plan_takeovers(seen, "far", ended))
+    assert bed.seen().cib.takeovers == ()
+
+
+def test_what_is_said_of_one_that_is_there() -> None:
+    assert takeover_text("far", SUCCESSOR, is_lost=False).endswith("instead of it, says site far")
 
 
 def test_one_of_an_earlier_device_of_that_name_is_forgotten(bed: Bed) -> None:
@@ -63,8 +111,9 @@ def test_one_of_an_earlier_device_of_that_name_is_forgotten(bed: Bed) -> None:
     bed.session.change(lambda _: (SetTakeover(takeover=earlier),))
     assert bed.seen().cib.takeover("web", "far") is None
     assert list(site_findings(bed.seen(), now_s=0)) == []
-    assert plan_takeovers(bed.seen(), "far", {}) == (RemoveTakeover(takeover=earlier),)
-    (change,) = plan_takeovers(bed.seen(), "far", {folder(bed): SUCCESSOR})
+    assert plan_takeovers(bed.seen(), "far", says({})) == (RemoveTakeover(takeover=earlier),)
+    assert known_takeovers(bed.seen(), "far", says({})) == {}
+    (change,) = plan_takeovers(bed.seen(), "far", says({folder(bed): SUCCESSOR}))
     assert isinstance(change, SetTakeover), "it takes that one's place"
 
 
@@ -72,7 +121,7 @@ def test_the_finding_is_critical_and_stands_for_the_late_copy(bed: Bed) -> None:
     schedule = CopySchedule("web", "far", 0, Rule(60, 7))
     bed.session.change(lambda _: (SetCopySchedule(schedule=schedule),))
     assert [each.code for each in site_findings(bed.seen(), now_s=10**9)] == ["SAN-HLT-112"]
-    bed.session.change(lambda seen: plan_takeovers(seen, "far", {folder(bed): SUCCESSOR}))
+    bed.session.change(lambda seen: plan_takeovers(seen, "far", says({folder(bed): SUCCESSOR})))
     (finding,) = site_findings(bed.seen(), now_s=10**9)
     assert (finding.code, finding.severity) == ("SAN-HLT-116", Severity.CRITICAL)
     assert "web-dr.eeeeeeee" in finding.what and "site far" in finding.what
