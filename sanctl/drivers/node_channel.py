@@ -95,7 +95,8 @@ class Channel:
         except (ValueError, TypeError, AttributeError) as error:
             raise self._error("sent what is no message") from error
         if message.get("kind") == "refused":
-            raise CommandError(Problem(str(message["code"]), f"{self._peer}: {message['text']}"))
+            text, hint = f"{self._peer}: {message['text']}", str(message.get("hint", ""))
+            raise CommandError(Problem(str(message["code"]), text, hint))
         if message.get("kind") not in kinds:
             raise self._error(f"sent {message.get('kind')!r} instead of {' or '.join(kinds)}")
         return message

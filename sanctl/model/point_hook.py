@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from sanctl.errors import Problem, UsageError
 
-#: The bounds of the limit. A standby that is ready waits a minute for the copy
+#: The bounds of the limit. A standby that is ready waits that much longer for the copy
 #: (sanctl/agents/points/follower.py).
 MIN_LIMIT_S, MAX_LIMIT_S = 5, 45
 #: The limit that is taken where none is given.

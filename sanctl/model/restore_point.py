@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from sanctl.errors import Problem, UsageError
+from sanctl.errors import Problem, SanctlError, UsageError
 from sanctl.model.point_hook import HookResult, PointHook
 from sanctl.model.point_schedule import ScheduledSlot
 
@@ -35,6 +35,8 @@ MAX_ALL_POINTS = 256
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?")
 _TOKEN = re.compile(r"[0-9a-f]{16}")
 _SLOT, _DELETING, _GROUP = "slot=", "deleting", "group="
+#: Before the hint of a failure. A release without takes both for the text.
+_HINT = " || "
 _UUID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -199,21 +201,44 @@ class RestorePoint(NamedTuple):
 
 
 class PointFailure(NamedTuple):
-    """Why an order was not carried out, as a node publishes it."""
+    """Why an order was not carried out, as a node publishes it.
+
+    Attributes:
+        token: that of the order.
+        code: the problem's.
+        text: what is wrong, where and why.
+        hint: what to do about it; empty: that is not known.
+    """
 
     token: str
     code: str
     text: str
+    hint: str = ""
+
+    @classmethod
+    def of(cls, token: str, error: Exception) -> PointFailure:
+        """Return the failure of an order that an error has caused."""
+        if not isinstance(error, SanctlError):
+            return cls(token, "SAN-SNAP-005", str(error))
+        first = error.problems[0]
+        return cls(token, first.code, first.text, first.hint)
 
     @classmethod
     def parse(cls, text: str) -> PointFailure | None:
         """Read what `str` wrote; None for anything else."""
         token, _, rest = text.partition(" ")
-        code, _, why = rest.partition(" ")
-        return cls(token, code, why) if _TOKEN.fullmatch(token) and why else None
+        code, _, said = rest.partition(" ")
+        why, _, hint = said.partition(_HINT)
+        return cls(token, code, why, hint) if _TOKEN.fullmatch(token) and why else None
+
+    @property
+    def problem(self) -> Problem:
+        """What is wrong."""
+        return Problem(self.code, self.text, self.hint)
 
     def __str__(self) -> str:
-        return f"{self.token} {self.code} {self.text}"
+        words = f"{self.token} {self.code} {self.text}"
+        return f"{words}{_HINT}{self.hint}" if self.hint else words
 
 
 def parse_sizes(text: str) -> dict[str, int]:

@@ -111,7 +111,7 @@ def _create(
             return cluster, tuple(map(_unless_quiet_still, made))
         failure = _failure_of_any(cluster, orders)
         problem = CommandError(
-            Problem(failure.code, failure.text)
+            failure.problem
             if failure
             else Problem("SAN-SNAP-006", f"the order for restore point {names} is gone")
         )

@@ -272,6 +272,13 @@ def test_a_hook_that_fails_or_hangs_makes_no_point(scenario: Scenario, host: Ini
         assert name not in points(bed)
     made = snapshot(bed, f"create {NAME} --name anyway --hook fails --or-crash")
     assert (made["consistency"], made["hook"]["before"]) == ("crash", "SAN-HOOK-003")
+    # The standby waits for all of it: the longest limit, and a slow hook after.
+    slow = f"[ $1 = before ] && sleep 600; {FOLDER}/freeze after; sleep 20"
+    hook(bed, "slow", f"{FOLDER}/freeze $1; {slow}")
+    words = f"create {NAME} --name late --hook slow --hook-limit 45 --or-crash"
+    made = snapshot(bed, words)
+    assert (made["consistency"], made["hook"]["before"]) == ("crash", "SAN-HOOK-004")
+    assert [each["node"] for each in made["nodes"]] == list(NODES)
     assert bed.sh("n1", "pgrep -xf 'sleep 600'", ok=(0, 1)).status == 1, "its processes are killed"
 
 
@@ -338,6 +345,17 @@ def test_a_hook_that_fails_afterwards_is_told(scenario: Scenario, host: Initiato
     assert is_frozen(bed)
     assert_left_alone(bed, began_s, 45.0 + 10.0 + SLACK_S)
     assert "thawed" in bed.sh(HOST, "journalctl -b -o cat -t sanctl-quiesce").stdout
+    # No hook begins before that one has succeeded: each later point runs it again first.
+    bed.sh("n1", f"rm -f {noted}")
+    (problem,) = snapshot(bed, f"create {NAME} --name refused --hook freeze", status=5)
+    assert problem["code"] == "SAN-HOOK-008" and "hook stays" in problem["text"]
+    assert bed.sh("n1", f"cat {noted}").stdout.split() == ["after", "after"]
+    assert "refused" not in points(bed) and not is_frozen(bed)
+    hook(bed, "stays", f"echo $1 >>{noted}; exec {FOLDER}/freeze $1")
+    bed.sh("n1", f"rm -f {noted}")
+    made = snapshot(bed, f"create {NAME} --name again --hook freeze")
+    assert made["hook"] == {"name": "freeze", "before": None, "after": None}
+    assert bed.sh("n1", f"cat {noted}").stdout.split() == ["after"]
 
 
 def test_what_a_hook_says_is_in_the_journal_with_a_limit(

@@ -8,6 +8,7 @@ removes what is left.
 from __future__ import annotations
 
 import contextlib
+from typing import Any
 
 from sanctl.agents import ocf
 from sanctl.agents.device_log import DeviceLog
@@ -15,13 +16,16 @@ from sanctl.agents.points.local_copy import LocalCopy
 from sanctl.drivers import drbd_kernel
 from sanctl.drivers.node_channel import Channel
 from sanctl.errors import CommandError, Problem, SanctlError
+from sanctl.model.restore_point import PointFailure
 from sanctl.plan.device.hold import standby_problem
 
 _STEP_S = 60.0
+#: The most that a hook may take before the copy, whatever the active node says.
+MAX_HOOK_S = 300.0
 _log = DeviceLog("snapshot")
 
 
-def serve(channel: Channel, wanted: dict[str, str]) -> None:
+def serve(channel: Channel, wanted: dict[str, Any]) -> None:
     """Take part in the restore point that the active node asks for with `prepare`.
 
     Errors are logged, and told to the active node.
@@ -30,23 +34,21 @@ def serve(channel: Channel, wanted: dict[str, str]) -> None:
     try:
         _follow(channel, name, int(wanted["minor"]), wanted)
     except (SanctlError, OSError, ValueError, LookupError) as error:
-        problem = error.problems[0] if isinstance(error, SanctlError) else None
+        failure = PointFailure.of(wanted.get("token", ""), error)
         _log(name, f"restore point: {error}")
         # Where that fails, the active node has gone, or has refused itself.
         with contextlib.suppress(SanctlError):
-            channel.send(
-                "refused",
-                code=problem.code if problem else "SAN-SNAP-005",
-                text=problem.text if problem else str(error),
-            )
+            channel.send("refused", code=failure.code, text=failure.text, hint=failure.hint)
 
 
-def _follow(channel: Channel, name: str, minor: int, wanted: dict[str, str]) -> None:
+def _follow(channel: Channel, name: str, minor: int, wanted: dict[str, Any]) -> None:
     with LocalCopy(wanted["pool"], name, wanted["uuid"], wanted["token"]) as copy:
         _check_in_sync(name, minor)
         channel.send("ready", extents=copy.prepare())
         ocf.crash_point("point-peer-ready")
-        if channel.expect(("settle", "copy"), within_s=_STEP_S)["kind"] == "settle":
+        # A hook that hangs, and its end, come before the next word: nothing is held here meanwhile.
+        hook_s = min(float(wanted.get("hook_s", 0.0)), MAX_HOOK_S)
+        if channel.expect(("settle", "copy"), within_s=_STEP_S + hook_s)["kind"] == "settle":
             # A hook has had the host write what it remembered.
             copy.flush_origin()
             channel.send("settled")

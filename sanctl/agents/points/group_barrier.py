@@ -13,7 +13,8 @@ own that ends in time whatever becomes of the others. Each says in a file how fa
     unknown    the CIB may have the restore points: the pool agents find out
 
 Each file names its process. One that has died is waited for no longer, one that hangs for some
-time: while a process waits, its device's unit takes no other order. Once `flushed` is
+time, and nobody once any has failed: while a process waits, its device's unit takes no other
+order. Once `flushed` is
 said the first device's process may have added the point, so nobody removes a copy then.
 """
 
@@ -25,7 +26,7 @@ import time
 from collections.abc import Callable
 
 from sanctl.errors import CommandError, Problem, SanctlError
-from sanctl.model.restore_point import POINT_PREFIX, PointOrder, RestorePoint
+from sanctl.model.restore_point import POINT_PREFIX, PointFailure, PointOrder, RestorePoint
 from sanctl.plan.device.point_group import HEARD
 from sanctl.system import process_start, state_files
 
@@ -112,11 +113,10 @@ class GroupBarrier:
         """Tell the others that there will be no restore point, or that this is not known."""
         if not self._others or self._is_recorded:
             return
-        problem = error.problems[0] if isinstance(error, SanctlError) else None
-        code, text = (problem.code, problem.text) if problem else ("SAN-SNAP-005", str(error))
+        failure = PointFailure.of(self._order.token, error)
         may_be_recorded = self._has_flushed and not self.is_undone
         with contextlib.suppress(OSError):
-            self._say(_UNKNOWN if may_be_recorded else _FAILED, f"{code} {text}")
+            self._say(_UNKNOWN if may_be_recorded else _FAILED, str(failure))
 
     def _say(self, phase: str, text: str = "") -> None:
         pid = os.getpid()
@@ -139,12 +139,16 @@ class GroupBarrier:
                     if _is_before(phase, wanted):
                         late, is_dead = (late, True) if is_dead else (device, not is_alive)
                 if phase in {_FAILED, _UNKNOWN}:
-                    code, _, why = text.partition(" ")
-                    kind = GroupFailed if phase == _FAILED else CommandError
-                    raise kind(Problem(code, f"{device}{HEARD}{why}"))
+                    raise _heard(device, phase, text)
                 said[device] = text
             if not late:
                 return said
+            for device in set(self._others) - set(devices):
+                # Also one that is not waited for: that it has failed is the end of the group, and
+                # who hangs may be waited for no longer.
+                phase, text = _read(self._order.of_member(device).token)
+                if phase == _FAILED:
+                    raise _heard(device, phase, text)
             if is_dead or time.monotonic() >= deadline:
                 # Who waits for nothing but `recorded` does not know what came of it.
                 kind = CommandError if wanted == _RECORDED else GroupFailed
@@ -158,6 +162,14 @@ class GroupBarrier:
                     )
                 )
             time.sleep(poll_s)
+
+
+def _heard(device: str, phase: str, text: str) -> CommandError:
+    """Return the error that another device's process has told."""
+    failure = PointFailure.parse(text)
+    problem = failure.problem if failure else Problem("SAN-SNAP-018", f"it has failed: {text!r}")
+    kind = GroupFailed if phase == _FAILED else CommandError
+    return kind(Problem(problem.code, f"{device}{HEARD}{problem.text}", problem.hint))
 
 
 def _file(token: str) -> state_files.StateFile:

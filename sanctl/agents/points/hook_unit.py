@@ -16,13 +16,14 @@ from typing import Self
 
 from sanctl.drivers import hook_files
 from sanctl.errors import CommandError, Problem, SanctlError
-from sanctl.model.point_hook import HookResult, HookRun
+from sanctl.model.point_hook import MAX_LIMIT_S, HookResult, HookRun
 from sanctl.model.restore_point import PointOrder
 from sanctl.plan.device.point_hook import (
     Held,
     check_time_left,
     check_was_quiet,
     code_without_hook,
+    left_problem,
 )
 from sanctl.system import process_start, state_files
 from sanctl.system.runner import Runner
@@ -31,6 +32,8 @@ from sanctl.system.runner import Runner
 _CALL_S = 5.0
 #: How long the hook after is waited for, behind the flush: standbys wait a minute for the verdict.
 _AFTER_S = 40.0
+#: The longest that each call in `Quiet.check` takes: the hook after of a point before, twice.
+LEFT_S = 2.0 * MAX_LIMIT_S + 30.0
 
 
 def run_note(name: str) -> state_files.StateFile:
@@ -69,21 +72,47 @@ class Quiet:
         self.is_quiet = False
 
     def check(self) -> None:
-        """Check that the hook's file is there, before anything else is done.
+        """Check that the hook can begin, before anything else is done: no standby waits yet.
+
+        Where the hook after of a restore point before has failed, it is run once more. Until it has
+        succeeded no hook begins: the application may be quiet still.
 
         Raises:
-            CommandError: it is not, and the order does not allow a point without it.
+            CommandError: it cannot, and the order does not allow a point without it.
         """
         hook = self._order.hook
         if hook is None:
             return
         try:
             hook_files.path_of(hook.name)
+            self._end_earlier()
         except CommandError as error:
             self._before = code_without_hook(hook, error)
 
+    def _end_earlier(self) -> None:
+        """Have the hook after run that a restore point before has left to be done.
+
+        Raises:
+            CommandError: it has failed, or systemd does not answer.
+        """
+        try:
+            # One that still runs is ended by its own notes.
+            self._runner.run(["systemctl", "stop", self._unit], timeout_s=LEFT_S)
+        except CommandError as error:
+            raise _no_unit(error) from error
+        if not held_note(self._name).exists():
+            return
+        with contextlib.suppress(CommandError):
+            # It begins nothing while there is that note, and fails; the hook after follows.
+            self._runner.run(["systemctl", "start", self._unit], timeout_s=LEFT_S)
+        if held_note(self._name).exists():
+            raise self._left()
+
+    def _left(self) -> CommandError:
+        return CommandError(left_problem(os.uname().nodename, run_note(self._name).read()))
+
     def begin(self) -> None:
-        """Run the hook before, and keep the application quiet.
+        """Run the hook before, and keep the application quiet; after `check`.
 
         Raises:
             CommandError: it failed, and the order does not allow a point without it. The hook
@@ -92,15 +121,11 @@ class Quiet:
         hook, token = self._order.hook, self._order.token
         if hook is None or self._before:
             return
-        try:
-            # One that a restore point of before has left is ended by its own notes.
-            self._runner.run(["systemctl", "stop", self._unit], timeout_s=_AFTER_S)
-        except CommandError as error:
-            self._before = code_without_hook(hook, _no_unit(error))
+        if held_note(self._name).exists():
+            self._before = code_without_hook(hook, self._left())
             return
         for phase in ("before", "after"):
             outcome_note(self._name, phase).remove()
-        held_note(self._name).remove()
         run_note(self._name).write(str(HookRun(token, self._order.name, hook)))
         self._is_begun = True
         try:
@@ -175,8 +200,8 @@ class Quiet:
                 self._runner.run(["systemctl", "stop", self._unit], timeout_s=_AFTER_S)
             except CommandError:
                 after = "SAN-HOOK-005"
-            if held_note(self._name).exists():
-                after = "SAN-HOOK-005"
+        if held_note(self._name).exists():
+            after = "SAN-HOOK-005"
         return HookResult(hook.name, self._before, after)
 
 

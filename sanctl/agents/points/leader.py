@@ -161,11 +161,9 @@ def _new_token(name: str) -> str:
 
 
 def _publish_failure(name: str, token: str, what: str, error: SanctlError | OSError) -> None:
-    problem = error.problems[0] if isinstance(error, SanctlError) else None
-    code, text = (problem.code, problem.text) if problem else ("SAN-SNAP-005", str(error))
-    _log(name, f"{what}: {code}: {text}")
+    failure = PointFailure.of(token, error)
+    _log(name, f"{what}: {failure.code}: {failure.text}")
     with contextlib.suppress(SanctlError):
-        failure = PointFailure(token, code, text)
         node_attributes.publish(_RUNNER, f"{FAILED_PREFIX}{name}", str(failure))
 
 
@@ -196,6 +194,9 @@ def _make_point(
     name = device.name.value
     standbys = _standbys(device)
     quiet = Quiet(_RUNNER, name, order)
+    if order.hook:
+        # systemd waits for READY, which comes later by what the hook of a point before may take.
+        notify(f"EXTEND_TIMEOUT_USEC={round((2 * hook_unit.LEFT_S + 60.0) * 1e6)}")
     quiet.check()
     with (
         LocalCopy(device.pool.value, name, device.uuid, order.token) as copy,
@@ -209,6 +210,7 @@ def _make_point(
                 uuid=device.uuid,
                 pool=device.pool.value,
                 token=order.token,
+                hook_s=hook_unit.longest_begin_s(order),
             )
         extents = [_prepare(copy)]
         extents += [

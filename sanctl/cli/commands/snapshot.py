@@ -108,7 +108,7 @@ def create(
                 wanted[0],
                 PointOrder(point_name, token, now_s, hook),
                 ipc_buffer_bytes=env.ipc_buffer_bytes(),
-                timeout_s=timeout_s + (2 * hook.limit_s if hook else 0),
+                timeout_s=timeout_s + (3 * hook.limit_s if hook else 0),
             )
     topology = topology_or_none(env)
     if not group:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from sanctl.errors import CommandError, Problem
-from sanctl.model.point_hook import PointHook
+from sanctl.model.point_hook import HookRun, PointHook
 
 #: What is left of the limit when the hold begins, at least: the hold itself, twice.
 _HOLD_LEFT_S = 1.0
@@ -89,6 +89,24 @@ def code_without_hook(hook: PointHook, error: CommandError) -> str:
             f"{problem.text}; no restore point was made. 'journalctl -t sanctl-hook' there has "
             "what hooks print; --or-crash makes a crash-consistent point instead",
         )
+    )
+
+
+def left_problem(node: str, note: str) -> Problem:
+    """Return why no hook begins where that of a restore point before has not ended.
+
+    Args:
+        node: the node.
+        note: what is noted of that one, as `HookRun` writes it.
+    """
+    run = HookRun.parse(note)
+    which = (
+        f"hook {run.hook.name} failed after restore point {run.point}" if run else "a hook failed"
+    )
+    return Problem(
+        "SAN-HOOK-008",
+        f"{node}: {which}, and again now: the application may still be quiet, and no other hook "
+        "begins before that one has succeeded",
     )
 
 

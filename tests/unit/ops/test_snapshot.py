@@ -10,7 +10,7 @@ import pytest
 
 import sanctl.cli.environment
 from sanctl.cli.main import main
-from sanctl.errors import CommandError, NotConverged, Refused, UsageError
+from sanctl.errors import CommandError, NotConverged, Problem, Refused, UsageError
 from sanctl.model.cib_change import (
     RemoveDevice,
     RemovePoint,
@@ -224,6 +224,12 @@ def test_a_name_that_is_none(name: str) -> None:
 def test_what_a_node_publishes() -> None:
     failure = PointFailure("1" * 16, "SAN-SNAP-002", "too many extents")
     assert PointFailure.parse(str(failure)) == failure
+    failure = failure._replace(hint="see docs || more")
+    assert PointFailure.parse(str(failure)) == failure
+    problem = Problem("SAN-SNAP-002", "too many extents", "copy it")
+    told = PointFailure.of("1" * 16, CommandError(problem))
+    assert told.problem == problem and PointFailure.parse(str(told)) == told
+    assert PointFailure.of("1" * 16, OSError("no disk")).code == "SAN-SNAP-005"
     for wrong in ("", "1" * 16, f"{'1' * 16} SAN-SNAP-002", "x SAN-SNAP-002 why"):
         assert PointFailure.parse(wrong) is None
     assert parse_sizes(f"{'1' * 16}=5 x=6 {'2' * 16}=x {'3' * 16}") == {"1" * 16: 5}
@@ -441,10 +447,11 @@ def test_the_reason_is_told_rather_than_who_has_heard_of_it(
     bed.cluster.ignores_points = True
     for device, text in (("db", "web, of the same group: torn"), ("web", "torn")):
         order = orders[DeviceName.parse(device)]
-        failure = PointFailure(order.token, "SAN-SNAP-005", text)
+        failure = PointFailure(order.token, "SAN-SNAP-005", text, "mend it")
         bed.cluster.attribute("n1", f"sanctl.point.{device}", str(failure))
-    with pytest.raises(CommandError, match=r"^SAN-SNAP-005: torn"):
+    with pytest.raises(CommandError, match=r"^SAN-SNAP-005: torn") as told:
         make_group(bed, orders)
+    assert told.value.problems[0].hint == "mend it"
 
 
 def test_a_group_is_recorded_as_a_whole_or_not(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,6 +121,42 @@ def test_the_first_records_the_points_of_all_in_one_change() -> None:
     assert len(added) == 1
 
 
+def test_who_waits_for_one_that_hangs_ends_once_another_has_failed(fake_node: FakeNode) -> None:
+    """Its unit would take no other order meanwhile."""
+    flushed("db")
+
+    def fail() -> None:
+        if fake_node.clock.passed_s > 5.0:
+            barrier("log").fail(CommandError(Problem("SAN-SNAP-003", "no room", "make some")))
+
+    fake_node.clock.on_sleep = fail
+    with pytest.raises(GroupFailed, match="SAN-SNAP-003: log, of the same group: no room") as told:
+        barrier("web").record(point("web"), fall_silent)
+    assert told.value.problems[0].hint == "make some"
+    assert 5.0 < fake_node.clock.passed_s < 6.0
+
+
+def test_one_that_does_not_know_is_no_end_for_who_does_not_wait_for_it(fake_node: FakeNode) -> None:
+    """The first one may have recorded all."""
+    flushed("db")
+    log = barrier("log")
+    log._has_flushed = True
+    log.fail(CommandError(Problem("SAN-SNAP-018", "db was late")))
+
+    def record() -> None:
+        if fake_node.clock.passed_s > 5.0:
+            say("db", "recorded")
+
+    fake_node.clock.on_sleep = record
+    barrier("web").record(point("web"), fall_silent)
+
+
+def test_what_another_release_says_of_its_failure() -> None:
+    say("log", "failed", "SAN-SNAP-002")
+    with pytest.raises(GroupFailed, match="SAN-SNAP-018: log, of the same group: it has failed"):
+        barrier("web").await_prepared()
+
+
 def test_nothing_is_recorded_while_one_is_not_flushed(fake_node: FakeNode) -> None:
     flushed("log")
     say("web", "held")

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents.points import hook_program, hook_unit
+from sanctl.agents.points import follower, hook_program, hook_unit
 from sanctl.agents.points.hook_unit import Quiet
 from sanctl.drivers import hook_files
 from sanctl.errors import CommandError, Problem
-from sanctl.model.point_hook import HookResult, PointHook
+from sanctl.model.point_hook import MAX_LIMIT_S, HookResult, PointHook
 from sanctl.model.restore_point import PointOrder
 from sanctl.system import process_start, state_files
 from sanctl.system.runner import CommandResult, LocalRunner, run_in_own_group
@@ -134,12 +134,54 @@ def test_a_hook_that_fails_after_is_tried_twice(node: Node, status: int | None) 
         held.begin()
     assert node.ran == ["before", "after", "after"]
     assert held.result() == HookResult("freeze", "", "SAN-HOOK-005")
-    # The next restore point begins anew.
+    # The next restore point ends that first, and begins anew.
     node.statuses.clear()
     node.ran.clear()
     with quiet(node, token="2" * 16) as held:
+        held.check()
+        assert node.ran == ["after"]
         held.begin()
-    assert held.result() == HookResult("freeze") and node.ran == ["before", "after"]
+    assert held.result() == HookResult("freeze") and node.ran == ["after", "before", "after"]
+
+
+def test_no_hook_begins_before_an_earlier_one_has_ended(node: Node) -> None:
+    """The application may be quiet still, by whatever hook of whatever order."""
+    node.statuses["after"] = 1
+    with quiet(node) as held:
+        held.check()
+        held.begin()
+    held.result()
+    node.ran.clear()
+    other = PointHook("checkpoint", HOOK.limit_s)
+    for token in ("2" * 16, "3" * 16):
+        with quiet(node, other, token) as held:
+            with pytest.raises(CommandError, match=r"SAN-HOOK-008.*hook freeze.*point one"):
+                held.check()
+            # Nor if nobody had asked.
+            with pytest.raises(CommandError, match="SAN-HOOK-008"):
+                held.begin()
+        assert "before" not in node.ran and "after" in node.ran
+        node.ran.clear()
+    # A point without it says what both have come to.
+    with quiet(node, other._replace(or_crash=True), "4" * 16) as held:
+        held.check()
+        held.begin()
+        assert not held.is_quiet
+    assert held.result() == HookResult("checkpoint", "SAN-HOOK-008", "SAN-HOOK-005")
+    assert "before" not in node.ran
+    # The unit's program begins nothing, either.
+    assert hook_program.begin("web") == 1 and node.ran[-1] == "after"
+    # A note that nobody can read is one, too.
+    hook_unit.held_note("web").write("?")
+    with quiet(node, other) as held, pytest.raises(CommandError, match="SAN-HOOK-008"):
+        held.check()
+
+
+def test_a_standby_waits_for_all_that_a_hook_may_take() -> None:
+    """Else a point that --or-crash allows is lost by the hook that hangs, and its end."""
+    order = PointOrder("one", "1" * 16, 1000, PointHook("freeze", MAX_LIMIT_S, or_crash=True))
+    assert hook_unit.longest_begin_s(order) >= 3 * MAX_LIMIT_S
+    assert hook_unit.longest_begin_s(order) <= follower.MAX_HOOK_S
 
 
 def test_a_file_that_may_not_run(node: Node) -> None:
@@ -167,8 +209,10 @@ def test_a_file_that_is_gone_afterwards_is_told(node: Node) -> None:
 def test_a_systemd_that_does_not_run_the_unit(node: Node, verb: str) -> None:
     node.fails.add(verb)
     with quiet(node) as held, pytest.raises(CommandError, match="SAN-HOOK-007"):
+        held.check()
         held.begin()
     with quiet(node, HOOK._replace(or_crash=True)) as held:
+        held.check()
         held.begin()
     result = held.result()
     assert result is not None and result.before == "SAN-HOOK-007" and node.ran == []

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A standby waits for the copy as long as the active node may take, and tells why it refuses."""
+
+from __future__ import annotations
+
+from typing import Any, Self, cast
+
+import pytest
+
+from sanctl.agents.points import follower
+from sanctl.drivers import drbd_kernel
+from sanctl.drivers.node_channel import Channel
+from sanctl.errors import CommandError, Problem
+from sanctl.parse.drbd import ProcState
+
+IN_SYNC = ProcState("Connected", "Secondary", "Primary", "UpToDate", "UpToDate", False, 0)
+WANTED = {"device": "web", "minor": 1, "pool": "main", "uuid": "a" * 32, "token": "1" * 16}
+
+
+class Copy:
+    """A copy that is made at once."""
+
+    may_be_known = False
+
+    def __init__(self, *_: object) -> None:
+        self.is_kept = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def prepare(self) -> int:
+        return 3
+
+    def take(self) -> float:
+        return 0.1
+
+    def flush_origin(self) -> None:
+        pass
+
+    def make_stable(self) -> None:
+        pass
+
+    def keep(self) -> None:
+        self.is_kept = True
+
+
+class Line:
+    """A channel whose other end says all at once; notes how long each word was waited for."""
+
+    def __init__(self) -> None:
+        self.waits: dict[str, float] = {}
+        self.said: list[dict[str, Any]] = []
+
+    def send(self, kind: str, **fields: Any) -> None:
+        self.said.append({"kind": kind, **fields})
+
+    def receive(self, kind: str, *, within_s: float) -> dict[str, Any]:
+        self.waits[kind] = within_s
+        return {"kind": kind}
+
+    def expect(self, kinds: tuple[str, ...], *, within_s: float) -> dict[str, Any]:
+        return self.receive(kinds[0], within_s=within_s)
+
+
+def serve(monkeypatch: pytest.MonkeyPatch, **more: Any) -> Line:
+    line = Line()
+    monkeypatch.setattr(follower, "LocalCopy", Copy)
+    follower.serve(cast("Channel", line), {**WANTED, **more})
+    return line
+
+
+def test_it_waits_longer_for_what_a_hook_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drbd_kernel, "proc_state", lambda _: IN_SYNC)
+    line = serve(monkeypatch, hook_s=165.0)
+    assert line.waits["settle"] == 225.0
+    assert [each["kind"] for each in line.said] == ["ready", "settled", "copied", "flushed", "kept"]
+    # One of a release before, and one that says what no hook takes.
+    assert serve(monkeypatch).waits["settle"] == 60.0
+    assert serve(monkeypatch, hook_s=10**9).waits["settle"] == 360.0
+
+
+def test_it_says_why_it_refuses_and_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: int) -> None:
+        raise CommandError(Problem("SAN-SNAP-002", "too many extents", "copy it"))
+
+    monkeypatch.setattr(drbd_kernel, "proc_state", refuse)
+    (said,) = serve(monkeypatch).said
+    wanted = {"code": "SAN-SNAP-002", "text": "too many extents", "hint": "copy it"}
+    assert said == {"kind": "refused", **wanted}
+    (said,) = serve(monkeypatch, minor="x").said
+    assert said["kind"] == "refused" and said["code"] == "SAN-SNAP-005"
