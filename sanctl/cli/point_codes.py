@@ -107,6 +107,8 @@ CODES = {
     "SAN-SCHED-004": "A restore point that a schedule was making was not kept: meanwhile the "
     "schedule or the device had changed, or another node had made it.",
     "SAN-SCHED-005": "Only a device with a schedule has restore points that are removed by rule.",
+    "SAN-SCHED-006": "Several devices have a schedule together, so that their restore points are "
+    "of the same moments. It is changed or ended for all of them at once, and is the same for all.",
     "SAN-SITE-001": "A site's name, the address of its server or a path is not written as it has "
     "to be.",
     "SAN-SITE-002": "The cluster has no second site of that name.",

@@ -26,6 +26,7 @@ _SLOT = re.compile(r"([0-9]{1,12})/([0-9]{1,6}[mhdw](?:,[0-9]{1,6}[mhdw])*)")
 #: 1970-01-05, a Monday, 00:00 UTC: a slot of a week begins on Mondays.
 _MONDAY_S = 4 * 86400
 _LONGEST_S = 52 * 604800
+_GROUP = "group="
 
 
 def interval_text(every_s: int) -> str:
@@ -69,17 +70,23 @@ class PointSchedule(NamedTuple):
         set_s: since when it has these rules, in seconds since 1970.
         rules: at least one, the shortest interval first.
         hook: what makes the application's data consistent in each of its points; None: nothing.
+        group: the devices that have this schedule together, this one among them, sorted, and
+            without a hook: their points are of the same moments; empty: this device alone.
     """
 
     set_s: int
     rules: tuple[Rule, ...]
     hook: PointHook | None = None
+    group: tuple[str, ...] = ()
 
     @property
     def value(self) -> str:
         """The value of its property."""
-        # A release without hooks does not read such a schedule, and so makes no point without it.
+        # A release without hooks, or without groups here, does not read such a schedule, and so
+        # makes no point without its hook, or of a moment of its own.
         hook = (str(self.hook),) if self.hook else ()
+        if self.group:
+            hook = (f"{_GROUP}{','.join(self.group)}",)
         rules = (f"{rule.interval}={rule.keep}" for rule in self.rules)
         return " ".join((str(self.set_s), *rules, *hook))
 
@@ -87,14 +94,17 @@ class PointSchedule(NamedTuple):
     def parse(cls, value: str) -> PointSchedule | None:
         """Read a property; None for one that is no schedule as this release writes them."""
         first, *words = value.split(" ")
-        hook = PointHook.parse(words[-1]) if words else None
+        group: tuple[str, ...] = ()
+        if words and words[-1].startswith(_GROUP):
+            group = tuple(words.pop().removeprefix(_GROUP).split(","))
+        hook = PointHook.parse(words[-1]) if words and not group else None
         words = words[:-1] if hook else words
         found = [_WRITTEN.fullmatch(word) for word in words]
         if not first.isdecimal() or not words:
             return None
         rules = [Rule(int(each[1]) * _UNITS[each[2]], int(each[3])) for each in found if each]
         is_whole = len(rules) == len(words) and all(rule.every_s and rule.keep for rule in rules)
-        return cls(int(first), tuple(sorted(rules)), hook) if is_whole else None
+        return cls(int(first), tuple(sorted(rules)), hook, group) if is_whole else None
 
     @property
     def keeps(self) -> int:

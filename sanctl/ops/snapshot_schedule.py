@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sanctl.model.cib_change import Change, SetPoint
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import DeviceName
@@ -11,21 +13,22 @@ from sanctl.model.point_schedule import Rule
 from sanctl.ops.cib_room import within_room
 from sanctl.ops.session import Session
 from sanctl.plan.device.point_schedule import plan_pruning, plan_schedule
+from sanctl.plan.device.scheduled_group import refuse_part_of_group
 
 
 def change_schedule(
     session: Session,
-    device: DeviceName,
+    devices: Sequence[DeviceName],
     rules: tuple[Rule, ...],
     *,
     hook: PointHook | None = None,
     ipc_buffer_bytes: int,
 ) -> tuple[Cluster, bool]:
-    """Give a device a schedule of restore points; without rules, take it away.
+    """Give devices a schedule of restore points; without rules, take it away.
 
     Args:
         session: the cluster.
-        device: the device.
+        devices: the devices; several have it together.
         rules: at least one; none: no schedule.
         hook: the hook of each of its restore points; None: none.
         ipc_buffer_bytes: the IPC buffer of the Pacemaker that runs here.
@@ -34,12 +37,13 @@ def change_schedule(
         The cluster after that, and whether there was anything to do.
 
     Raises:
-        Refused: there is no such device, more points would be kept than there may be, or the CIB
-            would be too large.
+        Refused: there is no such device, others have its schedule together with it, more points
+            would be kept than there may be, or the CIB would be too large.
     """
 
     def plan(seen: Cluster) -> tuple[Change, ...]:
-        return plan_schedule(seen, device, rules, session.clock.wall_s(), hook)
+        refuse_part_of_group(seen, devices)
+        return plan_schedule(seen, devices, rules, session.clock.wall_s(), hook)
 
     changes = session.change(within_room(session, plan, ipc_buffer_bytes))
     return session.observe(), bool(changes)

@@ -264,3 +264,56 @@ def test_devices_of_two_nodes_are_refused(writing: Scenario) -> None:
     print(f"  made within {time.monotonic() - began_s:.0f} s")
     assert are_of_one_moment(numbers(bed, made))
     delete(bed, "again")
+
+
+def newest_moment(bed: LabSession) -> list[dict[str, Any]]:
+    """Return the newest restore points by schedule: of all devices at one moment, or none."""
+    found = [
+        point
+        for point in snapshot(bed, "list")
+        if point["device"] in NAMES and point["scheduled"] and not point["deleting"]
+    ]
+    newest = max((point["name"] for point in found), default="")
+    made = [point for point in found if point["name"] == newest]
+    assert len(made) in {0, len(NAMES)}, made
+    for point in made:
+        others = [f"{name}@{newest}" for name in NAMES if name != point["device"]]
+        assert sorted(point["group"]) == others
+    return made
+
+
+def await_moment(bed: LabSession, after: str) -> str:
+    """Wait for restore points that are newer than those of a name; return their name."""
+    # A busy machine does not hold all for less than half a second each time.
+    made = wait_for(
+        "a moment by schedule",
+        lambda: [each for each in [newest_moment(bed)] if each and each[0]["name"] > after],
+        within_s=420,
+    )[0]
+    held = numbers(bed, made)
+    print(f"  {made[0]['name']}: held {[point['pause_ms'] for point in made]} ms, numbers {held}")
+    assert are_of_one_moment(held)
+    assert all(point["scheduled"] == ["1m"] for point in made)
+    return str(made[0]["name"])
+
+
+def test_a_schedule_makes_moments_of_all_wherever_they_are_served(writing: Scenario) -> None:
+    bed = writing.bed
+    (shown, *_) = snapshot(bed, "schedule", *NAMES, "'1m keep 2'", "--group")
+    assert shown["schedule"]["group"] == list(NAMES)
+    (problem,) = snapshot(bed, "schedule", NAMES[0], "off", ok=False)
+    assert problem["code"] == "SAN-SCHED-006"
+    try:
+        name = await_moment(bed, "")
+        await_more_writes(writing)
+        name = await_moment(bed, name)
+        # While two nodes serve them there is none.
+        for device in NAMES:
+            bed.sh("n3", f"sanctl device move {device} --to n2", timeout_s=180)
+        assert all(collect.active_node(bed, device) == "n2" for device in NAMES)
+        await_more_writes(writing)
+        name = await_moment(bed, newest_moment(bed)[0]["name"])
+        await_moment(bed, name)
+    finally:
+        snapshot(bed, "schedule", *NAMES, "off", "--group")
+    assert snapshot(bed, "schedule", NAMES[0])["schedule"] is None

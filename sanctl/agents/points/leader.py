@@ -62,10 +62,12 @@ from sanctl.ops.session import Session
 from sanctl.plan.cluster.cib_size import DEFAULT_IPC_BUFFER_BYTES, point_of_order
 from sanctl.plan.device.hold import active_problem, is_standby_in_sync
 from sanctl.plan.device.point_group import plan_group_recorded
-from sanctl.plan.device.point_schedule import due_point, plan_pruning, plan_scheduled_point
+from sanctl.plan.device.point_schedule import plan_pruning
 from sanctl.plan.device.restore_points import due_order, plan_point_recorded
+from sanctl.plan.device.scheduled_group import due_points, plan_scheduled_points
 from sanctl.system import state_files, timed_call
 from sanctl.system.clock import SystemClock
+from sanctl.system.files import read_text_or
 from sanctl.system.runner import LocalRunner
 
 #: The longest that this process itself holds I/O; the unit's RuntimeMaxSec is behind that.
@@ -78,6 +80,7 @@ _EXTENSION_US = 120_000_000
 _CALL_S = 2 * HOLD_S
 #: With these no change of the CIB was made: the point is none, and will be none.
 _NOT_RECORDED = frozenset({"SAN-SNAP-006", "SAN-SCHED-004"})
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _RUNNER = LocalRunner()
 _log = DeviceLog("snapshot")
 
@@ -133,17 +136,20 @@ def _keep_schedule(session: Session, cluster: Cluster, name: str) -> None:
     buffer_bytes = NodeFacts(_RUNNER).ipc_buffer_bytes() or DEFAULT_IPC_BUFFER_BYTES
 
     def record(seen: Cluster, points: tuple[RestorePoint, ...]) -> tuple[Change, ...]:
-        return plan_scheduled_point(seen, points[0], time.time())
+        return plan_scheduled_points(seen, points, time.time())
 
     try:
-        due = due_point(cluster, name, token, now_s)
-        if due is None:
+        found = due_points(cluster, name, token, now_s, _seed())
+        if not found:
             return
         scheduled.note_attempt(name, schedule)
-        # Nothing is held for a point that the CIB has no room for.
-        expected = point_of_order(due.device, due.order)._replace(slot=due.slot)
-        within_room(session, lambda _: (SetPoint(point=expected),), buffer_bytes)(cluster)
-        _carry_out(session, due.device, due.order, record, due.slot)
+        # Nothing is held for points that the CIB has no room for.
+        expected = tuple(
+            SetPoint(point=point_of_order(each.device, each.order)._replace(slot=each.slot))
+            for each in found
+        )
+        within_room(session, lambda _: expected, buffer_bytes)(cluster)
+        _carry_out(session, found[0].device, found[0].order, record, found[0].slot)
     except (SanctlError, OSError) as error:
         scheduled.note_attempt(name, schedule)
         _publish_failure(name, token, "restore point by schedule", error)
@@ -152,6 +158,11 @@ def _keep_schedule(session: Session, cluster: Cluster, name: str) -> None:
         session.change(lambda seen: plan_pruning(seen, DeviceName.parse(name), time.time()))
     except SanctlError as error:
         _log(name, f"restore points that the schedule does not keep are not removed: {error}")
+
+
+def _seed() -> str:
+    """Return what the processes of this node have alike until it boots, and no other node's."""
+    return f"{os.uname().nodename} {read_text_or(_BOOT_ID, '').strip()}"
 
 
 def _new_token(name: str) -> str:

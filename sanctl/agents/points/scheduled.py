@@ -14,12 +14,14 @@ from sanctl.drivers import gate
 from sanctl.errors import SanctlError
 from sanctl.model.point_schedule import SCHEDULE_PREFIX, PointSchedule
 from sanctl.model.restore_point import RestorePoint
-from sanctl.plan.device.point_schedule import attempt_of, due_rules
+from sanctl.plan.device.point_schedule import attempt_of
+from sanctl.plan.device.scheduled_group import rules_due_of_all
 from sanctl.system import state_files
 from sanctl.system.runner import Runner
 
 _TIMEOUT_S = 5.0
-#: So many units are started by one monitor: a hundred devices with one schedule are due at once.
+#: The units of so many devices, or groups, are started by one monitor: a hundred devices with one
+#: schedule are due at once.
 _AT_ONCE = 4
 
 
@@ -48,24 +50,34 @@ def start_due(runner: Runner, properties: dict[str, str], points: list[RestorePo
         points: all restore points.
     """
     left = _AT_ONCE
-    for identifier, value in properties.items():
-        schedule = PointSchedule.parse(value) if identifier.startswith(SCHEDULE_PREFIX) else None
-        if schedule is None:
+    schedules = {
+        identifier.removeprefix(SCHEDULE_PREFIX): schedule
+        for identifier, value in properties.items()
+        if identifier.startswith(SCHEDULE_PREFIX)
+        and (schedule := PointSchedule.parse(value)) is not None
+    }
+    seen: set[str] = set()
+    for name, schedule in schedules.items():
+        # The processes of a group wait for each other: they are started together.
+        members = [each for each in schedule.group if each in schedules] or [name]
+        if name in seen:
             continue
-        name = identifier.removeprefix(SCHEDULE_PREFIX)
-        its_own = [point for point in points if point.device == name]
-        if (
-            not due_rules(schedule, its_own, time.time())
-            or has_attempted(name, schedule)
-            # Only the active node's gate leads onto DRBD. The process looks closer.
-            or not gate.gate_table(name).startswith("drbd")
-        ):
+        seen.update(members)
+        own = {each: [point for point in points if point.device == each] for each in members}
+        if not rules_due_of_all(schedule, own, time.time()):
             continue
-        with contextlib.suppress(SanctlError):
-            runner.run(
-                ["systemctl", "start", "--no-block", f"sanctl-point@{name}.service"],
-                timeout_s=_TIMEOUT_S,
-            )
-        left -= 1
+        # Only the active node's gate leads onto DRBD. The process looks closer.
+        here = [
+            each
+            for each in members
+            if not has_attempted(each, schedule) and gate.gate_table(each).startswith("drbd")
+        ]
+        for each in here:
+            with contextlib.suppress(SanctlError):
+                runner.run(
+                    ["systemctl", "start", "--no-block", f"sanctl-point@{each}.service"],
+                    timeout_s=_TIMEOUT_S,
+                )
+        left -= bool(here)
         if not left:
             return

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from sanctl.cli.environment import environment
@@ -16,18 +18,23 @@ from sanctl.model.point_hook import PointHook
 from sanctl.model.point_schedule import parse_rules
 from sanctl.ops.snapshot_schedule import change_schedule, prune_points
 from sanctl.plan.cluster.preconditions import existing_device
+from sanctl.plan.device.point_group import group_names
+
+if TYPE_CHECKING:
+    from sanctl.cli.documents import snapshot as snapshot_documents
 
 _OFF = "off"
 
 
 @click.command(short_help="Show or change when restore points are made by themselves.")
-@click.argument("device")
-@click.argument("rules", metavar="[RULES|off]", required=False)
+@click.argument("words", metavar="DEVICE... [RULES|off]", nargs=-1, required=True)
+@click.option("--group", is_flag=True, help="Of several devices, at the same moments.")
 @hook_options
 @output_option
 def schedule(
-    device: str,
-    rules: str | None,
+    words: tuple[str, ...],
+    *,
+    group: bool,
     hook: PointHook | None,
     output: str,
 ) -> None:
@@ -36,38 +43,76 @@ def schedule(
     RULES such as '15m keep 8, 1h keep 24, 1d keep 7' make one every quarter of an hour, hour and
     day, in UTC, and keep the newest of each; units are m, h, d, w. The first is made at once. With
     off, none are made any more, and those that there are stay. Only what a schedule has made is
-    ever removed by it. A schedule that is given without a hook has none.
+    ever removed by it. A schedule that is given without a hook has none. With --group the points of
+    all devices are of one moment, all or none, where one node serves them.
     """
     env = environment()
-    wanted = DeviceName.parse(device)
+    wanted, rules = _split(words, group=group)
     found = None if rules is None else () if rules.strip() == _OFF else parse_rules(rules)
     if hook and not found:
         raise UsageError(
             Problem("SAN-HOOK-001", "a hook is given together with rules", "repeat the rules")
         )
+    if group and hook:
+        raise UsageError(
+            Problem(
+                "SAN-SNAP-016",
+                "--group and --hook do not go together yet",
+                "a schedule for each device has its hook, and points of moments of their own",
+            )
+        )
     with env.session() as session:
         if found is None:
             cluster, changed = session.observe(), False
-            existing_device(cluster, wanted)
+            existing_device(cluster, wanted[0])
         else:
-            command_line = f"snapshot schedule {device} '{rules}'" + (
-                f" with {hook_text(hook)}" if hook else ""
+            named = " ".join(device.value for device in wanted)
+            command_line = (
+                f"snapshot schedule {named} '{rules}'"
+                + (" --group" if group else "")
+                + (f" with {hook_text(hook)}" if hook else "")
             )
-            with env.logged("snapshot", device=device, command_line=command_line):
+            with env.logged("snapshot", device=wanted[0].value, command_line=command_line):
                 cluster, changed = change_schedule(
                     session, wanted, found, hook=hook, ipc_buffer_bytes=env.ipc_buffer_bytes()
                 )
     now_s = env.clock.wall_s()
-    data = schedule_data(cluster, wanted.value, now_s)
+    data: list[snapshot_documents.ScheduleShown] = [
+        {
+            "device": device.value,
+            "changed": changed,
+            "schedule": schedule_data(cluster, device.value, now_s),
+        }
+        for device in wanted
+    ]
 
     def text() -> None:
-        print(f"schedule of {wanted}: {schedule_text(cluster, wanted.value, now_s)}")
+        for device in wanted:
+            print(f"schedule of {device}: {schedule_text(cluster, device.value, now_s)}")
 
-    finish(
-        output,
-        data={"device": wanted.value, "changed": changed, "schedule": data},
-        text=text,
-    )
+    finish(output, data=data if group else data[0], text=text)
+
+
+def _split(words: tuple[str, ...], *, group: bool) -> tuple[list[DeviceName], str | None]:
+    """Return the devices, and the rules; of a group the rules are always given.
+
+    Raises:
+        UsageError: these are no names of devices, or too few or too many.
+    """
+    if group:
+        devices = [DeviceName.parse(word) for word in words[:-1]]
+        group_names(devices)
+        return devices, words[-1]
+    if len(words) > 2:
+        raise UsageError(
+            Problem(
+                "SAN-SNAP-016",
+                "restore points of several devices are scheduled with --group: at one moment; "
+                f"these are {len(words)} words",
+                "quote the rules; or give one command for each device",
+            )
+        )
+    return [DeviceName.parse(words[0])], words[1] if len(words) > 1 else None
 
 
 @click.command()

@@ -142,7 +142,7 @@ DOCUMENTS: Mapping[str, object] = {
     "snapshot delete": PointDeleted,
     "snapshot list": list[Point],
     "snapshot prune": PointsPruned,
-    "snapshot schedule": ScheduleShown,
+    "snapshot schedule": ScheduleShown | list[ScheduleShown],
     "snapshot show": Point,
     "status": Status,
     "sync status": list[ReplicaSync],

@@ -88,6 +88,9 @@ class Schedule(TypedDict):
     last: Annotated[str | None, "when its latest restore point was made, in UTC; null: none was"]
     next: Annotated[str, "when the next one is due, in UTC"]
     hook: Annotated[ScheduleHook | None, "the hook of its restore points; null: none"]
+    group: Annotated[
+        list[str], "the devices whose points are of the same moments, with this one; empty: alone"
+    ]
     rules: Annotated[list[ScheduleRule], "its rules, the shortest interval first"]
 
 

@@ -28,6 +28,7 @@ def schedule_data(
     return {
         "text": str(schedule),
         "hook": hook_data(schedule.hook),
+        "group": list(schedule.group),
         "since": _iso(schedule.set_s),
         "next": _iso(next_slot(schedule, points, now_s)),
         "last": _iso(max(made)) if made else None,
@@ -51,9 +52,11 @@ def schedule_text(cluster: Cluster, device: str, now_s: float) -> str:
     data = schedule_data(cluster, device, now_s)
     if data is None:
         return "none"
-    hook = cluster.cib.schedules[device].hook
+    hook, group = cluster.cib.schedules[device].hook, cluster.cib.schedules[device].group
     late = [interval_text(rule["every_s"]) for rule in data["rules"] if rule["late"]]
     with_hook = f", {hook_text(hook)}" if hook else ""
+    others = [each for each in group if each != device]
+    with_hook += f", at the same moments as {', '.join(others)}" if others else ""
     return (
         f"{data['text']}{with_hook}; last {_short(data['last'])}, next {_short(data['next'])} UTC"
         + (f"; LATE: {', '.join(late)}" if late else "")

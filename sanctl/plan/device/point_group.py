@@ -21,6 +21,23 @@ from sanctl.plan.device.restore_points import plan_point_order, plan_point_recor
 HEARD = ", of the same group: "
 
 
+def group_names(devices: Sequence[DeviceName]) -> list[str]:
+    """Return the names of a group's devices, sorted.
+
+    Raises:
+        UsageError: it is one device, too many, or one of them twice.
+    """
+    names = sorted(device.value for device in devices)
+    if len(set(names)) < len(names) or not 2 <= len(names) <= MAX_GROUP:
+        raise UsageError(
+            Problem(
+                "SAN-SNAP-016",
+                f"--group takes 2 to {MAX_GROUP} devices, each once: {' '.join(names)}",
+            )
+        )
+    return names
+
+
 def group_orders(
     devices: Sequence[DeviceName], name: str, token: str, given_s: int
 ) -> dict[DeviceName, PointOrder]:
@@ -35,14 +52,7 @@ def group_orders(
     Raises:
         UsageError: it is one device, too many, or one of them twice.
     """
-    names = sorted(device.value for device in devices)
-    if len(set(names)) < len(names) or not 2 <= len(names) <= MAX_GROUP:
-        raise UsageError(
-            Problem(
-                "SAN-SNAP-016",
-                f"--group takes 2 to {MAX_GROUP} devices, each once: {' '.join(names)}",
-            )
-        )
+    names = group_names(devices)
     first = PointOrder(name, token, given_s, group=tuple(names))
     return {device: first.of_member(device.value) for device in devices}
 

@@ -210,42 +210,49 @@ def plan_pruning(cluster: Cluster, name: DeviceName, now_s: float) -> tuple[Chan
 
 def plan_schedule(
     cluster: Cluster,
-    name: DeviceName,
+    names: Sequence[DeviceName],
     rules: tuple[Rule, ...],
     now_s: float,
     hook: PointHook | None = None,
 ) -> tuple[Change, ...]:
-    """Return the change that gives a device a schedule; without rules, that takes it away.
+    """Return the change that gives devices a schedule; without rules, that takes it away.
 
-    Without a hook its restore points are made without one, also where it had one before.
+    Several have it together: their restore points are of the same moments. Without a hook the
+    points are made without one, also where there was one before.
 
     Raises:
         Refused: there is no such device, or more restore points would be kept than there may be.
     """
-    existing_device(cluster, name)
-    before = cluster.cib.schedules.get(name.value)
+    for name in names:
+        existing_device(cluster, name)
+    before = {name: cluster.cib.schedules.get(name.value) for name in names}
     if not rules:
-        return (RemoveSchedule(name=name),) if before else ()
-    if before is not None and before.rules == rules and before.hook == hook:
+        return tuple(RemoveSchedule(name=name) for name, schedule in before.items() if schedule)
+    group = tuple(sorted(name.value for name in names)) if len(names) > 1 else ()
+    wanted = PointSchedule(int(now_s), rules, hook, group)
+    known = {schedule._replace(set_s=0) if schedule else None for schedule in before.values()}
+    if known == {wanted._replace(set_s=0)} and len(set(before.values())) == 1:
         return ()
-    wanted = PointSchedule(int(now_s), rules, hook)
-    schedules = {**cluster.cib.schedules, name.value: wanted}
+    schedules = {**cluster.cib.schedules, **{name.value: wanted for name in names}}
     # One more: the oldest goes when the next has been made.
-    here = wanted.keeps + 1 + _unscheduled(cluster, name.value, wanted)
+    here = {
+        name.value: wanted.keeps + 1 + _unscheduled(cluster, name.value, wanted) for name in names
+    }
     everywhere = sum(
         schedule.keeps + 1 + _unscheduled(cluster, device, schedule)
         for device, schedule in schedules.items()
     ) + sum(point.device not in schedules for point in cluster.cib.points)
-    if here > MAX_POINTS or everywhere > MAX_ALL_POINTS:
+    most = max(here, key=lambda name: here[name])
+    if here[most] > MAX_POINTS or everywhere > MAX_ALL_POINTS:
         raise Refused(
             Problem(
                 "SAN-SCHED-003",
-                f"with this schedule device {name} would have up to {here} restore points, and all "
-                f"devices {everywhere}: at most {MAX_POINTS} and {MAX_ALL_POINTS}",
+                f"with this schedule device {most} would have up to {here[most]} restore points, "
+                f"and all devices {everywhere}: at most {MAX_POINTS} and {MAX_ALL_POINTS}",
                 "keep fewer, or delete some that no schedule removes: 'sanctl snapshot list'",
             )
         )
-    return (SetSchedule(name=name, schedule=wanted),)
+    return tuple(SetSchedule(name=name, schedule=wanted) for name in names)
 
 
 def _unscheduled(cluster: Cluster, device: str, schedule: PointSchedule) -> int:

@@ -23,7 +23,7 @@ from sanctl.plan.cluster.cib_size import point_of_order
 from sanctl.plan.device.point_schedule import plan_schedule
 from sanctl.system import state_files
 from sanctl.system.runner import CommandResult, LocalRunner
-from tests.unit.ops.test_snapshot import Bed, bed_with_device
+from tests.unit.ops.test_snapshot import Bed, bed_with_device, two_devices
 
 NOW = 1_764_000_000.0
 RULES = parse_rules("15m keep 1")
@@ -93,6 +93,28 @@ def test_a_few_at_a_time_and_none_of_a_later_release() -> None:
     assert runner.started == [f"sanctl-point@web{number}.service" for number in range(4)]
 
 
+def test_the_units_of_a_group_are_started_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = tuple(f"log{number}" for number in range(8))
+    together = {schedule_id(each): SCHEDULE._replace(group=names).value for each in names}
+    alone = {schedule_id(f"web{number}"): SCHEDULE.value for number in range(9)}
+    # The CIB's order is any.
+    order = dict(sorted({**together, **alone}.items(), key=lambda each: each[0][::-1]))
+    runner = Recorder()
+    scheduled.start_due(runner, order, [])
+    started = {each for each in runner.started if "log" in each}
+    assert len(started) == 8 and len(runner.started) == 8 + 3
+    # One of them has a point for this slot, and the others wait for the next.
+    runner = Recorder()
+    scheduled.start_due(runner, together, [made(NOW, device="log3")])
+    assert runner.started == []
+    # Those that are served elsewhere, and those that were deleted.
+    monkeypatch.setattr(gate, "gate_table", lambda name: "error" if name == "log1" else "drbd1")
+    scheduled.note_attempt("log2", SCHEDULE)
+    del together[schedule_id("log0")]
+    scheduled.start_due(runner, together, [])
+    assert runner.started == [f"sanctl-point@log{number}.service" for number in range(3, 8)]
+
+
 class Taking:
     """What stands for the hold: it records the point, or fails."""
 
@@ -120,7 +142,7 @@ def taking(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> Taking:
     found = Taking()
     monkeypatch.setattr(leader, "_carry_out", found)
     name = DeviceName.parse("web")
-    bed.session.change(lambda seen: plan_schedule(seen, name, RULES, NOW))
+    bed.session.change(lambda seen: plan_schedule(seen, (name,), RULES, NOW))
     return found
 
 
@@ -178,6 +200,45 @@ def test_a_refusal_is_tried_once_in_a_slot_too(
     assert keep(bed) == [] and keep(bed) == []
     assert len(published) == 1 and "SAN-CLU-006" in published[0]
     assert taking.slots == [], "nothing is held for a point that has no room"
+
+
+def test_a_group_is_taken_with_the_order_of_all(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, clock: list[float]
+) -> None:
+    """The process of one device; the others' points are those that it hears of."""
+    two_devices(bed, monkeypatch)
+    names = [DeviceName.parse("web"), DeviceName.parse("db")]
+    bed.session.change(lambda seen: plan_schedule(seen, names, RULES, NOW))
+    orders: list[PointOrder] = []
+
+    def take(
+        session: object,
+        device: DeviceSpec,
+        order: PointOrder,
+        record: Callable[[Cluster, tuple[RestorePoint, ...]], tuple[Change, ...]],
+        slot: ScheduledSlot | None = None,
+    ) -> None:
+        orders.append(order)
+        points = tuple(
+            point_of_order(each, order.of_member(each.name.value))._replace(slot=slot)
+            for each in bed.seen().cib.devices
+        )
+        if len(orders) == 2:
+            session.change(lambda seen: record(seen, points))  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(leader, "_carry_out", take)
+    cluster = bed.seen()
+    for name in ("web", "db"):
+        leader._keep_schedule(bed.session, cluster, name)
+    assert orders[0].of_member("db") == orders[1] and orders[1].group == ("db", "web")
+    (one,), (other,) = (bed.seen().cib.points_of(name) for name in names)
+    assert one.is_of_same_moment(other) and one.name == other.name and one.slot == other.slot
+    for name in ("web", "db"):
+        leader._keep_schedule(bed.session, bed.seen(), name)
+    assert len(orders) == 2
+    clock[0] += 900
+    leader._keep_schedule(bed.session, bed.seen(), "web")
+    assert len(orders) == 3 and orders[2].token[:12] != orders[0].token[:12]
 
 
 def test_no_schedule(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:

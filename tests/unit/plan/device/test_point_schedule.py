@@ -222,37 +222,41 @@ def test_what_refuses_a_point_by_hand_refuses_one_by_schedule(bed: Bed) -> None:
 
 def test_the_schedule_goes_into_the_cib_and_with_the_device(bed: Bed) -> None:
     rules = parse_rules("15m keep 3")
-    assert plan.plan_schedule(bed.seen(), NAME, (), NOON) == ()
-    made = bed.session.change(lambda seen: plan.plan_schedule(seen, NAME, rules, NOON))
+    assert plan.plan_schedule(bed.seen(), (NAME,), (), NOON) == ()
+    made = bed.session.change(lambda seen: plan.plan_schedule(seen, (NAME,), rules, NOON))
     assert made == (SetSchedule(name=NAME, schedule=PointSchedule(NOON, rules)),)
     assert bed.seen().cib.schedules == {"web": PointSchedule(NOON, rules)}
-    assert plan.plan_schedule(bed.seen(), NAME, rules, NOON + 5) == ()
-    assert plan.plan_schedule(bed.seen(), NAME, parse_rules("1h keep 2"), NOON) != ()
-    off = bed.session.change(lambda seen: plan.plan_schedule(seen, NAME, (), NOON))
+    assert plan.plan_schedule(bed.seen(), (NAME,), rules, NOON + 5) == ()
+    assert plan.plan_schedule(bed.seen(), (NAME,), parse_rules("1h keep 2"), NOON) != ()
+    off = bed.session.change(lambda seen: plan.plan_schedule(seen, (NAME,), (), NOON))
     assert off == (RemoveSchedule(name=NAME),) and bed.seen().cib.schedules == {}
     with pytest.raises(Refused, match="SAN-DEV"):
-        plan.plan_schedule(bed.seen(), DeviceName.parse("none"), rules, NOON)
+        plan.plan_schedule(bed.seen(), (DeviceName.parse("none"),), rules, NOON)
 
 
 def test_a_schedule_that_keeps_too_many(bed: Bed) -> None:
     most = (Rule(900, MAX_POINTS - 1),)
-    assert plan.plan_schedule(seen_with(bed, schedule=None), NAME, most, NOON)
+    assert plan.plan_schedule(seen_with(bed, schedule=None), (NAME,), most, NOON)
     for rules, points in (
         ((Rule(900, MAX_POINTS),), ()),
         (most, (point(NOON),)),
         (most, (point(NOON, "1d"),)),
     ):
         with pytest.raises(Refused, match="SAN-SCHED-003"):
-            plan.plan_schedule(seen_with(bed, *points, schedule=None), NAME, rules, NOON)
-    assert plan.plan_schedule(seen_with(bed, point(NOON, "15m"), schedule=None), NAME, most, NOON)
+            plan.plan_schedule(seen_with(bed, *points, schedule=None), (NAME,), rules, NOON)
+    assert plan.plan_schedule(
+        seen_with(bed, point(NOON, "15m"), schedule=None), (NAME,), most, NOON
+    )
     others = {f"web{number}": PointSchedule(0, most) for number in range(MAX_ALL_POINTS // 64)}
     seen = seen_with(bed)
     with pytest.raises(Refused, match=f"all devices {MAX_ALL_POINTS + 64}"):
-        plan.plan_schedule(replace(seen, cib=replace(seen.cib, schedules=others)), NAME, most, NOON)
+        plan.plan_schedule(
+            replace(seen, cib=replace(seen.cib, schedules=others)), (NAME,), most, NOON
+        )
     strange = [point(NOON)._replace(device="db") for _ in range(MAX_ALL_POINTS)]
     with pytest.raises(Refused, match="SAN-SCHED-003"):
         plan.plan_schedule(
-            replace(seen, cib=replace(seen.cib, points=tuple(strange))), NAME, most, 0
+            replace(seen, cib=replace(seen.cib, points=tuple(strange))), (NAME,), most, 0
         )
 
 
@@ -292,12 +296,12 @@ def test_a_late_schedule_is_a_finding(bed: Bed) -> None:
 def test_a_schedule_gives_its_points_its_hook(bed: Bed) -> None:
     hook = PointHook("freeze", 20, True)
     rules = SCHEDULE.rules
-    bed.session.change(lambda seen: plan.plan_schedule(seen, NAME, rules, NOON, hook))
+    bed.session.change(lambda seen: plan.plan_schedule(seen, (NAME,), rules, NOON, hook))
     found = plan.due_point(bed.seen(), "web", "1" * 16, NOON)
     assert found is not None and found.order.hook == hook
-    assert plan.plan_schedule(bed.seen(), NAME, rules, NOON, hook) == ()
+    assert plan.plan_schedule(bed.seen(), (NAME,), rules, NOON, hook) == ()
     # Given again without one it has none.
-    (change,) = plan.plan_schedule(bed.seen(), NAME, rules, NOON)
+    (change,) = plan.plan_schedule(bed.seen(), (NAME,), rules, NOON)
     assert isinstance(change, SetSchedule) and change.schedule.hook is None
 
 
