@@ -20,20 +20,20 @@ from sanctl.safety.world import World, world_text
 
 _DESCRIPTION = """\
 Explores the rules against split brain and lost writes: one device with two replicas, on nodes a and
-b; with three nodes a witness votes. Every interleaving of faults (power loss, cuts of the sync and
-heartbeat networks, a killed handler), repairs, writes and the steps of DRBD, Corosync, Pacemaker,
-the fence-peer and before-resync-source handlers and the device agent is visited. In every state at
-most one node serves, with every acknowledged write, and the replicas have not diverged; and from
-every state repair alone leads back to a healthy cluster.
+b; with three nodes a witness votes, with --quorum-device a device that has no CIB. Every
+interleaving of faults (power loss, cuts of the sync and heartbeat networks, a killed handler),
+repairs, writes and the steps of DRBD, Corosync, Pacemaker, the fence-peer and before-resync-source
+handlers and the device agent is visited. In every state at most one node serves, with every
+acknowledged write, and the replicas have not diverged; and from every state repair alone leads back
+to a healthy cluster.
 
 With --devices 2 a second model is explored: two devices of one node whose handlers share a change
 of the CIB.
 """
 _EPILOG = """\
 Ends with 0 where no state breaks an invariant, with 1 and the shortest way to such a state where
-one does. Every change of sanctl is explored with one fault; two nodes with two faults take half a
-minute more, three nodes three minutes. What is modelled, what is not, and which commit was explored
-how far: docs/explanation/safety-model.md.
+one does. Every change of sanctl is explored with one fault; two faults take minutes. What is
+modelled, what is not, and which commit was explored how far: docs/explanation/safety-model.md.
 """
 
 
@@ -61,7 +61,7 @@ def broken_rules_table() -> str:
     lines += [
         f"| {variant.rule} | `{variant.name}`: "
         f"{variant.finds}; {variant.steps} events, {variant.faults} faults, "
-        f"{variant.nodes} nodes |"
+        f"{variant.nodes} nodes{' and a quorum device' if variant.has_device else ''} |"
         for variant in BROKEN_RULES
     ]
     return "\n".join(lines)
@@ -94,6 +94,11 @@ def main(argv: list[str]) -> int:
         choices=(2, 3),
         default=3,
         help="2: the heartbeat strategy; 3: node-majority with a witness (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--quorum-device",
+        action="store_true",
+        help="with --nodes 2: node-majority with a quorum device that has a vote and no CIB",
     )
     parser.add_argument(
         "--faults",
@@ -136,6 +141,8 @@ def main(argv: list[str]) -> int:
     sharing = {"shipped": SharingRules()} | {each.name: each.rules for each in BROKEN_SHARING}
     if (options.devices == 2) != (options.rules in sharing) and options.rules != "shipped":
         parser.error(f"--rules {options.rules} belongs to --devices {3 - options.devices}")
+    if options.quorum_device and (options.nodes, options.devices) != (2, 1):
+        parser.error("--quorum-device belongs to --nodes 2 and --devices 1")
     if options.devices == 2:
         begin = time.process_time()
         shared = explore_sharing(sharing[options.rules])
@@ -144,12 +151,18 @@ def main(argv: list[str]) -> int:
     known |= {variant.name: variant.rules for variant in BROKEN_RULES}
     begin = time.process_time()
     if options.lone_marks:
-        lone = explore_lone_marks(known[options.rules], options.nodes, options.faults)
+        lone = explore_lone_marks(
+            known[options.rules],
+            options.nodes,
+            options.faults,
+            has_device=options.quorum_device,
+        )
         return _report_lone_marks(lone, f"{options.rules}, {options.nodes} nodes", begin)
     result: Exploration[World] = explore_cluster(
-        known[options.rules], options.nodes, options.faults
+        known[options.rules], options.nodes, options.faults, has_device=options.quorum_device
     )
-    about = f"{options.rules}, {options.nodes} nodes, {options.faults} faults"
+    device = " and a quorum device" if options.quorum_device else ""
+    about = f"{options.rules}, {options.nodes} nodes{device}, {options.faults} faults"
     return _report(result, about, begin, world_text)
 
 

@@ -24,6 +24,7 @@ class BrokenRule(NamedTuple):
         rule: the rule that is broken, one sentence.
         rules: all rules, with this one broken.
         nodes: the number of nodes with which a counterexample is found.
+        has_device: a quorum device votes, too.
         faults: the number of faults that it takes.
         finds: how the sentence of the counterexample begins.
         steps: the number of events of the shortest way there.
@@ -40,21 +41,29 @@ class BrokenRule(NamedTuple):
     steps: int
     begins: tuple[str, ...] = ()
     ends: bool = False
+    has_device: bool = False
 
 
 def explore_cluster(
-    rules: Rules, nodes: int, faults: int, *, begins: tuple[str, ...] = (), ends: bool = True
+    rules: Rules,
+    nodes: int,
+    faults: int,
+    *,
+    has_device: bool = False,
+    begins: tuple[str, ...] = (),
+    ends: bool = True,
 ) -> Exploration[World]:
     """Explore a cluster of two or three nodes.
 
     Args:
         rules: what is decided, and what is relied on.
         nodes: with two nodes heartbeat, with three node-majority.
+        has_device: of two nodes: node-majority with a quorum device.
         faults: how many faults may happen.
         begins: the events before the exploration, by name.
         ends: look for dead ends, too.
     """
-    first, possible = initial_world(nodes, faults), events(rules)
+    first, possible = initial_world(nodes, faults, has_device=has_device), events(rules)
     for event in begins:
         first = next(world for name, world in possible(first) if name == event)
     return explore(
@@ -219,6 +228,27 @@ BROKEN_RULES = (
         ),
     ),
     BrokenRule(
+        "untried-trusted-device",
+        "With a quorum device, which has a vote and no CIB, it is not promoted for that either.",
+        SHIPPED._replace(checks_overlap=False),
+        nodes=2,
+        faults=2,
+        finds="4: the replicas have diverged",
+        steps=17,
+        begins=(
+            "b loses power",
+            "DRBD on a notices that the link is gone",
+            "the handler of a asks: certain",
+            "the handler of a marks b",
+            "the quorum device votes for a",
+            "a loses all networks",
+            "a fences b",
+            "b boots",
+            "the quorum device votes for b",
+        ),
+        has_device=True,
+    ),
+    BrokenRule(
         "own-mark-ignored",
         "The handler of a promotion does not begin while its own replica is marked: the order may "
         "be older than the mark.",
@@ -347,6 +377,31 @@ BROKEN_RULES = (
             "DRBD on b notices that the link is gone",
             "DRBD connects",
             "b becomes Primary",
+        ),
+    ),
+    BrokenRule(
+        "withdraws",
+        "A handler that is not certain any more leaves its mark: another handler may need it.",
+        SHIPPED._replace(withdraws="any"),
+        nodes=2,
+        faults=1,
+        finds="3: a serves alone",
+        steps=28,
+        begins=(
+            "a is demoted",
+            "the cluster orders the promotion of a",
+            "the replica on b stops",
+            "the replica on b starts",
+            "DRBD on a calls the handler",
+            "the handler of a asks: certain",
+            "the handler of a marks b",
+            "the handler of a asks again: certain, and returns",
+            "DRBD connects",
+            "a is demoted",
+            "the cluster orders the promotion of a",
+            "the replica on b stops",
+            "the replica on b starts",
+            "DRBD on a calls the handler",
         ),
     ),
 )

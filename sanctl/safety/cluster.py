@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Corosync and Pacemaker in the safety model: partitions, fencing, promotion, marks in the CIB."""
+"""Corosync and Pacemaker in the safety model: partitions, votes, fencing, promotion, marks."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ def cluster_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
         formed = _form(world, i, rules)
         if formed != world:
             yield f"corosync forms {_names(reach)}", formed
+    if world.unreached is not None:
+        yield from _device_votes(world, i)
     if not world.is_quorate(i):
         return
     if node.view == reach:
@@ -67,9 +69,33 @@ def cluster_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
         )
 
 
+def _device_votes(world: World, i: int) -> Iterator[Event]:
+    """Yield what becomes of the quorum device's vote on a node that is alone (`ffsplit`).
+
+    Of two nodes that are alone and that the device hears it always votes for the same one. A node
+    that it does not hear of any more counts the vote until it notices that; the other may have it
+    already.
+    """
+    node, j = world.nodes[i], 1 - i
+    there = world.nodes[j]
+    is_reached = not world.unreached_by(i)
+    is_other_heard = there.is_up and not world.unreached_by(j)
+    if node.has_vote and (there.has_vote or not is_reached):
+        without = with_node(world, i, node._replace(has_vote=False))
+        yield f"{NAMES[i]} loses the vote of the quorum device", without
+    # While both are heard and one still names the other as a member, the device waits.
+    is_stable = not is_other_heard or (there.view == 1 << j and world.favored == i)
+    if not node.has_vote and is_reached and node.view == 1 << i and is_stable:
+        if is_other_heard:
+            world = with_node(world, j, there._replace(has_vote=False))
+        given = with_node(world, i, node._replace(has_vote=True))
+        yield f"the quorum device votes for {NAMES[i]}", given
+
+
 def power_off(world: World, i: int) -> World:
     """Return the world with a node off: what was in its memory is gone, its disks are not."""
-    world = with_node(world, i, world.nodes[i]._replace(is_up=False, view=0, gone=0, waits=False))
+    off_node = world.nodes[i]._replace(is_up=False, view=0, gone=0, waits=False, has_vote=False)
+    world = with_node(world, i, off_node)
     if i not in REPLICAS:
         return world
     before = world.replicas[i]
@@ -112,6 +138,8 @@ def _form(world: World, i: int, rules: Rules) -> World:
             marks=source.marks,
             gone=gone & ~reach,
             waits=node.waits and not everybody,
+            # The device votes anew for each membership; both nodes together do not need it.
+            has_vote=node.has_vote and node.view == reach,
         )
         world = with_node(world, j, joined)
     return world

@@ -47,7 +47,9 @@ class LoneMarks(NamedTuple):
     ends: Exploration[World | None]
 
 
-def explore_lone_marks(rules: Rules, nodes: int, faults: int) -> LoneMarks:
+def explore_lone_marks(
+    rules: Rules, nodes: int, faults: int, *, has_device: bool = False
+) -> LoneMarks:
     """Explore a cluster, and note what becomes of lone marks."""
     possible = with_lone_marks(events(rules))
     everybodys: list[World] = []
@@ -57,11 +59,13 @@ def explore_lone_marks(rules: Rules, nodes: int, faults: int) -> LoneMarks:
         if world.lone:
             if all(node.marks & world.lone == world.lone for node in world.nodes):
                 everybodys.append(world)
-            if world.is_synced and not world.apart and all(node.is_up for node in world.nodes):
+            is_repaired = world.is_synced and not world.apart and not world.unreached
+            if is_repaired and all(node.is_up for node in world.nodes):
                 repaired[canonical(world._replace(faults=0))] = None
         return broken_invariant(world)
 
-    exploration = explore(initial_world(nodes, faults), possible, look, is_whole, key=canonical)
+    first = initial_world(nodes, faults, has_device=has_device)
+    exploration = explore(first, possible, look, is_whole, key=canonical)
 
     def quiet(world: World | None) -> Iterator[tuple[str, World | None]]:
         if world is None:

@@ -61,6 +61,8 @@ class Rules(NamedTuple):
         unmarks_peer: it is the peer's mark that goes then, not its own.
         freezes: a Primary that loses its peer freezes I/O until the handler has answered.
         stays_frozen: and the handler does not give up after a long wait.
+        withdraws: a handler that is not certain any more takes its mark back at once: never, `any`
+            mark, or its `own`, which was not there before.
         ties_to_quorate: of two equally new CIBs the one from a partition with quorum wins.
     """
 
@@ -88,6 +90,7 @@ class Rules(NamedTuple):
     unmarks_peer: bool = True
     freezes: bool = True
     stays_frozen: bool = True
+    withdraws: str = ""
     ties_to_quorate: bool = True
 
 

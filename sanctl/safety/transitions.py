@@ -93,15 +93,26 @@ def _faults(world: World) -> Iterator[Event]:
             yield f"the heartbeats of {NAMES[i]} are cut", world._replace(apart=alone)
             if i in REPLICAS and world.is_synced:
                 lost = world._replace(apart=alone, is_synced=False)
+                if world.unreached is not None:
+                    lost = lost._replace(unreached=world.unreached | 1 << i)
                 yield f"{NAMES[i]} loses all networks", lost
         if node.is_up:
             yield f"{NAMES[i]} loses power", power_off(world, i)
+    if world.unreached is not None:
+        for out, name in (
+            (0b11, "the quorum device is lost"),
+            *((1 << i, f"{NAMES[i]} does not reach the quorum device") for i in REPLICAS),
+        ):
+            if world.unreached | out != world.unreached:
+                yield name, world._replace(unreached=world.unreached | out)
     for i in REPLICAS:
         replica = world.replicas[i]
         if replica.handler_runs:
             # DRBD: "helper broken"; a Primary stays frozen, and DRBD calls no other by itself.
             dead = KILLED if replica.for_primary and replica.role == "P" else NO_HANDLER
-            killed = replica._replace(handler=dead, is_late=False, is_ordered=False)
+            killed = replica._replace(
+                handler=dead, is_late=False, is_ordered=False, has_marked=False
+            )
             yield f"the handler of {NAMES[i]} is killed", with_replica(world, i, killed)
 
 
@@ -110,9 +121,12 @@ def _repairs(world: World, rules: Rules) -> Iterator[Event]:
         yield "the sync network is back", world._replace(is_synced=True)
     if world.apart:
         yield "the heartbeats are back", world._replace(apart=0)
+    if world.unreached:
+        yield "the quorum device is reached again", world._replace(unreached=0)
     for i, node in enumerate(world.nodes):
         if not node.is_up:
-            waits = len(world.nodes) == 2 and rules.waits_for_all
+            has_device = world.unreached is not None
+            waits = len(world.nodes) == 2 and rules.waits_for_all and not has_device
             started = node._replace(is_up=True, view=1 << i, gone=0, waits=waits)
             yield f"{NAMES[i]} boots", with_node(world, i, started)
         elif node.waits and not any(world.nodes[j].is_up for j in REPLICAS if j != i):
@@ -150,20 +164,25 @@ def _handler(world: World, i: int, rules: Rules) -> Iterator[Event]:
             yield f"{name} gives up, I/O goes on", _answered(world, i)
     elif here.handler == MARKS:
         marked = write_mark(world, i, peer, is_set=True, rules=rules)
-        after = with_replica(marked, i, here._replace(handler=ASKS_AGAIN))
+        is_new = rules.withdraws == "own" and not world.nodes[i].marks >> peer & 1
+        after = with_replica(marked, i, here._replace(handler=ASKS_AGAIN, has_marked=is_new))
         yield f"{name} marks {NAMES[peer]}", after
         after = with_replica(marked, i, here._replace(handler=ASKS))
         yield f"{name} marks {NAMES[peer]}, and hears no answer", after
     elif is_mark_confirmed(world, i, rules):
         yield f"{name} asks again: certain, and returns", _answered(world, i)
     else:
-        yield f"{name} asks again: not certain", with_replica(world, i, here._replace(handler=ASKS))
+        asking = with_replica(world, i, here._replace(handler=ASKS, has_marked=False))
+        yield f"{name} asks again: not certain", asking
+        if rules.withdraws == "any" or here.has_marked:
+            without = write_mark(asking, i, peer, is_set=False, rules=rules)
+            yield f"{name} asks again: not certain, and takes its mark back", without
 
 
 def _answered(world: World, i: int) -> World:
     """Return the world after DRBD has accepted the handler's exit code, or ignored it."""
     here = world.replicas[i]
-    after = here._replace(handler=NO_HANDLER, is_late=False)
+    after = here._replace(handler=NO_HANDLER, is_late=False, has_marked=False)
     if here.is_late or here.is_linked:
         # "Ignoring fence-peer exit code"; a link that is lost again has the handler called again.
         if here.is_frozen:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The safety model's invariants, and its state as fields (replicas, nodes, links); no events.
 
-One device with two replicas, on `a` and `b`; with node-majority a third node `w` votes. In prose:
+One device with two replicas, on `a` and `b`; with node-majority a third node `w` votes, or a quorum
+device does, which stores no CIB. In prose:
 
 1. At most one node serves, and at most one is Primary.
 2. A node that serves has every write that was ever acknowledged.
@@ -50,6 +51,8 @@ class Replica(NamedTuple):
         is_late: the connection came up while the handler ran: DRBD will ignore its exit code.
         is_ordered: a promotion has been ordered and has not ended.
         is_clearing: is in sync, holds the lock, is about to clear the peer's mark.
+        has_marked: the mark that the handler has set was not there before; noted where the handler
+            would take it back (`Rules.withdraws`).
         resync: as a source: how far the resync is; until it begins, writes are not replicated.
     """
 
@@ -65,6 +68,7 @@ class Replica(NamedTuple):
     is_ordered: bool = False
     is_clearing: bool = False
     resync: str = NO_RESYNC
+    has_marked: bool = False
 
     @property
     def is_frozen(self) -> bool:
@@ -102,6 +106,7 @@ class Node(NamedTuple):
         marks: which replicas are marked in it.
         gone: the nodes known here to be fenced.
         waits: wait_for_all: has not seen all nodes since it started.
+        has_vote: counts the quorum device's vote; noted of a node that is alone.
     """
 
     is_up: bool
@@ -110,6 +115,7 @@ class Node(NamedTuple):
     marks: int = 0
     gone: int = 0
     waits: bool = False
+    has_vote: bool = False
 
 
 class World(NamedTuple):
@@ -124,6 +130,8 @@ class World(NamedTuple):
         faults: how many faults may still happen.
         lone: the replicas whose mark was left by a handler that was not certain when it asked
             again, or had no answer; noted only by sanctl/safety/lone_marks.py.
+        unreached: the nodes that do not reach the quorum device; None where there is none.
+        favored: the node that it votes for where it hears two that are alone.
     """
 
     replicas: tuple[Replica, Replica]
@@ -133,6 +141,8 @@ class World(NamedTuple):
     ahead: str
     faults: int
     lone: int = 0
+    unreached: int | None = None
+    favored: int = 0
 
     def reach(self, node: int) -> int:
         """Return the nodes that this one can exchange messages with, itself included."""
@@ -144,9 +154,15 @@ class World(NamedTuple):
                 mask |= 1 << other
         return mask
 
+    def unreached_by(self, node: int) -> bool:
+        """Whether the quorum device is out of a node's reach."""
+        return bool((self.unreached or 0) >> node & 1)
+
     def is_quorate(self, node: int) -> bool:
         """Whether corosync says that this node has quorum; it may not have noticed a loss yet."""
         here = self.nodes[node]
+        if self.unreached is not None:
+            return here.is_up and here.view.bit_count() + here.has_vote >= 2
         if len(self.nodes) == 2:
             return here.is_up and not here.waits
         return here.view.bit_count() >= 2
@@ -156,8 +172,11 @@ class World(NamedTuple):
 Event = tuple[str, World]
 
 
-def initial_world(nodes: int, faults: int) -> World:
-    """Return a healthy cluster of two or three nodes; a serves."""
+def initial_world(nodes: int, faults: int, *, has_device: bool = False) -> World:
+    """Return a healthy cluster of two or three nodes; a serves.
+
+    With `has_device` a quorum device votes, too; that is for two nodes.
+    """
     everybody = (1 << nodes) - 1
     return World(
         replicas=(Replica(role="P"), Replica()),
@@ -166,6 +185,7 @@ def initial_world(nodes: int, faults: int) -> World:
         apart=0,
         ahead="=",
         faults=faults,
+        unreached=0 if has_device else None,
     )
 
 
@@ -246,6 +266,7 @@ def is_whole(world: World) -> bool:
         {a.role, b.role} == {"P", "S"}
         and world.is_synced
         and not world.apart
+        and not world.unreached
         and all(
             node.is_up and node.view == (1 << len(world.nodes)) - 1 and not node.marks
             for node in world.nodes
@@ -288,6 +309,8 @@ def _mirrored(world: World) -> World:
         ahead=_OTHER[world.ahead],
         faults=world.faults,
         lone=_MIRRORED[world.lone],
+        unreached=None if world.unreached is None else _MIRRORED[world.unreached],
+        favored=world.favored if world.unreached is None else 1 - world.favored,
     )
 
 
@@ -319,5 +342,6 @@ def world_text(world: World) -> str:
     cibs = []
     for i, node in enumerate(world.nodes):
         marked = "".join(NAMES[j] for j in REPLICAS if node.marks >> j & 1)
-        cibs.append(f"{NAMES[i]}@{node.epoch}{'!' + marked if marked else ''}")
+        vote = "+vote" if node.has_vote else ""
+        cibs.append(f"{NAMES[i]}@{node.epoch}{'!' + marked if marked else ''}{vote}")
     return f"{' | '.join(parts)} | CIB {' '.join(cibs)}"

@@ -11,10 +11,11 @@ import pytest
 from sanctl.safety.__main__ import broken_rules_table, trace_text
 from sanctl.safety.broken_rules import BROKEN_RULES, BrokenRule, explore_cluster
 from sanctl.safety.lone_marks import explore_lone_marks
+from sanctl.safety.other_device import explore_with_other_device
 from sanctl.safety.rules import SHIPPED
 from sanctl.safety.search import explore
 from sanctl.safety.transitions import events
-from sanctl.safety.world import broken_invariant, canonical, initial_world, is_whole
+from sanctl.safety.world import World, broken_invariant, canonical, initial_world, is_whole
 
 _DOC = Path(__file__).parents[3] / "docs/explanation/safety-model.md"
 
@@ -27,10 +28,34 @@ def test_nothing_goes_wrong_while_every_rule_is_kept(nodes: int) -> None:
     assert result.states > 20_000, "the exploration did not get far"
 
 
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "the quorum device is lost",
+        "a does not reach the quorum device",
+        "a loses all networks",
+        "the heartbeats of a are cut",
+        "a loses power",
+        "b loses power",
+        "the sync network is cut",
+    ],
+)
+def test_nothing_goes_wrong_with_a_quorum_device(fault: str) -> None:
+    """After each fault of a whole cluster; faults at any moment by `python -m sanctl.safety`."""
+    result = explore_cluster(SHIPPED, 2, 1, has_device=True, begins=(fault,))
+    assert result.found is None, trace_text(result.found)
+    assert result.states > 1_000, "the exploration did not get far"
+
+
 @pytest.mark.parametrize("variant", BROKEN_RULES, ids=lambda variant: variant.name)
 def test_each_broken_rule_is_found(variant: BrokenRule) -> None:
     result = explore_cluster(
-        variant.rules, variant.nodes, variant.faults, begins=variant.begins, ends=variant.ends
+        variant.rules,
+        variant.nodes,
+        variant.faults,
+        has_device=variant.has_device,
+        begins=variant.begins,
+        ends=variant.ends,
     )
     assert result.found is not None
     assert result.found.what.startswith(variant.finds)
@@ -54,6 +79,56 @@ def test_it_stays_where_no_primary_in_sync_takes_it_off() -> None:
     # And where both are marked, it is no Primary that does it.
     lone = explore_lone_marks(SHIPPED._replace(unmarks=False), 2, 1)
     assert lone.ends.found is not None
+
+
+_CUT_OFF = (
+    "a loses all networks",
+    "DRBD on a notices that the link is gone",
+    "the handler of a asks: certain",
+    "the handler of a marks b",
+    "the handler of a asks again: not certain",
+    "the heartbeats are back",
+    "corosync forms a+b+w",
+)
+_GOES_ON = (
+    "the handler of a asks: certain",
+    "the handler of a marks b",
+    "the handler of a asks again: certain, and returns",
+    "a write is acknowledged by a alone",
+)
+_IS_LOST = (
+    "a loses power",
+    "corosync forms b+w",
+    "b+w fences a",
+    "DRBD on b notices that the link is gone",
+)
+
+
+def _after(*steps: str) -> World:
+    world, possible = initial_world(3, 2), events(SHIPPED)
+    for step in steps:
+        world = next(after for name, after in possible(world) if name == step)
+    return world
+
+
+def test_nothing_tells_a_lone_mark_from_one_by_which_its_writer_went_on() -> None:
+    """The schedule in the documentation: what b and w see is the same, and only one b has all."""
+    waits, goes_on = _after(*_CUT_OFF, *_IS_LOST), _after(*_CUT_OFF, *_GOES_ON, *_IS_LOST)
+    assert waits.nodes[1:] == goes_on.nodes[1:]
+    assert all(node.marks == 0b10 for node in waits.nodes)
+    assert waits.replicas[1].is_fresh and not goes_on.replicas[1].is_fresh
+    assert waits.replicas[1]._replace(is_fresh=False) == goes_on.replicas[1]
+
+
+def test_a_mark_that_is_taken_back_costs_the_mark_of_another_device() -> None:
+    """A node that is cut off and changes its CIB twice has the newest when the nodes meet."""
+    begins = ("a loses all networks",)
+    result = explore_with_other_device(SHIPPED, 1, begins=begins)
+    assert result.found is None and result.states > 10_000
+    result = explore_with_other_device(SHIPPED._replace(withdraws="own"), 1, begins=begins)
+    assert result.found is not None
+    assert result.found.steps[-1] == "corosync forms a+b+w"
+    assert len(begins) + len(result.found.steps) == 8
 
 
 def test_every_rule_is_broken_by_a_variant() -> None:
