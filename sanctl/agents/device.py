@@ -35,7 +35,7 @@ from sanctl.agents.fencing import (
     shared_marks,
 )
 from sanctl.agents.node import failure_cleanup, start_turn
-from sanctl.agents.promotion import compared_data, first_activation, set_role
+from sanctl.agents.promotion import admission, compared_data, first_activation, set_role
 from sanctl.agents.publish import replica_state
 from sanctl.agents.recovery import fs_shutdown
 from sanctl.agents.replica import (
@@ -99,6 +99,8 @@ def _device() -> Device:
         unreadable_hosts=unreadable_hosts,
         point=ocf.parameter("point", ""),
         origin=ocf.parameter("origin", ""),
+        awaits=ocf.parameter("awaits", ""),
+        released=ocf.parameter("released", ""),
     )
     return restore_closure.as_ordered(device, ocf.parameter("restore", ""))
 
@@ -116,6 +118,7 @@ def start() -> int:
 def _start(device: Device, turn: contextlib.ExitStack) -> int:
     steps = ocf.Steps(device.name, "start")
     state_files.make_folder()
+    device = admission.at_start(_RUNNER, device)
     found = parts.observe(_RUNNER, device)
     if found.is_standby:
         replica_state.publish(_RUNNER, device, found.drbd)
@@ -226,6 +229,7 @@ def _promote(device: Device, begun: contextlib.ExitStack) -> int:
     fs_shutdown.refuse_promotion(device)
     if is_first:
         first_activation.activate(_RUNNER, device, state, steps)
+    device = admission.at_promotion(_RUNNER, device)
     restore_closure.close_before_promotion(device)
     if not state.is_primary:
         compared_data.refuse_promotion(_RUNNER, state, device.minor)
@@ -252,7 +256,7 @@ def _promote(device: Device, begun: contextlib.ExitStack) -> int:
         raise CommandError(
             Problem("SAN-AGENT-007", f"{device.name} was promoted, but does not serve: {found}")
         )
-    steps.ended("serving")
+    steps.ended("serving, and no host is let in yet" if device.held else "serving")
     return ocf.SUCCESS
 
 
@@ -355,7 +359,10 @@ def take_down(device: Device) -> None:
 
 def monitor() -> int:
     """Report the true role to Pacemaker (sanctl/agents/device_monitor.py)."""
-    return device_monitor.monitor(_RUNNER, _device())
+    device = _device()
+    if not ocf.is_probe():
+        device = admission.while_up(_RUNNER, device)
+    return device_monitor.monitor(_RUNNER, device)
 
 
 def reload_agent() -> int:
@@ -365,7 +372,7 @@ def reload_agent() -> int:
     monitor finishes it. A failed reload would count as a failed start, and the cluster would stop
     a device that serves.
     """
-    device = _device()
+    device = admission.while_up(_RUNNER, _device())
     steps = ocf.Steps(device.name, "reload-agent")
     deadline = time.monotonic() + min(_GROWTH_WAIT_S, ocf.remaining_s(50.0))
     while True:

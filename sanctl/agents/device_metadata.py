@@ -77,6 +77,19 @@ its last word is done or given-up no host is let in.</longdesc>
 <shortdesc lang="en">order to go back to a restore point</shortdesc>
 <content type="string" default=""/>
 </parameter>
+<parameter name="awaits" required="0" reloadable="1">
+<longdesc lang="en">The second sites, separated by spaces, that have to say that the device was not
+taken over there, after the whole cluster was started anew: until then no host is let in. Empty:
+none, and hosts are let in at once.</longdesc>
+<shortdesc lang="en">sites to await after a restart</shortdesc>
+<content type="string" default=""/>
+</parameter>
+<parameter name="released" required="0" reloadable="1">
+<longdesc lang="en">The runs of the cluster software in which hosts are let in, as all sites have
+said so or an administrator has.</longdesc>
+<shortdesc lang="en">order to let hosts in</shortdesc>
+<content type="string" default=""/>
+</parameter>
 <parameter name="origin" required="0">
 <longdesc lang="en">The restore point that the device was made from, as the words DEVICE POINT TOKEN
 UUID BYTES NODE,NODE; the nodes are those whose files are copies of it. Never changed.</longdesc>

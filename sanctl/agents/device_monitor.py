@@ -17,7 +17,7 @@ from sanctl.agents.connections import (
 from sanctl.agents.converge import converge
 from sanctl.agents.fencing import all_marked, hung_io_reboot, quorum_overlap
 from sanctl.agents.node import failure_cleanup
-from sanctl.agents.promotion import compared_data, first_activation
+from sanctl.agents.promotion import admission, compared_data, first_activation
 from sanctl.agents.publish import replica_state
 from sanctl.agents.recovery import fs_shutdown, heal, reattach_disk, refill_suspect
 from sanctl.agents.replica.parts import Device
@@ -103,6 +103,7 @@ def _monitor(runner: Runner, device: Device, steps: ocf.Steps) -> int:
         try:
             replica_state.publish(runner, device, state, no_contact_fields=no_contact_fields)
             hung_io_reboot.check(runner, device, found.drbd)
+            admission.ask_if_held(runner, device)
         except Exception as error:
             steps.is_idle = False
             _log_monitor_error(device, "it could not look for hung I/O", error)

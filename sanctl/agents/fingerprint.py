@@ -126,6 +126,7 @@ def _is_settled(device: Device, found: Fingerprint, status: int) -> bool:
         # Another node may have carried it out: then it is too old after a minute.
         and not point_unit.is_due(device)
         and not device.restore
+        and (device.is_let_in or not device.awaits)
     )
 
 

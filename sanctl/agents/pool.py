@@ -177,7 +177,8 @@ def _check_pools(*, may_mount: bool = True) -> None:
             published.append(
                 f"{name}=total={total} free={free // step * step} allocated={allocated}"
                 # A release that does not say so would take a clone for a device of zeros.
-                f"{growth} clones=1{cache}"
+                # Nor would it keep hosts out of a device that awaits its second site.
+                f"{growth} clones=1 holds=1{cache}"
             )
             usable[name] = path
         except (SanctlError, OSError) as error:

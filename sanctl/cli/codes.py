@@ -49,7 +49,8 @@ _CODES = {
     "ended after half of the action's time: its process was killed, and is still in a system call "
     "that does not return, mostly of a disk. A stop does not wait longer, and goes on without it.",
     "SAN-AGENT-016": "A device is going back to a restore point, and the kernel of the node that "
-    "was to serve it still let hosts in: it is not served, as it may hold parts of two states.",
+    "was to serve it still let hosts in: it is not served, as it may hold parts of two states. Or "
+    "it awaits what its second site says, after the whole cluster was started anew.",
     "SAN-AGENT-017": "A start was waiting until fewer others run on its node, and a node left the "
     "cluster. The failover has to wait for all actions that were ordered before it, so this one "
     "ended without having begun; the pool agent has Pacemaker repeat it after a minute. It is not "

@@ -148,14 +148,19 @@ CODES = {
     "SAN-HLT-115": "The entry of a host group in the CIB cannot be read by this release, or by "
     "none.",
     "SAN-HLT-116": "A second site says that another device, made from a copy of this one, has "
-    "taken it over. A host that writes to both has two versions, of which one is given up. Nothing "
-    "keeps hosts of this cluster out by itself. It ends by a takeover back or by 'sanctl replicate "
-    "giveback', and shows until the site was asked again: every ten minutes. A site that has lost "
-    "the takeover, as where its storage went back to an older state, ends nothing: who goes on is "
-    "not known then.",
+    "taken it over. A host that writes to both has two versions, of which one is given up. Hosts "
+    "of this cluster are kept out by 'sanctl replicate set --hold-after-restart' alone, after a "
+    "restart of the whole cluster. It ends by a takeover back or by 'sanctl replicate giveback', "
+    "and shows until the site was asked again: every ten minutes. A site that has lost the "
+    "takeover, as where its storage went back to an older state, ends nothing: who goes on is not "
+    "known then.",
     "SAN-HLT-111": "A device that goes back to a restore point gets no further: the node that "
     "serves it does not have the restore point, or cannot copy it. Hosts are kept out. Let a node "
     "serve it that can, or go back to another restore point.",
+    "SAN-HLT-120": "A device awaits what its second sites say (sanctl replicate set), as all its "
+    "nodes were started anew. No host is let in before each of them has said that no other device "
+    "has taken it over, or 'sanctl replicate release' lets hosts in. A site that does not answer "
+    "is asked again all the time.",
     "SAN-HLT-119": "The hook of a device's newest restore point failed: before it, and the point "
     "is crash-consistent; or after it, and the application may still be quiet.",
 }

@@ -148,6 +148,12 @@ CODES = {
     "site. No copy of this one is made or removed there, and no third device takes it over.",
     "SAN-SITE-022": "Only a device that was made from a copy at a second site, or put back to one, "
     "takes over the device that was copied.",
+    "SAN-SITE-023": "A device awaits its second sites after a restart of the whole cluster, and "
+    "keeps hosts out now, or no node says that it does not. Nothing was changed.",
+    "SAN-SITE-024": "A site is not removed while a device awaits it after a restart of the whole "
+    "cluster: no host would be let in again by itself.",
+    "SAN-SITE-025": "A node with a replica has a release of sanctl that does not keep hosts out of "
+    "a device that awaits its second site. Nothing was changed.",
     "SAN-SNAP-001": "The pool's filesystem cannot share blocks between files, so its devices have "
     "no restore points. XFS can, unless it was made with reflink=0; ext4 cannot.",
     "SAN-SNAP-002": "Copying the data file of a replica takes time for each of its extents, and "

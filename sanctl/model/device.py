@@ -94,6 +94,11 @@ class DeviceSpec:
     """No host is let in, as the device goes back to a restore point."""
     origin: CloneOrigin | None = None
     """The restore point that it was made from; None: it began with zeros."""
+    awaits: tuple[str, ...] = ()
+    """Sites that have to say that it was not taken over, before hosts are let in after the whole
+    cluster was started anew; sorted."""
+    released: tuple[str, ...] = ()
+    """Runs of the cluster software in which hosts are let in by an order; sorted."""
 
     def host(self, name: HostName) -> Host | None:
         """Return the host of that name, if it may use the device."""
@@ -218,6 +223,13 @@ class ReplicaState:
     """Hosts with CHAP that are not let in on the node, as their secret is missing there."""
     is_suspect: bool = False
     """The replica has lost writes that it had acknowledged."""
+    is_let_in: bool = False
+    """Its node says that hosts are let in; published only of a device that awaits sites."""
+    held_run: str | None = None
+    """No host is let in on its node before sites have answered: the node's run of the cluster
+    software; empty: not known. None: it does not say so."""
+    held_why: str | None = None
+    """The code of what keeps the sites from answering, or what they have said; None: not held."""
     waits_to_connect_since_s: int | None = None
     """Since when its connection waits for its turn (plan/drbd/reconnect_pace.py), in seconds since
     1970; published only while DRBD makes no connection."""
@@ -297,6 +309,8 @@ class PoolUsage:
     error: str | None = None
     makes_clones: bool = False
     """Whether the release of sanctl there makes replicas from restore points."""
+    holds_devices: bool = False
+    """Whether the release of sanctl there keeps hosts out of a device that awaits sites."""
     cache: CacheState | None = None
     """The pool's flash cache; None: it has none, or the agent has not published it."""
 

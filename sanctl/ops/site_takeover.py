@@ -127,13 +127,21 @@ def give_back(
         note_takeovers(session, site, link)
 
 
-def note_takeovers(
-    session: Session, site: Site, link: SiteLink
-) -> tuple[tuple[Takeover, Ending | None], ...]:
-    """Ask a site who has taken devices over, and note what it says of this cluster's devices.
+class Noted(NamedTuple):
+    """What a site says of takeovers, as it was noted.
 
-    Returns:
-        What is noted no more, and by what it has ended.
+    Attributes:
+        successors: what has taken over, by the folder of the device, DEVICE.UUID; also what the
+            site has lost, and this cluster has noted.
+        ended: what is noted no more, and by what it has ended.
+    """
+
+    successors: dict[str, Successor]
+    ended: tuple[tuple[Takeover, Ending | None], ...]
+
+
+def note_takeovers(session: Session, site: Site, link: SiteLink) -> Noted:
+    """Ask a site who has taken devices over, and note what it says of this cluster's devices.
 
     Raises:
         CommandError: the site cannot be reached, or the CIB not be changed.
@@ -141,7 +149,8 @@ def note_takeovers(
     found = link.takeovers(site.path, site.mark)
     made = session.change(lambda seen: plan_takeovers(seen, site.name, found), reads_replicas=False)
     gone = (each.takeover for each in made if isinstance(each, RemoveTakeover))
-    return tuple((each, ending_of(each, found)) for each in gone)
+    known = known_takeovers(session.observe(), site.name, found)
+    return Noted(dict(known), tuple((each, ending_of(each, found)) for each in gone))
 
 
 def refuse_taken_over(session: Session, site: Site, device: DeviceSpec, link: SiteLink) -> None:

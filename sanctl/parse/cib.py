@@ -341,6 +341,8 @@ def _device(clone: ET.Element, primitive: ET.Element, prefer: str | None) -> Dev
         restore=RestoreOrder.parse(parameters.get("restore", "")),
         is_restoring=closes(parameters.get("restore", "")),
         origin=origin,
+        awaits=tuple(sorted(set(parameters.get("awaits", "").split()))),
+        released=tuple(sorted(set(parameters.get("released", "").split()))),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sanctl.model.admission import HELD_KEY, LET_IN_WORD, parse_held
 from sanctl.model.device import PeerLink, PoolUsage, ReplicaState
 from sanctl.model.packed_states import unpack
 from sanctl.model.pool_cache import parse_cache_state
@@ -30,6 +31,7 @@ def parse_replica_state(text: str) -> ReplicaState:
     pairs = parse_pairs(text)
     links = _links(pairs)
     worst = _worst(links)
+    held = parse_held(pairs.get(HELD_KEY, ""))
     return ReplicaState(
         disk=_known(pairs.get("disk")),
         connection=worst.connection if worst else _known(pairs.get("connection")),
@@ -58,6 +60,9 @@ def parse_replica_state(text: str) -> ReplicaState:
         read_hit_percent=_number(pairs.get("read-hit")),
         was_last_primary=pairs.get("last") == "1",
         is_suspect=pairs.get("suspect") == "1",
+        is_let_in=LET_IN_WORD in text.split(),
+        held_run=held[0] if held else None,
+        held_why=held[1] if held else None,
         waits_to_connect_since_s=_number(pairs.get("connects-later")),
         hosts_without_secret=tuple(filter(None, pairs.get("no-secret", "").split(","))),
     )
@@ -114,6 +119,7 @@ def parse_pool_usage(text: str) -> PoolUsage:
         allocated_bytes=_number(pairs.get("allocated")),
         daily_growth_bytes=_number(pairs.get("daily")),
         makes_clones=pairs.get("clones") == "1",
+        holds_devices=pairs.get("holds") == "1",
         cache=parse_cache_state(pairs),
     )
 

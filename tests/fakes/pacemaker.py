@@ -83,6 +83,8 @@ class FakePacemaker:
         self.patches: list[str] = []
         # By node and name, as `attrd_updater --private` sets them.
         self.private_attributes: dict[tuple[str, str], str] = {}
+        self.starts = 0
+        self.held: dict[str, str] = {}
         # What a verify finds: the ranges.
         self.differences: tuple[str, ...] = ()
         self.on_patch: list[Callable[[], None]] = []
@@ -296,6 +298,20 @@ class FakePacemaker:
         self.states[node] = "offline"
         self._leave(node)
 
+    def start_anew(self, why: str = "asking") -> None:
+        """Devices that await sites are held, since all nodes were without power."""
+        self.starts += 1
+        self.held = {name: why for name, found in self.devices().items() if "awaits" in found}
+        self.tick()
+
+    def _admission(self, name: str, node: str, parameters: dict[str, str]) -> str:
+        if "awaits" not in parameters:
+            return ""
+        run = f"{node}-{self.starts}"
+        if run in parameters.get("released", "").split():
+            self.held.pop(name, None)
+        return f" held={run}:{self.held[name]}" if name in self.held else " let-in=1"
+
     def _leave(self, node: str) -> None:
         for key in [key for key in self.roles if key[1] == node]:
             del self.roles[key]
@@ -377,9 +393,10 @@ class FakePacemaker:
             alone = "None" if len(parameters["nodes"].split()) == 1 else "StandAlone"
             disk = self.disks.get(node, "UpToDate")
             drbd = "Primary" if self.active(name) == [node] else "Secondary"
+            admission = self._admission(name, node, parameters)
             access = access_digest(
                 set()
-                if closes(parameters.get("restore", ""))
+                if closes(parameters.get("restore", "")) or "held=" in admission
                 else {
                     *parameters.get("initiators", "").split(),
                     *(
@@ -396,7 +413,7 @@ class FakePacemaker:
                 f"disk={disk} connection={'Connected' if linked else alone} "
                 f"replication={'Established' if linked else 'Off'} "
                 f"peer-disk={'UpToDate' if linked else 'DUnknown'} out-of-sync=0 "
-                f"role={drbd} size={parameters['size']} acl={access} policy={policy}"
+                f"role={drbd} size={parameters['size']} acl={access} policy={policy}{admission}"
                 f"{self.disconnected.get(node, '')}"
                 f"{self._cache(parameters.get('cache', ''), is_linked=linked)}"
                 f"{self._read_cache(parameters.get('cache', ''), drbd)}",

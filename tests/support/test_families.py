@@ -4,7 +4,12 @@
 from __future__ import annotations
 
 FAMILIES = {
-    "Backups, second sites": ("test_backups", "test_second_site", "test_site_restore"),
+    "Backups, second sites": (
+        "test_backups",
+        "test_second_site",
+        "test_site_hold",
+        "test_site_restore",
+    ),
     "Caches": (
         "test_cache_policies",
         "test_cache_protected",

@@ -189,7 +189,7 @@ def record_connection(device: str) -> None:
     Without the note, as where /run is full, the replica counts as never connected.
     """
     with contextlib.suppress(OSError):
-        _connected_note(device).write(_cluster_start_id())
+        _connected_note(device).write(cluster_start_id())
 
 
 def predates_cluster_start(runner: Runner, state: ResourceState) -> bool:
@@ -249,7 +249,7 @@ def _operator_trust_note(device: str) -> state_files.StateFile:
     return state_files.of_device(device, "operator-trust")
 
 
-def _cluster_start_id() -> str:
+def cluster_start_id() -> str:
     """Return what tells this start of Pacemaker from others of this boot; empty: nothing does.
 
     If empty, a note counts until the node boots or the replica is restarted.
@@ -261,7 +261,7 @@ def _cluster_start_id() -> str:
 
 
 def _has_connected(device: str) -> bool:
-    return _connected_note(device).read("never") == _cluster_start_id()
+    return _connected_note(device).read("never") == cluster_start_id()
 
 
 def _is_never_connected(view: ClusterView, device: str) -> bool:

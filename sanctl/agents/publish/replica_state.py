@@ -11,7 +11,7 @@ from sanctl.agents.cache import read_cache, write_cache_status
 from sanctl.agents.connections import reconnect_dropped
 from sanctl.agents.fencing import quorum_overlap
 from sanctl.agents.fencing.outdate import clear_marks, mark_without_disk
-from sanctl.agents.promotion import compared_data, first_activation
+from sanctl.agents.promotion import admission, compared_data, first_activation
 from sanctl.agents.publish import attrd_cache, node_states
 from sanctl.agents.replica import access_list, lost_writes, sync_policy
 from sanctl.agents.replica.parts import Device, note_path
@@ -177,6 +177,7 @@ def _publish(
     value += f" acl={access} policy={policy}{no_contact_fields}"
     outside = access_list.hosts_without_secret(device)
     value += f" no-secret={','.join(outside)}" if outside else ""
+    value += admission.published_field(device.name)
     value += reconnect_dropped.published_field(device.name, state)
     path = note_path(device, "sync")
     latest = ResyncRecord.parse(read_text_or(path, "")) if path is not None else None

@@ -63,6 +63,11 @@ class Device(NamedTuple):
         restore: the order to go back to a restore point, while it keeps hosts out
             (sanctl/model/device_restore.py).
         origin: the restore point that it was made from (sanctl/model/clone_origin.py).
+        awaits: the sites that have to say that it was not taken over before hosts are let in, after
+            the whole cluster was started anew; empty: none.
+        released: the runs of the cluster software in which hosts are let in by an order.
+        held: no host is let in, as that is not known yet: the run, and why (admission.py).
+        is_let_in: it is known that hosts are let in; of a device that awaits no site it is not set.
     """
 
     name: str
@@ -80,6 +85,10 @@ class Device(NamedTuple):
     point: str = ""
     restore: str = ""
     origin: str = ""
+    awaits: str = ""
+    released: str = ""
+    held: str = ""
+    is_let_in: bool = False
 
     @property
     def all_initiators(self) -> tuple[str, ...]:
@@ -94,6 +103,10 @@ class Device(NamedTuple):
     def closed(self, restore: str) -> Device:
         """Return this device with nobody on its access list, as it goes back to a restore point."""
         return self._replace(restore=restore, initiators=(), hosts=(), unreadable_hosts=())
+
+    def held_back(self, held: str) -> Device:
+        """Return this device with nobody on its access list, until a site or an order says so."""
+        return self._replace(held=held, initiators=(), hosts=(), unreadable_hosts=())
 
     @property
     def drbd_device(self) -> str:

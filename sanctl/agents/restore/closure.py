@@ -85,20 +85,21 @@ def is_closed_as_wanted(device: Device) -> bool:
 
 
 def close_before_promotion(device: Device) -> None:
-    """Keep hosts out of a device that goes back to a restore point, before this node serves it.
+    """Keep hosts out of a device before this node serves it.
+
+    Of one that goes back to a restore point, and of one that awaits a site
+    (promotion/admission.py).
 
     Raises:
         CommandError: the kernel still lets hosts in; the device must not be served.
     """
-    if not device.restore:
+    if not device.restore and not device.held:
         return
     access_list.update(device)
     if not is_closed(device.name):
+        why = "is going back to a restore point" if device.restore else "awaits its second site"
         raise CommandError(
-            Problem(
-                "SAN-AGENT-016",
-                f"{device.name} is going back to a restore point, and hosts could not be kept out",
-            )
+            Problem("SAN-AGENT-016", f"{device.name} {why}, and hosts could not be kept out")
         )
 
 

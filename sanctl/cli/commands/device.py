@@ -43,6 +43,7 @@ from sanctl.cli.views.device import (
 )
 from sanctl.cli.views.point_schedule import schedule_data, schedule_text
 from sanctl.cli.views.restore import restore_text
+from sanctl.cli.views.site import hold_text
 from sanctl.cli.views.sync_policy import sync_policy_text
 from sanctl.errors import Problem, UsageError
 from sanctl.model.cache_policy import NO_CACHE
@@ -353,6 +354,8 @@ def _print_device(cluster: Cluster, found: DeviceSpec, topology: Topology, now_s
     ]
     if found.is_restoring:
         lines.append(("restoring", restore_text(cluster, found)))
+    if found.awaits:
+        lines.append(("awaits", hold_text(cluster, found)))
     if found.name.value in cluster.cib.schedules:
         lines.append(("snapshots", schedule_text(cluster, found.name.value, now_s)))
     if left is not None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sanctl.cli.commands.replicate_hold import release, set_
 from sanctl.cli.commands.replicate_restore import failback, restore
 from sanctl.cli.commands.replicate_takeover import giveback, takeover
 from sanctl.cli.environment import environment
@@ -47,6 +48,8 @@ replicate.add_command(restore)
 replicate.add_command(failback)
 replicate.add_command(takeover)
 replicate.add_command(giveback)
+replicate.add_command(set_)
+replicate.add_command(release)
 
 
 @replicate.command()
@@ -225,13 +228,11 @@ def status(device: str | None, output: str) -> None:
 
 
 def _records(cluster: Cluster) -> list[CopyRecord]:
-    """Return what is known of copies, also of those that a schedule has made none of yet."""
+    """Return what is known of copies, also where there is none yet of what is to be copied."""
     known = {(each.device, each.site) for each in cluster.cib.copies}
-    waiting = [
-        CopyRecord(each.device, each.site, "", "", None)
-        for each in cluster.cib.copy_schedules
-        if (each.device, each.site) not in known
-    ]
+    expected = {(each.device, each.site) for each in cluster.cib.copy_schedules}
+    expected |= {(each.name.value, site) for each in cluster.cib.devices for site in each.awaits}
+    waiting = [CopyRecord(device, site, "", "", None) for device, site in sorted(expected - known)]
     return sorted([*cluster.cib.copies, *waiting], key=lambda each: each[:2])
 
 
@@ -249,6 +250,8 @@ def _copy_texts(state: site_documents.CopyState) -> tuple[str, ...]:
 
 
 def _now_text(state: site_documents.CopyState) -> str:
+    if state["held"]:
+        return f"hosts are kept out ({state['held']})"
     if state["takeover"]:
         lost = ", which the site has lost" if state["takeover_lost"] else ""
         return f"taken over by {state['takeover']['device']}{lost}"

@@ -78,6 +78,18 @@ class Restore(TypedDict):
     problem: Annotated[str | None, "code and text of what keeps it from going on; null: nothing"]
 
 
+class Hold(TypedDict):
+    """Which second sites have to answer before hosts are let in, after a restart of the cluster."""
+
+    sites: Annotated[list[str], "the sites"]
+    held: Annotated[bool | None, "no host is let in now; null: no node says"]
+    why: Annotated[
+        str | None,
+        "`asking`, or the code of what keeps hosts out; `SAN-SITE-021`: a site says that the "
+        "device was taken over; null: nothing does",
+    ]
+
+
 class Device(TypedDict):
     """A device."""
 
@@ -85,7 +97,8 @@ class Device(TypedDict):
     state: Annotated[
         str,
         "`ok`: served, every replica in sync; `degraded`: served; `down`: not served; `deleting`; "
-        "`restoring`: from a restore point or a backup, and no host is let in",
+        "`restoring`: from a restore point or a backup, and no host is let in; `held`: served, and "
+        "no host is let in before its second site has answered",
     ]
     uuid: Annotated[str, "32 hex digits that no other device has"]
     wwid: Annotated[str, "the name under which hosts see it, in /dev/mapper and /dev/disk/by-id"]
@@ -111,6 +124,9 @@ class Device(TypedDict):
     ]
     replicas: Annotated[list[Replica], "its replicas, one for each node"]
     restore: Annotated[Restore | None, "how far its restore is; null: none is under way"]
+    hold: Annotated[
+        Hold | None, "the sites that it awaits after a restart of the whole cluster; null: none"
+    ]
 
 
 class DeviceShown(Device):

@@ -133,6 +133,22 @@ class GivenBack(TypedDict):
     changed: Annotated[bool, "false: it was not taken over"]
 
 
+class HoldSet(TypedDict):
+    """Whether a device awaits a site after a restart of the whole cluster."""
+
+    device: Annotated[str, "the device"]
+    site: Annotated[str, "the site"]
+    hold_after_restart: Annotated[bool, "no host is let in then before the site has answered"]
+    changed: Annotated[bool, "false: it was so before"]
+
+
+class Released(TypedDict):
+    """A device that lets hosts in without the answer of its sites."""
+
+    device: Annotated[str, "the device"]
+    changed: Annotated[bool, "false: hosts were not kept out"]
+
+
 class CopyState(TypedDict):
     """What the cluster knows of a device's copies at a site."""
 
@@ -149,6 +165,14 @@ class CopyState(TypedDict):
     ]
     takeover_lost: Annotated[
         bool, "the site shows that takeover no more, and not that it was given back either"
+    ]
+    hold_after_restart: Annotated[
+        bool, "after a restart of the whole cluster no host is let in before the site has answered"
+    ]
+    held: Annotated[
+        str | None,
+        "no host is let in now: `asking`, or the code of the reason; null: hosts are, or that is "
+        "not known",
     ]
     attempt: Annotated[
         bool, "a run is under way, or has ended without a copy and not tidied up yet"

@@ -21,6 +21,7 @@ from sanctl.plan.cache.cache_status import mode_reason, replica_cache_text
 from sanctl.plan.device.restore_progress import report_of, stuck_problem
 from sanctl.plan.health.device_health import device_findings
 from sanctl.plan.replicas.pending_change import pending_change_of
+from sanctl.plan.site.holding import held, is_let_in
 
 if TYPE_CHECKING:
     from sanctl.cli.documents import device as device_documents
@@ -33,6 +34,8 @@ def device_state(cluster: Cluster, device: DeviceSpec) -> str:
         return "deleting"
     if device.is_restoring:
         return "restoring"
+    if held(cluster, device) is not None and cluster.mon.active_nodes(device.name):
+        return "held"
     # The time is in texts alone.
     severities = {finding.severity for finding in device_findings(cluster, device, now_s=0.0)}
     if Severity.CRITICAL in severities:
@@ -80,6 +83,19 @@ def device_data(
         "unfinished": left[0] if left else None,
         "replicas": [_replica_data(cluster, device, node) for node in device.nodes],
         "restore": _restore_data(cluster, device),
+        "hold": hold_data(cluster, device),
+    }
+
+
+def hold_data(cluster: Cluster, device: DeviceSpec) -> device_documents.Hold | None:
+    """Return which sites a device awaits after a restart; None: none."""
+    if not device.awaits:
+        return None
+    found = held(cluster, device)
+    return {
+        "sites": list(device.awaits),
+        "held": True if found else False if is_let_in(cluster, device) else None,
+        "why": found.why if found else None,
     }
 
 

@@ -7,9 +7,11 @@ import time
 from typing import TYPE_CHECKING
 
 from sanctl.model.cluster import Cluster
+from sanctl.model.device import DeviceSpec
 from sanctl.model.names import format_bytes
 from sanctl.model.site import CopyRecord, ProvenCopy, Site
 from sanctl.model.site_takeover import Successor
+from sanctl.plan.site.holding import held, held_text, is_let_in
 
 if TYPE_CHECKING:
     from sanctl.cli.documents import site as site_documents
@@ -74,6 +76,8 @@ def copy_state(cluster: Cluster, record: CopyRecord, now_s: float) -> site_docum
     site, proven = cluster.cib.site(record.site), record.proven
     points = cluster.cib.points_of(record.device)
     takeover = cluster.cib.takeover(record.device, record.site)
+    device = cluster.cib.device(record.device)
+    found = held(cluster, device) if device is not None else None
     return {
         "device": record.device,
         "site": record.site,
@@ -85,8 +89,20 @@ def copy_state(cluster: Cluster, record: CopyRecord, now_s: float) -> site_docum
         "attempt": bool(record.attempt),
         "takeover": successor_data(takeover.successor) if takeover else None,
         "takeover_lost": takeover is not None and takeover.is_lost,
+        "hold_after_restart": device is not None and record.site in device.awaits,
+        "held": found.why if found and device and record.site in device.awaits else None,
         "schedule": schedule_data(cluster, record.device, record.site),
     }
+
+
+def hold_text(cluster: Cluster, device: DeviceSpec) -> str:
+    """Return which sites a device awaits after a restart, and whether hosts are let in now."""
+    found = held(cluster, device)
+    if found is not None:
+        now = f"no host is let in: {held_text(found)}"
+    else:
+        now = "hosts are let in" if is_let_in(cluster, device) else "not known whether hosts are in"
+    return f"{', '.join(device.awaits)}, after a restart of the whole cluster; now: {now}"
 
 
 def successor_data(successor: Successor) -> site_documents.Takeover:

@@ -134,7 +134,10 @@ def resize_progress(cluster: Cluster, name: DeviceName) -> Progress:
 
 
 def access_progress(cluster: Cluster, name: DeviceName, expected: str) -> Progress:
-    """An access list is applied when no running replica publishes another one."""
+    """An access list is applied when no running replica publishes another one.
+
+    A replica that awaits its second site lets nobody in, and has the list once it does.
+    """
     device = cluster.cib.device(name)
     if device is None:
         return Progress(is_done=False, seen="the device is gone")
@@ -142,6 +145,7 @@ def access_progress(cluster: Cluster, name: DeviceName, expected: str) -> Progre
         node: cluster.replica(name, node).access
         for node in device.nodes
         if cluster.mon.role(name, node) in {Role.PROMOTED, Role.UNPROMOTED}
+        and cluster.replica(name, node).held_run is None
     }
     behind = sorted(str(node) for node, value in lists.items() if value != expected)
     seen = f"not yet applied on {', '.join(behind)}" if behind else "applied"

@@ -33,6 +33,7 @@ _ALONE = frozenset(
 #: one that this release does not know among them, each monitor is a whole one.
 _HARMLESS_NOTES = frozenset(
     {
+        "admission",
         "attrd-cache",
         "connected",
         "io-progress",

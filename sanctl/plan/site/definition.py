@@ -13,6 +13,7 @@ from sanctl.model.cib_change import (
     SetSite,
 )
 from sanctl.model.cluster import Cluster
+from sanctl.model.device import DeviceSpec
 from sanctl.model.site import SITE_PREFIX, Site
 from sanctl.plan.cluster.preconditions import refuse_without_quorum
 from sanctl.plan.device.restore_refusals import being_restored_problem
@@ -83,13 +84,23 @@ def refuse_taken(cluster: Cluster, name: str) -> None:
         )
 
 
+def awaited_problem(device: DeviceSpec, site: str) -> Problem:
+    """Return that a site is not removed while a device awaits it."""
+    return Problem(
+        "SAN-SITE-024",
+        f"device {device.name} awaits site {site} after a restart of the cluster",
+        f"first: 'sanctl replicate set {device.name} --to {site} --no-hold-after-restart'",
+    )
+
+
 def plan_site_removal(cluster: Cluster, name: str) -> tuple[Change, ...]:
     """Return the changes that remove a site, and the restore points that are kept for it.
 
     Its copies stay there.
 
     Raises:
-        Refused: there is no such site, no quorum, or a device is being filled from a copy there.
+        Refused: there is no such site, no quorum, a device is being filled from a copy there, or
+            awaits it.
     """
     refuse_without_quorum(cluster)
     users = [
@@ -102,6 +113,9 @@ def plan_site_removal(cluster: Cluster, name: str) -> tuple[Change, ...]:
     ]
     if users:
         raise Refused(*map(being_restored_problem, users))
+    waiting = [device for device in cluster.cib.devices if name in device.awaits]
+    if waiting:
+        raise Refused(*(awaited_problem(device, name) for device in waiting))
     if f"{SITE_PREFIX}{name}" not in cluster.cib.ids:
         existing_site(cluster, name)
     changes: list[Change] = []

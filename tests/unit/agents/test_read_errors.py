@@ -207,7 +207,7 @@ def test_an_error_of_the_kernel_costs_no_monitor(
     assert first_activation.observe_after_first_promotion(FakeRunner(), VOL, within_s=1.0) == found
     faults.at(quorum_overlap.PACEMAKER_CGROUP, errno.ENOMEM)
     with pytest.raises(OSError, match="memory"):
-        quorum_overlap._cluster_start_id()
+        quorum_overlap.cluster_start_id()
 
 
 def _failing(_real: Callable[..., None]) -> Callable[..., None]:

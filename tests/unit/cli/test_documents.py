@@ -132,9 +132,11 @@ _WITH_A_REPOSITORY = {
 _WITH_A_SITE = {
     "replicate failback",
     "replicate giveback",
+    "replicate release",
     "replicate restore",
     "replicate run",
     "replicate schedule",
+    "replicate set",
     "replicate status",
     "replicate takeover",
     "report rpo",

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Keeps hosts out of a device after the whole cluster was started anew, until that is decided.
+
+Only of a device with the parameter `awaits` (docs/adr/0073). A start and a promotion that find
+nobody who says that hosts are let in close the access list, and monitors keep it closed. What a
+node knows it notes on tmpfs, with the run of the cluster software in which it holds, so that a
+failover reads one file; and it publishes that with the replica's state, for a node that starts
+later. Where an answer is missing hosts stay out, and the next monitor looks again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from sanctl.agents.fencing import quorum_overlap
+from sanctl.agents.replica.parts import Device
+from sanctl.drivers import gate, lio, node_attributes
+from sanctl.errors import SanctlError
+from sanctl.model.admission import HELD_KEY, LET_IN_WORD, held_word
+from sanctl.model.packed_states import STATES_ATTRIBUTE
+from sanctl.plan.site.admission import Evidence, is_let_in, is_said_by_another, run_of
+from sanctl.system import state_files
+from sanctl.system.files import read_text_or
+from sanctl.system.runner import Runner
+
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+_PUBLISHED = "admission"
+#: Less than the interval of monitors; each device has one.
+_ASK_S = 8.0
+_TIMEOUT_S = 5.0
+
+
+def at_start(runner: Runner, device: Device) -> Device:
+    """Return the device as a start makes it: with nobody on its access list, if that is open."""
+    return _known(runner, device, serves_hosts=False) if device.awaits else device
+
+
+def at_promotion(runner: Runner, device: Device) -> Device:
+    """Return the device as a promotion serves it. Where it serves hosts already it goes on."""
+    if not device.awaits:
+        return device
+    return _known(runner, device, serves_hosts=_serves(device) and bool(lio.access(device.name)))
+
+
+def while_up(runner: Runner, device: Device) -> Device:
+    """Return the device as a replica that is up has it. A list that has entries is not closed.
+
+    They are of before the cluster software was started here, or of before the setting; a promotion
+    closes such a list, if it has to.
+    """
+    if not device.awaits:
+        with contextlib.suppress(OSError):
+            _published(device.name).remove()
+        return device
+    has_entries = bool(lio.access(device.name))
+    found = _known(runner, device, serves_hosts=has_entries and _serves(device))
+    if found.held and has_entries:
+        with contextlib.suppress(OSError):
+            _published(device.name).remove()
+        return device
+    return found
+
+
+def published_field(name: str) -> str:
+    """Return what is published of it with the replica's state; empty: the device awaits nothing."""
+    word = _published(name).read()
+    return f" {word}" if word else ""
+
+
+def note_reason(name: str, why: str) -> None:
+    """Note why hosts are kept out; the next monitor publishes it. It is for people alone."""
+    with contextlib.suppress(OSError):
+        if _reason(name).read() != why:
+            _reason(name).write(why)
+
+
+def ask_if_held(runner: Runner, device: Device) -> None:
+    """Have the sites asked, at once and with each monitor, while hosts are kept out."""
+    if not device.held:
+        return
+    asked = state_files.of_node("sites-asked-held")
+    with contextlib.suppress(SanctlError, OSError):
+        age_s = asked.age_s()
+        if age_s is not None and 0 <= age_s < _ASK_S:
+            return
+        runner.run(
+            ["systemctl", "start", "--no-block", "sanctl-sites.service"], timeout_s=_TIMEOUT_S
+        )
+        asked.write()
+
+
+def _known(runner: Runner, device: Device, *, serves_hosts: bool) -> Device:
+    run, known = "", False
+    try:
+        run = run_of(read_text_or(_BOOT_ID, ""), quorum_overlap.cluster_start_id())
+        noted = _note(device).read()
+        known = is_let_in(Evidence(run, noted, device.released, serves_hosts))
+        if not known:
+            known = _is_said_by_another(runner, device)
+        if known and run and noted != run:
+            # Without room for it each action asks.
+            with contextlib.suppress(OSError):
+                _note(device).write(run)
+    except (SanctlError, OSError):
+        known = known or serves_hosts
+    found = (
+        device._replace(is_let_in=True)
+        if known
+        else device.held_back(held_word(run, _reason_of(device.name)))
+    )
+    _write_published(found)
+    return found
+
+
+def _is_said_by_another(runner: Runner, device: Device) -> bool:
+    others = sorted(set(device.nodes) - {os.uname().nodename})
+    return is_said_by_another(
+        device.name, (node_attributes.query(runner, STATES_ATTRIBUTE, node) for node in others)
+    )
+
+
+def _serves(device: Device) -> bool:
+    return gate.gate_table(device.name).startswith("drbd")
+
+
+def _write_published(device: Device) -> None:
+    word = f"{HELD_KEY}={device.held}" if device.held else LET_IN_WORD
+    file = _published(device.name)
+    try:
+        if file.read() != word:
+            file.write(word)
+    except OSError:
+        with contextlib.suppress(OSError):
+            file.remove()
+
+
+def _reason_of(name: str) -> str:
+    with contextlib.suppress(OSError):
+        return _reason(name).read()
+    return ""
+
+
+def _note(device: Device) -> state_files.StateFile:
+    # Of the node: it outlives a stop of the replica, but not the run that it names.
+    return state_files.of_node(f"let-in.{device.name}.{device.uuid}")
+
+
+def _reason(name: str) -> state_files.StateFile:
+    return state_files.of_node(f"held-why.{name}")
+
+
+def _published(name: str) -> state_files.StateFile:
+    return state_files.of_device(name, _PUBLISHED)

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Hosts stay out of a device that awaits its sites, until this node knows better."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from sanctl.agents.fencing import quorum_overlap
+from sanctl.agents.promotion import admission
+from sanctl.agents.replica import access_list
+from sanctl.agents.replica.parts import Device
+from sanctl.agents.restore import closure
+from sanctl.drivers import gate, lio, node_attributes
+from sanctl.errors import CommandError, Problem
+from sanctl.model.packed_states import STATES_ATTRIBUTE, pack
+from sanctl.system import state_files
+from sanctl.system.runner import CommandResult, LocalRunner
+
+BOOT = "01234567-89ab-4def-8123-456789abcdef\n"
+RUN, LATER = "0123456789ab-77", "0123456789ab-78"
+DEVICE = Device(
+    name="web", uuid="a" * 32, minor=1, size_bytes=1, pool="main", nodes=("n1", "n2"),
+    initiators=("iqn.a",), awaits="far",
+)  # fmt: skip
+
+
+class Node(LocalRunner):
+    """This node: its kernel, its cluster software, and what the other node publishes."""
+
+    def __init__(self) -> None:
+        self.start_id = "77"
+        self.other: str | None = ""
+        self.entries: set[str] = set()
+        self.table = "error"
+        self.asked: list[str] = []
+        self.started: list[str] = []
+
+    def query(self, _runner: object, attribute: str, node: str) -> str:
+        assert attribute == STATES_ATTRIBUTE
+        self.asked.append(node)
+        if self.other is None:
+            raise CommandError(Problem("SAN-CMD-002", "no answer"))
+        return self.other
+
+    def run(self, argv: Sequence[str], **_: object) -> CommandResult:
+        self.started.append(argv[-1])
+        return CommandResult(tuple(argv), 0, "", "", 0.0)
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path / "run"))
+    state_files.make_folder()
+    made = Node()
+    (tmp_path / "boot").write_text(BOOT, encoding="ascii")
+    monkeypatch.setattr(admission, "_BOOT_ID", str(tmp_path / "boot"))
+    monkeypatch.setattr(os, "uname", lambda: type("Name", (), {"nodename": "n1"}))
+    monkeypatch.setattr(quorum_overlap, "cluster_start_id", lambda: made.start_id)
+    monkeypatch.setattr(node_attributes, "query", made.query)
+    monkeypatch.setattr(lio, "access", lambda _: made.entries)
+    monkeypatch.setattr(gate, "gate_table", lambda _: made.table)
+    return made
+
+
+def each(node: Node, device: Device) -> list[Device]:
+    return [
+        admission.at_start(node, device),
+        admission.at_promotion(node, device),
+        admission.while_up(node, device),
+    ]
+
+
+def test_a_device_without_the_setting_is_as_before(node: Node) -> None:
+    device = DEVICE._replace(awaits="")
+    assert each(node, device) == [device] * 3
+    assert node.asked == [] and admission.published_field("web") == ""
+    assert state_files.device_notes("web") == frozenset()
+    admission.ask_if_held(node, device)
+    assert node.started == []
+
+
+def test_nobody_says_that_hosts_are_let_in(node: Node) -> None:
+    for device in each(node, DEVICE):
+        assert device.held == f"{RUN}:asking" and not device.access and not device.is_let_in
+    assert node.asked == ["n2"] * 3
+    assert admission.published_field("web") == f" held={RUN}:asking"
+    admission.note_reason("web", "SAN-SITE-005")
+    assert admission.at_promotion(node, DEVICE).held == f"{RUN}:SAN-SITE-005"
+    # No answer is none.
+    node.other = None
+    assert all(device.held for device in each(node, DEVICE))
+
+
+def test_an_order_or_the_other_node_is_noted_for_this_run(node: Node) -> None:
+    node.other = pack({"web": "role=Primary let-in=1"})
+    assert [device.access for device in each(node, DEVICE)] == [{"iqn.a"}] * 3
+    assert node.asked == ["n2"], "noted: a failover asks nobody"
+    assert admission.published_field("web") == " let-in=1"
+    node.other = None
+    assert admission.at_promotion(node, DEVICE).is_let_in
+    # A stop leaves the note, and another device of that name does not have it.
+    state_files.remove_device("web")
+    assert admission.at_start(node, DEVICE).is_let_in
+    assert admission.at_start(node, DEVICE._replace(uuid="b" * 32)).held
+    # The cluster software was started anew.
+    node.start_id = "78"
+    assert admission.at_start(node, DEVICE).held == f"{LATER}:asking"
+    assert admission.at_start(node, DEVICE._replace(released=RUN)).held
+    assert admission.at_start(node, DEVICE._replace(released=LATER)).is_let_in
+    assert admission.at_start(node, DEVICE).is_let_in, "noted"
+
+
+def test_a_node_that_serves_hosts_goes_on(node: Node) -> None:
+    node.table, node.entries = "drbd1", {"iqn.a"}
+    assert admission.at_start(node, DEVICE).held, "a start demotes it"
+    assert admission.at_promotion(node, DEVICE).is_let_in
+    node.start_id = "78"
+    assert admission.while_up(node, DEVICE).is_let_in
+    # Held, it serves nobody, and that is no reason to let somebody in.
+    node.start_id, node.entries = "79", set()
+    assert admission.while_up(node, DEVICE).held and admission.at_promotion(node, DEVICE).held
+
+
+def test_a_standby_whose_list_is_open_closes_it_at_its_promotion(node: Node) -> None:
+    node.entries = {"iqn.a"}
+    found = admission.while_up(node, DEVICE)
+    assert found == DEVICE, "neither let in nor held"
+    assert admission.published_field("web") == ""
+    assert admission.at_promotion(node, DEVICE).held
+
+
+def test_without_room_for_the_note_each_action_asks(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_file: object, _text: str = "") -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(state_files.StateFile, "write", full)
+    node.other = pack({"web": "let-in=1"})
+    assert all(device.is_let_in for device in each(node, DEVICE))
+    assert node.asked == ["n2"] * 3 and admission.published_field("web") == ""
+    node.other = ""
+    assert all(device.held for device in each(node, DEVICE))
+    admission.note_reason("web", "SAN-SITE-005")
+
+
+def test_what_cannot_be_read_keeps_hosts_out_unless_they_are_served(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable() -> str:
+        raise OSError(errno.ENOMEM, "no memory")
+
+    monkeypatch.setattr(quorum_overlap, "cluster_start_id", unreadable)
+    assert [device.held for device in each(node, DEVICE)] == ["?:asking"] * 3
+    node.table, node.entries = "drbd1", {"iqn.a"}
+    assert admission.at_promotion(node, DEVICE).is_let_in
+    assert admission.while_up(node, DEVICE).is_let_in
+
+
+def test_no_node_serves_while_the_kernel_lets_hosts_in(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access_list, "update", lambda _: False)
+    device = admission.at_promotion(node, DEVICE)
+    closure.close_before_promotion(device)
+    node.entries = {"iqn.a"}
+    with pytest.raises(CommandError, match=r"SAN-AGENT-016.*awaits its second site"):
+        closure.close_before_promotion(device)
+
+
+def test_the_sites_are_asked_once_for_all_devices(node: Node) -> None:
+    device = admission.at_start(node, DEVICE)
+    admission.ask_if_held(node, device)
+    admission.ask_if_held(node, device._replace(name="db"))
+    assert node.started == ["sanctl-sites.service"]
+    os.utime(state_files.of_node("sites-asked-held").path, (0, 0))
+    admission.ask_if_held(node, device)
+    assert len(node.started) == 2

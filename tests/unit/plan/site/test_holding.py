@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Who is let in to a device that awaits its sites, by what nodes, sites and orders say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sanctl.errors import Refused
+from sanctl.model.admission import ASKING
+from sanctl.model.cib_change import Change, ClearParameter, SetParameter, SetSite
+from sanctl.model.cluster import Cluster
+from sanctl.model.device import ReplicaState
+from sanctl.model.findings import Severity
+from sanctl.model.names import DeviceName
+from sanctl.plan.health.hold_health import hold_findings
+from sanctl.plan.site.definition import plan_site_removal
+from sanctl.plan.site.holding import (
+    NO_SITE,
+    TAKEN_OVER,
+    Held,
+    held,
+    held_text,
+    hold_progress,
+    plan_admission,
+    plan_hold,
+    plan_release,
+    release_progress,
+    verdict,
+)
+from tests.unit.model.test_site import SITE
+from tests.unit.model.test_site_takeover import SUCCESSOR
+from tests.unit.ops.test_snapshot import Bed, bed_with_device
+
+NAME = DeviceName.parse("web")
+LET_IN = ReplicaState(is_let_in=True)
+
+
+@pytest.fixture
+def bed(monkeypatch: pytest.MonkeyPatch) -> Bed:
+    """A cluster whose device web awaits site far."""
+    made = bed_with_device(monkeypatch)
+    for pair in made.cluster.root.findall("status//nvpair[@name='sanctl-pool-main']"):
+        pair.set("value", f"{pair.get('value')} holds=1")
+    made.session.change(lambda _: (SetSite(site=SITE), SetSite(site=SITE._replace(name="near"))))
+    made.session.change(lambda seen: plan_hold(seen, NAME, "far", holds=True))
+    made.cluster.tick()
+    return made
+
+
+def saying(bed: Bed, **states: ReplicaState) -> Cluster:
+    """Return the cluster, whose nodes say this of the device."""
+    seen = bed.seen()
+    said = {("web", node): state for node, state in states.items()}
+    return replace(seen, cib=replace(seen.cib, replicas=said))
+
+
+def kept_out(run: str, why: str = ASKING) -> ReplicaState:
+    return ReplicaState(held_run=run, held_why=why)
+
+
+def test_held_is_what_nodes_say_and_none_denies(bed: Bed) -> None:
+    (device,) = bed.seen().cib.devices
+    unknown = ReplicaState()
+    for states, wanted in (
+        ({}, None),
+        ({"n1": unknown, "n2": unknown}, None),
+        ({"n1": LET_IN, "n2": kept_out("b")}, None),
+        ({"n1": kept_out("a"), "n2": unknown}, Held(runs=("a",), why=ASKING)),
+        ({"n1": kept_out("")}, Held(runs=(), why=ASKING)),
+        (
+            {"n1": kept_out("b", "SAN-SITE-004"), "n2": kept_out("a")},
+            Held(runs=("a", "b"), why="SAN-SITE-004"),
+        ),
+        (
+            {"n1": kept_out("a", "SAN-SITE-004"), "n2": kept_out("b", TAKEN_OVER)},
+            Held(runs=("a", "b"), why=TAKEN_OVER),
+        ),
+    ):
+        assert held(saying(bed, **states), device) == wanted, states
+    assert held(saying(bed, n1=kept_out("a")), replace(device, awaits=())) is None
+    bed.cluster.crash("n1")
+    assert held(saying(bed, n1=kept_out("a")), device) is None, "no member: not known"
+
+
+def test_each_site_has_to_say_that_it_was_not_taken_over(bed: Bed) -> None:
+    (device,) = bed.seen().cib.devices
+    device = replace(device, awaits=("far", "near"))
+    folder = f"{device.name}.{device.uuid}"
+    other = {f"web.{'0' * 32}": SUCCESSOR}
+    assert verdict(device, {"far": {}, "near": other}) == ""
+    assert verdict(device, {"far": {}}) == ASKING == verdict(device, {})
+    assert verdict(device, {"far": {}, "near": "SAN-SITE-005"}) == "SAN-SITE-005"
+    assert verdict(device, {"far": "SAN-SITE-005", "near": {folder: SUCCESSOR}}) == TAKEN_OVER
+    assert verdict(device, {"far": {}, "near": NO_SITE}) == NO_SITE
+
+
+def order(*runs: str) -> tuple[Change, ...]:
+    return (SetParameter(name=NAME, parameter="released", value=" ".join(runs)),)
+
+
+def test_hosts_are_let_in_for_the_runs_that_were_asked_for(bed: Bed) -> None:
+    seen = bed.seen()
+    (device,) = seen.cib.devices
+    asked = [(device, Held(runs=("a", "b"), why=ASKING))]
+    assert plan_admission(seen, asked) == order("a", "b")
+    assert plan_admission(seen, [(device, Held(runs=(), why=ASKING))]) == ()
+    assert plan_admission(replace(seen, mon=replace(seen.mon, has_quorum=False)), asked) == ()
+    # Meanwhile it is another device of that name, awaits another site, or is gone.
+    for other in (replace(device, uuid="0" * 32), replace(device, awaits=("far", "near"))):
+        assert plan_admission(seen, [(other, asked[0][1])]) == ()
+    gone = replace(seen, cib=replace(seen.cib, devices=()))
+    assert plan_admission(gone, asked) == ()
+    # Ordered already.
+    bed.session.change(lambda _: order("a", "b"))
+    assert plan_admission(bed.seen(), asked) == ()
+
+
+def test_an_administrator_lets_hosts_in(bed: Bed) -> None:
+    assert plan_release(saying(bed, n1=LET_IN, n2=kept_out("b")), NAME) == ()
+    assert plan_release(saying(bed, n1=kept_out("a"), n2=kept_out("b")), NAME) == order("a", "b")
+    for states in ({}, {"n1": kept_out("")}):
+        with pytest.raises(Refused, match="SAN-SITE-023"):
+            plan_release(saying(bed, **states), NAME)
+    assert not release_progress(saying(bed, n1=LET_IN, n2=kept_out("b")), NAME).is_done
+    assert release_progress(saying(bed, n1=LET_IN), NAME).is_done
+    bed.session.change(lambda seen: plan_hold(seen, NAME, "far", holds=False))
+    assert plan_release(bed.seen(), NAME) == ()
+
+
+def test_the_setting(bed: Bed) -> None:
+    seen = bed.seen()
+    assert plan_hold(seen, NAME, "far", holds=True) == ()
+    (change,) = plan_hold(seen, NAME, "near", holds=True)
+    assert change == SetParameter(name=NAME, parameter="awaits", value="far near")
+    assert plan_hold(seen, NAME, "near", holds=False) == ()
+    assert plan_hold(seen, NAME, "far", holds=False) == (
+        ClearParameter(name=NAME, parameter="awaits"),
+        ClearParameter(name=NAME, parameter="released"),
+    )
+    # Kept out, or not known: neither more nor fewer sites, as either may let hosts in.
+    for states in ({}, {"n1": kept_out("a")}):
+        for site, holds in (("near", True), ("far", False)):
+            with pytest.raises(Refused, match="SAN-SITE-023"):
+                plan_hold(saying(bed, **states), NAME, site, holds=holds)
+    with pytest.raises(Refused, match="SAN-SITE-002"):
+        plan_hold(seen, NAME, "nowhere", holds=True)
+    with pytest.raises(Refused, match=r"SAN-SITE-024.*web.*far"):
+        plan_site_removal(seen, "far")
+    assert plan_site_removal(seen, "near")
+    bed.cluster.attribute("n2", "sanctl-pool-main", "total=1 free=1 clones=1")
+    with pytest.raises(Refused, match=r"SAN-SITE-025.*n2"):
+        plan_hold(bed.seen(), NAME, "near", holds=True)
+    assert plan_hold(bed.seen(), NAME, "far", holds=False), "less needs no release"
+
+
+def test_the_setting_is_in_force_when_each_node_has_said_so(bed: Bed) -> None:
+    assert hold_progress(bed.seen(), NAME).is_done
+    assert not hold_progress(saying(bed, n1=LET_IN), NAME).is_done
+    assert hold_progress(saying(bed, n1=LET_IN, n2=kept_out("b")), NAME).is_done
+    gone = replace(bed.seen(), cib=replace(bed.seen().cib, devices=()))
+    assert not hold_progress(gone, NAME).is_done
+    bed.session.change(lambda seen: plan_hold(seen, NAME, "far", holds=False))
+    assert hold_progress(saying(bed), NAME).is_done
+
+
+def test_what_is_said_of_it(bed: Bed) -> None:
+    (device,) = bed.seen().cib.devices
+    assert list(hold_findings(saying(bed, n1=LET_IN), device)) == []
+    for why, severity, do in (
+        (ASKING, Severity.WARNING, "wait"),
+        (TAKEN_OVER, Severity.CRITICAL, "replicate giveback web"),
+        ("SAN-SITE-005", Severity.CRITICAL, "replicate release web"),
+    ):
+        (finding,) = hold_findings(saying(bed, n1=kept_out("a", why)), device)
+        assert (finding.code, finding.severity) == ("SAN-HLT-120", severity)
+        assert do in (finding.do or "") and "far" in finding.what
+    assert "SAN-SITE-005" in held_text(Held(runs=(), why="SAN-SITE-005"))
