@@ -32,6 +32,10 @@ _DISCARD_BLOCKS_MAX = 8192  # 4 MiB per UNMAP of 512-byte blocks, the same on ev
 # host's pings (target_core_iblock.c, iblock_execute_zero_out), and DRBD gives a standby up that
 # takes longer for one request than ko-count. LIO's own limit is 4 GiB.
 _ZEROS_BLOCKS_MAX = 2048
+# 1 MiB. LIO would name what the device below takes at most (target_core_device.c,
+# target_configure_device): 1.25 MiB of a loop device, a size by which hosts align partitions and
+# stripes, and another on a node whose kernel takes more.
+_OPTIMAL_BLOCKS = 2048
 _UNMAP = ("emulate_tpws", "emulate_tpu")
 # Names of targets that are being made or removed: without a LUN nothing else tells whose they are.
 _TARGET = "target"
@@ -221,7 +225,8 @@ def _create_backstore(target: Target, block_device: str) -> str:
         configfs.write(f"{backstore}/enable", "1")
     serial = read_text(f"{backstore}/wwn/vpd_unit_serial").rpartition(": ")[2].strip()
     if serial != target.uuid:
-        # Identity first, while nothing is exported: it can only be set then.
+        # These first, while nothing is exported: they can only be set then.
+        configfs.set_value(f"{backstore}/attrib/optimal_sectors", str(optimal_blocks(backstore)))
         configfs.write(f"{backstore}/wwn/vpd_unit_serial", target.uuid)
         configfs.write(f"{backstore}/wwn/vendor_id", "SANCTL")
         # VMware distinguishes disks by the first eight characters.
@@ -249,6 +254,16 @@ def _create_backstore(target: Target, block_device: str) -> str:
         configfs.set_value(f"{backstore}/attrib/max_write_same_len", str(_ZEROS_BLOCKS_MAX))
     offer_unmap(target.name, target.minor, on=target.offers_unmap)
     return backstore
+
+
+def optimal_blocks(backstore: str) -> int:
+    """Return the optimal transfer length that hosts are told, in blocks of 512 bytes.
+
+    The kernel refuses more than the device below takes (target_core_configfs.c,
+    optimal_sectors_store).
+    """
+    most = int(read_text(f"{backstore}/attrib/hw_max_sectors"))
+    return min(_OPTIMAL_BLOCKS, most)
 
 
 def has_full_block_limits_page(backstore: str) -> bool:

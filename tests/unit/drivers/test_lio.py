@@ -28,6 +28,15 @@ def test_limits_are_set_where_hosts_read_them(
     assert lio.has_full_block_limits_page(str(tmp_path)) is is_long
 
 
+@pytest.mark.parametrize(("most", "told"), [(2560, 2048), (2048, 2048), (1024, 1024)])
+def test_the_optimal_length_is_one_mebibyte_unless_the_device_takes_less(
+    tmp_path: Path, most: int, told: int
+) -> None:
+    (tmp_path / "attrib").mkdir()
+    (tmp_path / "attrib" / "hw_max_sectors").write_text(f"{most}\n")
+    assert lio.optimal_blocks(str(tmp_path)) == told
+
+
 class Listener:
     """What listens on the node's portal, and takes no other until `free_at_s`; time goes by here.
 
