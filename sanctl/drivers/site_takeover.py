@@ -11,13 +11,22 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 
 from sanctl.drivers.site_protocol import SiteError
 
 TAKEOVER_NAME = "takeover.json"
 ENDINGS_NAME = "given-back.json"
-_UNKNOWN_UUID = "0" * 32
+#: What a takeover that can be read has, and what the cluster makes of any other one: as in
+#: model/site_takeover.py, which a site does not have.
+_FIELDS = (
+    ("device", re.compile(r"[a-z0-9-]{1,63}")),
+    ("uuid", re.compile(r"[0-9a-f]{32}")),
+    ("point", re.compile(r"[a-z0-9-]{1,63}")),
+    ("at_s", re.compile(r"[0-9]{1,10}")),
+)
+_UNKNOWN = ("0" * 32, 0)
 #: How many takeovers that were given back are kept of a device: as many as nobody has.
 _ENDINGS = 64
 
@@ -85,15 +94,27 @@ def note_ending(
 ) -> bool:
     """Note that a takeover is given back, before it is removed; return whether there is one.
 
-    Another one than was meant stays: it came after the question.
+    Another one than was meant stays, also by the same device: it came after the question.
     """
     found = read_takeover(folder)
-    if found is not None and ending["uuid"] not in (_UNKNOWN_UUID, found.get("uuid")):
-        refuse_taken_over(folder)
+    if found is not None and _which(found) != _which(ending):
+        raise SiteError(
+            "SAN-SITE-021",
+            f"{os.path.basename(folder)} was taken over by device "
+            f"{found.get('device', 'unknown')} after the question, and that takeover stays",
+        )
     known = [each for each in read_endings(folder) if not _is_same(each, ending)]
     text = json.dumps([*known, ending][-_ENDINGS:])
     write_file(f"{folder}/{ENDINGS_NAME}", text.encode())
     return found is not None
+
+
+def _which(fields: dict[str, object]) -> tuple[str, int]:
+    """Return what tells a takeover from others. All that cannot be read are one."""
+    words = {name: str(fields.get(name, "")) for name, _ in _FIELDS}
+    if not all(rule.fullmatch(words[name]) for name, rule in _FIELDS):
+        return _UNKNOWN
+    return words["uuid"], int(words["at_s"])
 
 
 def _is_same(one: dict[str, object], other: dict[str, object]) -> bool:

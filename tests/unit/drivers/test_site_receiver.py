@@ -116,7 +116,7 @@ def test_what_is_not_equal_is_no_copy(folder: Path, case: str) -> None:
     with local_link() as link:
         opened(link, folder)
         link.begin(ONE, "", 8192, 0)
-        link.put(0, content if case != "differs" else content[:-1] + b"\0")
+        link.put(0, content if case != "differs" else content[:-1] + bytes([content[-1] ^ 1]))
         if case != "never read":
             link.ask_chunks()
             link.chunks()
@@ -417,6 +417,55 @@ def test_another_takeover_than_was_meant_is_not_given_back(folder: Path) -> None
         unknown = link.takeovers(str(folder), MARK).successors[DEVICE]
         assert link.give_back(str(folder), MARK, DEVICE, ENDING._replace(successor=unknown))
         assert link.takeovers(str(folder), MARK).successors == {}
+
+
+def test_a_takeover_that_the_same_device_made_after_the_question_stays(folder: Path) -> None:
+    path, later = str(folder), SUCCESSOR._replace(at_s=SUCCESSOR.at_s + 1)
+    with local_link() as link:
+        assert link.take_over(path, MARK, DEVICE, later)
+        with pytest.raises(CommandError, match=r"SAN-SITE-021.*web-dr"):
+            link.give_back(path, MARK, DEVICE, ENDING)
+    unknown = ENDING._replace(successor=Successor.of({}))
+    with local_link() as link, pytest.raises(CommandError, match=r"SAN-SITE-021.*web-dr"):
+        link.give_back(path, MARK, DEVICE, unknown)
+    with local_link() as link:
+        assert link.takeovers(path, MARK) == SiteTakeovers({DEVICE: later}, {})
+        assert link.give_back(path, MARK, DEVICE, ENDING._replace(successor=later))
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {},
+        {"at_s": "7"},
+        {"at_s": "007"},
+        {"at_s": 10**10},
+        {"at_s": -1},
+        {"at_s": None},
+        {"uuid": "F" * 32},
+        {"uuid": 5},
+        {"device": "WEB"},
+        {"device": ["x"]},
+        {"point": "a b"},
+        {"point": ""},
+        {"more": "x"},
+    ],
+)
+def test_cluster_and_site_agree_on_which_takeover_it_is(
+    folder: Path, field: dict[str, object]
+) -> None:
+    """A takeover is given back as the cluster has read it, whatever the file has."""
+    path = str(folder)
+    with local_link() as link:
+        assert link.take_over(path, MARK, DEVICE, SUCCESSOR)
+        file = folder / DEVICE / "takeover.json"
+        file.write_text(json.dumps({**json.loads(file.read_text()), **field}))
+        found = link.takeovers(path, MARK).successors[DEVICE]
+        other = found._replace(at_s=found.at_s + 1)
+        with pytest.raises(CommandError, match="SAN-SITE-021"):
+            link.give_back(path, MARK, DEVICE, ENDING._replace(successor=other))
+    with local_link() as link:
+        assert link.give_back(path, MARK, DEVICE, ENDING._replace(successor=found))
 
 
 def test_a_takeover_ends_only_once_that_is_on_the_disk(folder: Path) -> None:
