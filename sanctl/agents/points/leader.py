@@ -203,12 +203,13 @@ def _make_point(
     slot: ScheduledSlot | None,
 ) -> None:
     name = device.name.value
-    standbys = _standbys(device)
     quiet = Quiet(_RUNNER, name, order)
     if order.hook:
         # systemd waits for READY, which comes later by what the hook of a point before may take.
         notify(f"EXTEND_TIMEOUT_USEC={round((2 * hook_unit.LEFT_S + 60.0) * 1e6)}")
     quiet.check()
+    # Not before: that may take minutes, and a standby in sync may be none afterwards.
+    standbys = _standbys(device)
     with (
         LocalCopy(device.pool.value, name, device.uuid, order.token) as copy,
         _channels(standbys) as channels,

@@ -7,6 +7,7 @@ import errno
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -19,6 +20,7 @@ from sanctl.drivers.node_channel import Channel
 from sanctl.errors import CommandError, Problem
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import ByteSize, DeviceName, NodeName, PoolName
+from sanctl.model.restore_point import PointOrder
 from sanctl.parse.drbd import ProcState
 
 DEVICE = DeviceSpec(
@@ -175,3 +177,23 @@ def test_nothing_is_held_where_systemd_does_not_answer(node: Node) -> None:
     with pytest.raises(CommandError, match="systemd"):
         node.hold()
     assert node.did == ["READY"]
+
+
+def test_standbys_are_looked_for_after_the_hook_of_a_point_before_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """That may take minutes, and a standby is lost meanwhile."""
+    did: list[str] = []
+
+    def standbys(_: DeviceSpec) -> tuple[str, ...]:
+        did.append("standbys")
+        raise CommandError(Problem("SAN-SNAP-005", "not served here"))
+
+    quiet = SimpleNamespace(check=lambda: did.append("check"))
+    monkeypatch.setattr(leader, "Quiet", lambda *_: quiet)
+    monkeypatch.setattr(leader, "_standbys", standbys)
+    order = cast("PointOrder", SimpleNamespace(hook=None))
+    nothing = cast("Any", None)
+    with pytest.raises(CommandError, match="not served here"):
+        leader._make_point(nothing, DEVICE, order, nothing, nothing, slot=None)
+    assert did == ["check", "standbys"]
