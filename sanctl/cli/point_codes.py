@@ -154,6 +154,8 @@ CODES = {
     "cluster: no host would be let in again by itself.",
     "SAN-SITE-025": "A node with a replica has a release of sanctl that does not keep hosts out of "
     "a device that awaits its second site. Nothing was changed.",
+    "SAN-SITE-026": "A second site has answered, but a minute or more after it was asked: the "
+    "device may have been taken over since. It is asked again all the time.",
     "SAN-SNAP-001": "The pool's filesystem cannot share blocks between files, so its devices have "
     "no restore points. XFS can, unless it was made with reflink=0; ext4 cannot.",
     "SAN-SNAP-002": "Copying the data file of a replica takes time for each of its extents, and "

@@ -16,6 +16,7 @@ from sanctl.agents.sites import look
 from sanctl.drivers.site_link import SiteLink
 from sanctl.errors import Problem, Unreachable
 from sanctl.model.site import Site
+from sanctl.model.site_takeover import SiteTakeovers
 from sanctl.ops.session import Session
 from sanctl.system import journal, state_files
 from tests.support.json_contract import breaches
@@ -138,14 +139,18 @@ def test_an_answer_that_comes_late_lets_nobody_in(
     cluster.tick()
     assert cluster.held, "the answer was for the start before"
 
-    def slow(site: Site) -> SiteLink:
-        sites.bed.env.clock.sleep(61)
-        return sites.connect(site)
+    answer = SiteLink.takeovers
 
-    monkeypatch.setattr(SiteLink, "by_ssh", slow)
-    assert look.main() == 0
+    def slow(link: SiteLink, path: str, mark: str) -> SiteTakeovers:
+        sites.bed.env.clock.sleep(61)
+        return answer(link, path, mark)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SiteLink, "by_ssh", sites.connect)
+        patched.setattr(SiteLink, "takeovers", slow)
+        assert look.main() == 0
     cluster.tick()
-    assert cluster.held and reason() == "asking"
+    assert cluster.held and reason() == "SAN-SITE-026"
     monkeypatch.setattr(SiteLink, "by_ssh", sites.connect)
 
     def no_answer(*_: object, **__: object) -> None:
