@@ -13,7 +13,7 @@ from sanctl.model.site import parse_site_name
 from sanctl.ops import site_hold
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.site.holding import held, held_text
-from sanctl.plan.site.takeover import successor_text
+from sanctl.plan.site.takeover import takeover_text
 
 
 @click.command("set", short_help="Let no host in after a restart before the site has answered.")
@@ -94,11 +94,8 @@ def release(*, device: str, yes: bool, timeout_s: float, output: str) -> None:
             click.echo(f"No host is let in to device {name}: {held_text(kept_out)}.", err=True)
             for takeover in cluster.cib.takeovers:
                 if takeover == cluster.cib.takeover(name.value, takeover.site):
-                    click.echo(
-                        f"{successor_text(takeover.successor)} goes on instead of it, says site "
-                        f"{takeover.site}.",
-                        err=True,
-                    )
+                    who = takeover_text(takeover.site, takeover.successor, is_lost=takeover.is_lost)
+                    click.echo(f"{who}.", err=True)
             click.echo("If hosts write there, too, what one of both has written is lost.", err=True)
             click.confirm(f"Let hosts in to {name}?", abort=True, err=True)
         with env.logged("replicate", device=device, command_line=f"replicate release {device}"):

@@ -18,18 +18,26 @@ def hold_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
     if found is None:
         return
     sites = ", ".join(device.awaits)
+    release = (
+        "if you know that the device does not go on elsewhere: 'sanctl replicate release "
+        f"{device.name}'"
+    )
     if found.why == ASKING:
-        do = "wait: each node of the device with the site's key asks"
+        do = f"wait: each node of the device with the site's key asks; {release}"
     elif found.why == TAKEN_OVER:
+        seen = [each for each in device.awaits if cluster.cib.takeover(device.name.value, each)]
+        undo = " and ".join(
+            f"'sanctl replicate giveback {device.name} --at {site}'"
+            for site in seen or device.awaits
+        )
         do = (
             "docs/howto/site-lost.md: bring home what was written there, and 'sanctl replicate "
-            f"takeover {device.name}'; or 'sanctl replicate giveback {device.name} --at SITE'"
+            f"takeover {device.name}'; or, if nothing of that is wanted, {undo}"
         )
     else:
         do = (
             f"'sanctl explain {found.why}'; 'journalctl -u sanctl-sites' on its nodes; it is asked "
-            "again all the time. If you know that the device does not go on elsewhere: 'sanctl "
-            f"replicate release {device.name}'"
+            f"again all the time; {release}"
         )
     yield Finding(
         code="SAN-HLT-120",

@@ -206,7 +206,7 @@ def held_text(found: Held) -> str:
     if found.why == ASKING:
         return "its site is being asked"
     if found.why == TAKEN_OVER:
-        return "its site says that it was taken over"
+        return "it was taken over, as its site says or has said"
     return f"its site has not answered ({found.why})"
 
 

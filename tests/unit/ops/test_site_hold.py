@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents.promotion import admission
 from sanctl.agents.sites import look
 from sanctl.drivers.site_link import SiteLink
 from sanctl.errors import Problem, Unreachable
@@ -98,7 +97,9 @@ def test_the_sites_answer_lets_hosts_in(
     cluster.start_anew()
     assert look.main() == 0 and reason() == "SAN-SITE-021"
     assert cluster.held, "it was taken over"
-    out = run_any("replicate release web", monkeypatch, capsys)
+    # Who is asked whether hosts are to be let in all the same sees who goes on.
+    out = run("replicate release web", monkeypatch, capsys, status=2)
+    assert "SAN-CLI-002" in out and "device back." in out and "says site far." in out
     assert cluster.held, out
     # No answer lets nobody in.
     (sites.folder / "sanctl-site.json").rename(sites.folder / "gone")
@@ -108,6 +109,11 @@ def test_the_sites_answer_lets_hosts_in(
     (noted,) = sites.folder.glob("web.*/takeover.json")
     noted.rename(sites.folder / "lost")
     assert look.main() == 0 and reason() == "SAN-SITE-021" and cluster.held
+    cluster.held["web"] = reason()
+    cluster.tick()
+    assert "says or has said" in run("device show web", monkeypatch, capsys)
+    out = run("replicate release web", monkeypatch, capsys, status=2)
+    assert "said site far; it says so no more" in out and "says site far." not in out
     (sites.folder / "lost").rename(noted)
     run("replicate giveback web --at far --yes", monkeypatch, capsys)
     assert cluster.held, "the site is asked by the nodes"
@@ -182,4 +188,4 @@ def test_a_site_that_is_not_known_any_more_lets_nobody_in(
         group.remove(pair)
     sites.bed.cluster.start_anew()
     assert look.main() == 0 and reason() == "SAN-SITE-002" and said == []
-    assert sites.bed.cluster.held and admission.published_field("web") == ""
+    assert sites.bed.cluster.held

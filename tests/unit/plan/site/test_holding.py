@@ -14,6 +14,7 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.device import ReplicaState
 from sanctl.model.findings import Severity
 from sanctl.model.names import DeviceName
+from sanctl.model.site_takeover import Takeover
 from sanctl.plan.health.hold_health import hold_findings
 from sanctl.plan.site.definition import plan_site_removal
 from sanctl.plan.site.holding import (
@@ -165,12 +166,25 @@ def test_the_setting_is_in_force_when_each_node_has_said_so(bed: Bed) -> None:
     assert hold_progress(saying(bed), NAME).is_done
 
 
+def test_a_takeover_is_given_back_where_it_was_seen(bed: Bed) -> None:
+    (device,) = bed.seen().cib.devices
+    awaits_both = replace(device, awaits=("far", "near"))
+    seen = saying(bed, n1=kept_out("a", TAKEN_OVER))
+    (finding,) = hold_findings(seen, awaits_both)
+    assert "--at far' and 'sanctl" in (finding.do or "") and "--at near'" in (finding.do or "")
+    takeover = Takeover("web", "near", device.uuid, SUCCESSOR)
+    noted = replace(seen, cib=replace(seen.cib, takeovers=(takeover,)))
+    (finding,) = hold_findings(noted, awaits_both)
+    assert "--at near'" in (finding.do or "") and "--at far" not in (finding.do or "")
+
+
 def test_what_is_said_of_it(bed: Bed) -> None:
     (device,) = bed.seen().cib.devices
     assert list(hold_findings(saying(bed, n1=LET_IN), device)) == []
     for why, severity, do in (
         (ASKING, Severity.WARNING, "wait"),
-        (TAKEN_OVER, Severity.CRITICAL, "replicate giveback web"),
+        (ASKING, Severity.WARNING, "replicate release web"),
+        (TAKEN_OVER, Severity.CRITICAL, "replicate giveback web --at far'"),
         ("SAN-SITE-005", Severity.CRITICAL, "replicate release web"),
     ):
         (finding,) = hold_findings(saying(bed, n1=kept_out("a", why)), device)
