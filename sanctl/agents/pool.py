@@ -15,6 +15,7 @@ import time
 from typing import TYPE_CHECKING
 
 from sanctl.agents import deleted_devices, ocf, pool_space
+from sanctl.agents.fencing import cluster_run
 from sanctl.agents.node import failure_cleanup, members, votes
 from sanctl.agents.publish import attrd_cache, host_sessions, node_states
 from sanctl.agents.recovery import fs_shutdown
@@ -178,7 +179,7 @@ def _check_pools(*, may_mount: bool = True) -> None:
                 f"{name}=total={total} free={free // step * step} allocated={allocated}"
                 # A release that does not say so would take a clone for a device of zeros.
                 # Nor would it keep hosts out of a device that awaits its second site.
-                f"{growth} clones=1 holds=1{cache}"
+                f"{growth} clones=1 holds={cluster_run.word()}{cache}"
             )
             usable[name] = path
         except (SanctlError, OSError) as error:

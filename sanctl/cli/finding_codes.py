@@ -161,6 +161,10 @@ CODES = {
     "nodes were started anew. No host is let in before each of them has said that no other device "
     "has taken it over, or 'sanctl replicate release' lets hosts in. A site that does not answer "
     "is asked again all the time.",
+    "SAN-HLT-121": "A device awaits what its second sites say after a restart of all its nodes "
+    "(sanctl replicate set), and a node cannot do that: its release of sanctl lets hosts in "
+    "without asking, or takes a takeover that a site has lost for ended; or it cannot tell one "
+    "start of Pacemaker from another, and lets no host in again by itself.",
     "SAN-HLT-119": "The hook of a device's newest restore point failed: before it, and the point "
     "is crash-consistent; or after it, and the application may still be quiet.",
 }

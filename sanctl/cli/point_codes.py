@@ -152,8 +152,10 @@ CODES = {
     "keeps hosts out now, or no node says that it does not. Nothing was changed.",
     "SAN-SITE-024": "A site is not removed while a device awaits it after a restart of the whole "
     "cluster: no host would be let in again by itself.",
-    "SAN-SITE-025": "A node with a replica has a release of sanctl that does not keep hosts out of "
-    "a device that awaits its second site. Nothing was changed.",
+    "SAN-SITE-025": "A storage node has a release of sanctl that does not keep hosts out of a "
+    "device that awaits its second site, says nothing of it, or cannot tell one start of Pacemaker "
+    "from another. Such a device gets no replica there, and none is set to await a site. Nothing "
+    "was changed.",
     "SAN-SITE-026": "A second site has answered, but a minute or more after it was asked: the "
     "device may have been taken over since. It is asked again all the time.",
     "SAN-SNAP-001": "The pool's filesystem cannot share blocks between files, so its devices have "

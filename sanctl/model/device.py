@@ -309,8 +309,9 @@ class PoolUsage:
     error: str | None = None
     makes_clones: bool = False
     """Whether the release of sanctl there makes replicas from restore points."""
-    holds_devices: bool = False
-    """Whether the release of sanctl there keeps hosts out of a device that awaits sites."""
+    holds_run: str | None = None
+    """The run of the cluster software there, in which the node keeps hosts out of a device that
+    awaits sites; empty: the node does not know it. None: its release keeps no hosts out."""
     cache: CacheState | None = None
     """The pool's flash cache; None: it has none, or the agent has not published it."""
 

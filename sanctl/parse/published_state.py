@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sanctl.model.admission import HELD_KEY, LET_IN_WORD, parse_held
+from sanctl.model.admission import HELD_KEY, LET_IN_KEY, parse_held, parse_run
 from sanctl.model.device import PeerLink, PoolUsage, ReplicaState
 from sanctl.model.packed_states import unpack
 from sanctl.model.pool_cache import parse_cache_state
@@ -60,7 +60,7 @@ def parse_replica_state(text: str) -> ReplicaState:
         read_hit_percent=_number(pairs.get("read-hit")),
         was_last_primary=pairs.get("last") == "1",
         is_suspect=pairs.get("suspect") == "1",
-        is_let_in=LET_IN_WORD in text.split(),
+        is_let_in=bool(pairs.get(LET_IN_KEY)),
         held_run=held[0] if held else None,
         held_why=held[1] if held else None,
         waits_to_connect_since_s=_number(pairs.get("connects-later")),
@@ -119,7 +119,7 @@ def parse_pool_usage(text: str) -> PoolUsage:
         allocated_bytes=_number(pairs.get("allocated")),
         daily_growth_bytes=_number(pairs.get("daily")),
         makes_clones=pairs.get("clones") == "1",
-        holds_devices=pairs.get("holds") == "1",
+        holds_run=parse_run(pairs.get("holds")),
         cache=parse_cache_state(pairs),
     )
 

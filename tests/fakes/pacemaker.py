@@ -85,6 +85,7 @@ class FakePacemaker:
         self.private_attributes: dict[tuple[str, str], str] = {}
         self.starts = 0
         self.held: dict[str, str] = {}
+        self.knows_runs = True
         # What a verify finds: the ranges.
         self.differences: tuple[str, ...] = ()
         self.on_patch: list[Callable[[], None]] = []
@@ -307,10 +308,10 @@ class FakePacemaker:
     def _admission(self, name: str, node: str, parameters: dict[str, str]) -> str:
         if "awaits" not in parameters:
             return ""
-        run = f"{node}-{self.starts}"
+        run = f"{node}-{self.starts}" if self.knows_runs else "?"
         if run in parameters.get("released", "").split():
             self.held.pop(name, None)
-        return f" held={run}:{self.held[name]}" if name in self.held else " let-in=1"
+        return f" held={run}:{self.held[name]}" if name in self.held else f" let-in={run}"
 
     def _leave(self, node: str) -> None:
         for key in [key for key in self.roles if key[1] == node]:

@@ -13,18 +13,16 @@ from __future__ import annotations
 import contextlib
 import os
 
-from sanctl.agents.fencing import quorum_overlap
+from sanctl.agents.fencing import cluster_run
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import gate, lio, node_attributes
 from sanctl.errors import SanctlError
-from sanctl.model.admission import HELD_KEY, LET_IN_WORD, held_word
+from sanctl.model.admission import HELD_KEY, LET_IN_KEY, held_word, run_word
 from sanctl.model.packed_states import STATES_ATTRIBUTE
-from sanctl.plan.site.admission import Evidence, is_let_in, is_said_by_another, run_of
+from sanctl.plan.site.admission import Evidence, is_let_in, is_said_by_another
 from sanctl.system import state_files
-from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
 
-_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _PUBLISHED = "admission"
 #: Less than the interval of monitors; each device has one.
 _ASK_S = 8.0
@@ -93,7 +91,7 @@ def ask_if_held(runner: Runner, device: Device) -> None:
 def _known(runner: Runner, device: Device, *, serves_hosts: bool) -> Device:
     run, known = "", False
     try:
-        run = run_of(read_text_or(_BOOT_ID, ""), quorum_overlap.cluster_start_id())
+        run = cluster_run.here()
         noted = _note(device).read()
         known = is_let_in(Evidence(run, noted, device.released, serves_hosts))
         if not known:
@@ -109,23 +107,27 @@ def _known(runner: Runner, device: Device, *, serves_hosts: bool) -> Device:
         if known
         else device.held_back(held_word(run, _reason_of(device.name)))
     )
-    _write_published(found)
+    _write_published(found, run)
     return found
 
 
 def _is_said_by_another(runner: Runner, device: Device) -> bool:
-    others = sorted(set(device.nodes) - {os.uname().nodename})
     return is_said_by_another(
-        device.name, (node_attributes.query(runner, STATES_ATTRIBUTE, node) for node in others)
+        device.name,
+        (node_attributes.query(runner, STATES_ATTRIBUTE, node) for node in _others(device)),
     )
+
+
+def _others(device: Device) -> list[str]:
+    return sorted(set(device.nodes) - {os.uname().nodename})
 
 
 def _serves(device: Device) -> bool:
     return gate.gate_table(device.name).startswith("drbd")
 
 
-def _write_published(device: Device) -> None:
-    word = f"{HELD_KEY}={device.held}" if device.held else LET_IN_WORD
+def _write_published(device: Device, run: str) -> None:
+    word = f"{HELD_KEY}={device.held}" if device.held else f"{LET_IN_KEY}={run_word(run)}"
     file = _published(device.name)
     try:
         if file.read() != word:

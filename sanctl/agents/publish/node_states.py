@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sanctl.agents.fencing import cluster_run
 from sanctl.agents.publish import attrd_cache
 from sanctl.drivers import node_attributes
 from sanctl.errors import CommandError, Problem
+from sanctl.model.admission import says_of_hosts, without_other_runs
 from sanctl.model.packed_states import NO_STATES, STATES_ATTRIBUTE, pack
 from sanctl.system import lock_priority, state_files
 from sanctl.system.runner import Runner
@@ -99,7 +101,7 @@ def _publish_if_due(runner: Runner, without_file: Mapping[str, str]) -> None:
                 )
             )
         pid, cached = attrd_cache.attrd_pid(), attrd_cache.of_states()
-        text = pack({**_states(), **without_file})
+        text = pack(_of_this_run({**_states(), **without_file}))
         has_said_nothing = text == NO_STATES and cached.read() == f"{pid} {text}"
         if has_said_nothing or attrd_cache.is_current(cached, pid, text):
             return
@@ -116,3 +118,15 @@ def _states() -> dict[str, str]:
         for name in state_files.devices_with(_KIND)
         if not attrd_cache.of_earlier_release(name).exists()
     }
+
+
+def _of_this_run(states: dict[str, str]) -> dict[str, str]:
+    """Return the states without what was said of hosts in an earlier run of the cluster software.
+
+    The files outlive a run that ended without a stop of the replica. Another node that starts then
+    would let hosts in by such a word, although nobody has served them meanwhile.
+    """
+    if not any(map(says_of_hosts, states.values())):
+        return states
+    run = cluster_run.here_or_unknown()
+    return {name: without_other_runs(state, run) for name, state in states.items()}

@@ -90,6 +90,7 @@ def release(*, device: str, yes: bool, timeout_s: float, output: str) -> None:
         cluster = session.observe()
         found = existing_device(cluster, name)
         kept_out = held(cluster, found)
+        ends_setting = kept_out is not None and not kept_out.runs
         if kept_out is not None and not yes:
             click.echo(f"No host is let in to device {name}: {held_text(kept_out)}.", err=True)
             for takeover in cluster.cib.takeovers:
@@ -97,6 +98,12 @@ def release(*, device: str, yes: bool, timeout_s: float, output: str) -> None:
                     who = takeover_text(takeover.site, takeover.successor, is_lost=takeover.is_lost)
                     click.echo(f"{who}.", err=True)
             click.echo("If hosts write there, too, what one of both has written is lost.", err=True)
+            if ends_setting:
+                click.echo(
+                    "Its nodes cannot tell one start of Pacemaker from another, so the device "
+                    "awaits no site any more.",
+                    err=True,
+                )
             click.confirm(f"Let hosts in to {name}?", abort=True, err=True)
         with env.logged("replicate", device=device, command_line=f"replicate release {device}"):
             outcome = site_hold.release(
@@ -105,7 +112,7 @@ def release(*, device: str, yes: bool, timeout_s: float, output: str) -> None:
 
     def text() -> None:
         print(
-            f"hosts are let in to device {name}"
+            f"hosts are let in to device {name}" + ", which awaits no site now" * ends_setting
             if outcome.changed
             else f"hosts were not kept out of device {name}"
         )

@@ -14,6 +14,7 @@ from sanctl.model.verify_result import DIFFERS, INTERRUPTED, RUNNING
 from sanctl.plan.health.cache_health import device_cache_findings
 from sanctl.plan.health.connect_wait import connect_wait
 from sanctl.plan.health.hold_health import hold_findings
+from sanctl.plan.health.hold_node_health import hold_node_findings
 from sanctl.plan.health.restore_health import restore_findings
 from sanctl.plan.replicas.diagnosis import Condition, diagnose
 from sanctl.plan.replicas.pending_change import incomplete_replicas, replica_count_mismatch
@@ -74,6 +75,7 @@ def device_findings(cluster: Cluster, device: DeviceSpec, *, now_s: float) -> It
             )
     yield from restore_findings(cluster, device)
     yield from hold_findings(cluster, device)
+    yield from hold_node_findings(cluster, device)
     if not device.is_managed:
         yield Finding(
             code="SAN-HLT-033",

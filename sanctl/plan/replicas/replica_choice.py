@@ -16,6 +16,7 @@ from sanctl.model.crm_mon import NodeState
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import NodeName, format_bytes
 from sanctl.model.topology import Topology
+from sanctl.plan.cluster.hold_nodes import unfit_for_hold
 from sanctl.plan.device.creation_request import parse_replica_count
 from sanctl.plan.device.node_eligibility import pool_membership_problems
 from sanctl.plan.device.placement import choose_nodes, metadata_bytes, placement_candidates
@@ -96,6 +97,10 @@ def target_nodes(
         if node not in device.nodes
         for problem in pool_membership_problems(topology, device.pool, node)
     ]
+    if device.awaits:
+        # Before a replica is dropped to make room for it.
+        named = [node for node in request.add if node not in device.nodes]
+        problems.extend(unfit_for_hold(cluster, device.pool, named))
     known = {node.name for node in cluster.cib.nodes} | {node.name for node in topology.nodes}
     problems.extend(
         Problem("SAN-NODE-001", f"there is no node {node}", "'sanctl node list' shows them")

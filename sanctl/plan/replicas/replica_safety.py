@@ -16,6 +16,7 @@ from sanctl.model.crm_mon import MEMBER_STATES, NodeState
 from sanctl.model.device import DeviceSpec
 from sanctl.model.drbd import uses_quorum
 from sanctl.model.names import NodeName
+from sanctl.plan.cluster.hold_nodes import unfit_for_hold
 from sanctl.plan.device.node_eligibility import node_problems
 
 #: Fewer good replicas than wanted for a while, because DRBD 8.4 has no room for one more.
@@ -144,6 +145,8 @@ def new_replica_problems(
 ) -> tuple[Problem, ...]:
     """Return why a node cannot get a new replica of a device now."""
     problems = list(node_problems(cluster, device.pool, node, device.size.bytes))
+    if device.awaits and not problems:
+        problems += unfit_for_hold(cluster, device.pool, (node,))
     if any(stone.node == node for stone in cluster.cib.tombstones_of(device.name)):
         problems.append(
             Problem(

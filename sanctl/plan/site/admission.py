@@ -9,13 +9,15 @@ Light: the agents import it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from sanctl.model.admission import LET_IN_WORD
+from sanctl.model.admission import LET_IN_KEY
 from sanctl.model.packed_states import unpack
 
 _BOOT_DIGITS = 12
+_RUN = re.compile(rf"[0-9a-f]{{{_BOOT_DIGITS}}}-[0-9]+")
 
 
 class Evidence(NamedTuple):
@@ -64,6 +66,13 @@ def is_said_by_another(device: str, packed: Iterable[str]) -> bool:
     Args:
         device: the device's name.
         packed: what these nodes publish of all their replicas (model/packed_states.py). It ends
-            with their membership: a node that was started anew says nothing before it knows.
+            with their membership: a node that was started anew says nothing before it knows. What
+            it has on tmpfs of an earlier run it does not publish (publish/node_states.py), and it
+            says in which run it speaks; one that does not know that is not believed.
     """
-    return any(LET_IN_WORD in unpack(text).get(device, "").split() for text in packed)
+    return any(
+        key == LET_IN_KEY and _RUN.fullmatch(run)
+        for text in packed
+        for word in unpack(text).get(device, "").split()
+        for key, _, run in (word.partition("="),)
+    )

@@ -18,6 +18,7 @@ from sanctl.model.device import DeviceSpec, ReplicaState
 from sanctl.model.names import DeviceName
 from sanctl.model.site_takeover import Successor
 from sanctl.plan.cluster.convergence import Progress
+from sanctl.plan.cluster.hold_nodes import asks_as_before, runs_of, unfit_for_hold
 from sanctl.plan.cluster.preconditions import existing_device, refuse_without_quorum
 from sanctl.plan.site.definition import existing_site
 
@@ -113,6 +114,9 @@ def plan_admission(
 def plan_release(cluster: Cluster, name: DeviceName) -> tuple[Change, ...]:
     """Return the order by which hosts are let in without the sites' answer; none: they are.
 
+    Where no node that keeps hosts out knows its run, no order would be of it: the device awaits no
+    site any more then.
+
     Raises:
         Refused: there is no such device, no quorum, or it is not known whether hosts are let in.
     """
@@ -121,7 +125,7 @@ def plan_release(cluster: Cluster, name: DeviceName) -> tuple[Change, ...]:
     if not device.awaits or is_let_in(cluster, device):
         return ()
     found = held(cluster, device)
-    if found is None or not found.runs:
+    if found is None:
         raise Refused(
             Problem(
                 "SAN-SITE-023",
@@ -129,7 +133,7 @@ def plan_release(cluster: Cluster, name: DeviceName) -> tuple[Change, ...]:
                 "the order holds for a node that runs the device: start it, and try again",
             )
         )
-    return _release(device, found)
+    return _release(device, found) if found.runs else _end_of_setting(device)
 
 
 def _release(device: DeviceSpec, found: Held) -> tuple[Change, ...]:
@@ -149,7 +153,7 @@ def plan_hold(cluster: Cluster, name: DeviceName, site: str, *, holds: bool) -> 
 
     Raises:
         Refused: there is no such device or site, no quorum; hosts are kept out now, or that is not
-            known; or a node's release would let hosts in all the same.
+            known; or a node would let hosts in all the same, or keep them out for good.
     """
     refuse_without_quorum(cluster)
     device = existing_device(cluster, name)
@@ -160,34 +164,36 @@ def plan_hold(cluster: Cluster, name: DeviceName, site: str, *, holds: bool) -> 
         return ()
     if device.awaits and not is_let_in(cluster, device):
         raise Refused(held_problem(device))
-    older = [
-        node.value
-        for node in device.nodes
-        if not ((usage := cluster.pool(device.pool, node)) and usage.holds_devices)
-    ]
-    if holds and older:
-        raise Refused(
-            Problem(
-                "SAN-SITE-025",
-                f"the release of sanctl on {', '.join(older)} does not say that it keeps hosts out "
-                "of a device that awaits a site",
-                "run the playbook on all nodes, and try again after half a minute",
-            )
+    if holds:
+        unfit = (
+            *unfit_for_hold(cluster, device.pool, device.nodes),
+            *asks_as_before(cluster, without=device.nodes),
         )
+        if unfit:
+            raise Refused(*unfit)
     if wanted:
-        return (SetParameter(name=name, parameter="awaits", value=" ".join(wanted)),)
+        awaits = SetParameter(name=name, parameter="awaits", value=" ".join(wanted))
+        if device.awaits:
+            return (awaits,)
+        # Hosts are let in now, also where none is in the access list: the setting holds nothing.
+        runs = " ".join(runs_of(cluster, device.pool, device.nodes))
+        return (awaits, SetParameter(name=name, parameter="released", value=runs))
+    return _end_of_setting(device)
+
+
+def _end_of_setting(device: DeviceSpec) -> tuple[Change, ...]:
     return (
-        ClearParameter(name=name, parameter="awaits"),
-        ClearParameter(name=name, parameter="released"),
+        ClearParameter(name=device.name, parameter="awaits"),
+        ClearParameter(name=device.name, parameter="released"),
     )
 
 
 def hold_progress(cluster: Cluster, name: DeviceName) -> Progress:
-    """The setting is in force when each running replica says whether it keeps hosts out."""
+    """The setting is in force when each running replica says that hosts are let in."""
     device = cluster.cib.device(name)
     if device is not None and not device.awaits:
         return Progress(is_done=True, seen="applied")
-    return _settled(cluster, name, lambda state: state.is_let_in or state.held_run is not None)
+    return _settled(cluster, name, lambda state: state.is_let_in)
 
 
 def held_problem(device: DeviceSpec) -> Problem:

@@ -11,7 +11,7 @@ import pytest
 
 from sanctl.agents import device, ocf, pool
 from sanctl.agents.connections import frozen_primary
-from sanctl.agents.fencing import hung_io_reboot
+from sanctl.agents.fencing import cluster_run, hung_io_reboot
 from sanctl.agents.publish import replica_state
 from sanctl.agents.recovery import fs_shutdown
 from sanctl.agents.replica import parts
@@ -25,6 +25,7 @@ PRIMARY = ResourceState("vol1", "Primary", "no", "UpToDate", 1024, (PEER,), mino
 NOT_STARTED = CommandError(Problem("SAN-CMD-004", "drbdsetup could not be started"))
 KILLED = CommandError(Problem("SAN-CMD-003", "drbdsetup: killed by signal 9"))
 MISSING = CommandError(Problem("SAN-CMD-001", "drbdsetup: no such program"))
+RUN = "0123456789ab-77"
 SILENT = CommandError(Problem("SAN-CMD-002", "no answer within 20 s: drbdsetup"))
 #: What an agent may meet for want of memory, processes or room, or by a mistake of its own.
 ERRORS: tuple[Exception, ...] = (
@@ -118,12 +119,21 @@ def test_a_node_without_drbdsetup_says_that_its_pools_cannot_be_used(
     monkeypatch.setattr(pool_files, "check_marker", lambda *_: None)
     monkeypatch.setattr(pool_files, "space_bytes", lambda _path: (1 << 30, 1 << 29))
     monkeypatch.setattr(pool_files, "allocated_bytes", lambda _path: 0)
+    monkeypatch.setattr(cluster_run, "here", lambda: RUN)
     for has_it in (True, False, True):
         serving.calls.clear()
         serving.has_drbdsetup = has_it
         assert pool.start() == ocf.SUCCESS
         (told,) = [call for call, _ in serving.calls if "sanctl-pool-main" in " ".join(call)]
         assert ("error=SAN-CMD-001" in " ".join(told)) is not has_it
+        assert (f" holds={RUN}" in " ".join(told)) is has_it
+
+
+def test_a_node_that_cannot_read_which_run_this_is_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cluster_run, "here", _raiser(OSError(12, "no memory")))
+    assert cluster_run.word() == "?"
 
 
 def test_drbd_that_does_not_answer_is_a_failed_device(

@@ -35,7 +35,7 @@ def said(sites: Sites, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[
     monkeypatch.setattr(look, "SystemClock", lambda: sites.bed.env.clock)
     monkeypatch.setattr(SiteLink, "by_ssh", sites.connect)
     for pair in sites.bed.cluster.root.findall("status//nvpair[@name='sanctl-pool-main']"):
-        pair.set("value", f"{pair.get('value')} holds=1")
+        pair.set("value", f"{pair.get('value')} holds=0123456789ab-77")
     written: list[str] = []
     monkeypatch.setattr(journal, "write", lambda text, **_: written.append(text))
     return written
@@ -78,6 +78,24 @@ def test_the_setting_and_an_order_by_command(
     (device,) = sites.bed.seen().cib.devices
     assert device.awaits == device.released == ()
     assert "awaits" not in run("device show web", monkeypatch, capsys)
+
+
+@pytest.mark.usefixtures("said")
+def test_there_is_a_way_out_where_no_node_knows_its_run(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(f"{SET} --hold-after-restart", monkeypatch, capsys)
+    sites.bed.cluster.knows_runs = False
+    sites.bed.cluster.start_anew()
+    assert look.main() == 0
+    sites.bed.cluster.tick()
+    assert sites.bed.cluster.held, "the order would be of no run"
+    out = run("replicate release web", monkeypatch, capsys, status=2)
+    assert "awaits no site any more" in out
+    out = run("replicate release web --yes", monkeypatch, capsys)
+    assert "awaits no site now" in out
+    (device,) = sites.bed.seen().cib.devices
+    assert device.awaits == device.released == ()
 
 
 def reason() -> str:

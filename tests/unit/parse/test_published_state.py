@@ -49,4 +49,7 @@ def test_pool_attribute() -> None:
     assert parse_pool_usage("error=SAN-POOL-001").error == "SAN-POOL-001"
     assert parse_pool_usage("total=10 free=5").allocated_bytes is None
     assert parse_pool_usage("total=10 free=5 allocated=2").allocated_bytes == 2
+    assert parse_pool_usage("total=10 free=5").holds_run is None
+    assert parse_pool_usage("total=10 free=5 holds=?").holds_run == ""
+    assert parse_pool_usage("total=10 free=5 holds=0123456789ab-7").holds_run == "0123456789ab-7"
     assert parse_pool_usage("total=x").error is not None

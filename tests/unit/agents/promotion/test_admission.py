@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents.fencing import quorum_overlap
+from sanctl.agents.fencing import cluster_run, quorum_overlap
 from sanctl.agents.promotion import admission
 from sanctl.agents.replica import access_list
 from sanctl.agents.replica.parts import Device
@@ -22,7 +22,7 @@ from sanctl.system import state_files
 from sanctl.system.runner import CommandResult, LocalRunner
 
 BOOT = "01234567-89ab-4def-8123-456789abcdef\n"
-RUN, LATER = "0123456789ab-77", "0123456789ab-78"
+RUN, LATER, OTHER_RUN = "0123456789ab-77", "0123456789ab-78", "fedcba987654-9"
 DEVICE = Device(
     name="web", uuid="a" * 32, minor=1, size_bytes=1, pool="main", nodes=("n1", "n2"),
     initiators=("iqn.a",), awaits="far",
@@ -58,7 +58,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     state_files.make_folder()
     made = Node()
     (tmp_path / "boot").write_text(BOOT, encoding="ascii")
-    monkeypatch.setattr(admission, "_BOOT_ID", str(tmp_path / "boot"))
+    monkeypatch.setattr(cluster_run, "_BOOT_ID", str(tmp_path / "boot"))
     monkeypatch.setattr(os, "uname", lambda: type("Name", (), {"nodename": "n1"}))
     monkeypatch.setattr(quorum_overlap, "cluster_start_id", lambda: made.start_id)
     monkeypatch.setattr(node_attributes, "query", made.query)
@@ -97,10 +97,10 @@ def test_nobody_says_that_hosts_are_let_in(node: Node) -> None:
 
 
 def test_an_order_or_the_other_node_is_noted_for_this_run(node: Node) -> None:
-    node.other = pack({"web": "role=Primary let-in=1"})
+    node.other = pack({"web": f"role=Primary let-in={OTHER_RUN}"})
     assert [device.access for device in each(node, DEVICE)] == [{"iqn.a"}] * 3
     assert node.asked == ["n2"], "noted: a failover asks nobody"
-    assert admission.published_field("web") == " let-in=1"
+    assert admission.published_field("web") == f" let-in={RUN}"
     node.other = None
     assert admission.at_promotion(node, DEVICE).is_let_in
     # A stop leaves the note, and another device of that name does not have it.
@@ -141,7 +141,7 @@ def test_without_room_for_the_note_each_action_asks(
         raise OSError(errno.ENOSPC, "full")
 
     monkeypatch.setattr(state_files.StateFile, "write", full)
-    node.other = pack({"web": "let-in=1"})
+    node.other = pack({"web": f"let-in={OTHER_RUN}"})
     assert all(device.is_let_in for device in each(node, DEVICE))
     assert node.asked == ["n2"] * 3 and admission.published_field("web") == ""
     node.other = ""
@@ -181,3 +181,12 @@ def test_the_sites_are_asked_once_for_all_devices(node: Node) -> None:
     os.utime(state_files.of_node("sites-asked-held").path, (0, 0))
     admission.ask_if_held(node, device)
     assert len(node.started) == 2
+
+
+def test_another_node_is_not_believed_where_it_does_not_know_its_run(node: Node) -> None:
+    node.other = pack({"web": "role=Primary let-in=?"})
+    assert all(device.held for device in each(node, DEVICE))
+    # Nor does this one claim more.
+    node.start_id, node.table, node.entries = "", "drbd1", {"iqn.a"}
+    assert admission.while_up(node, DEVICE).is_let_in
+    assert admission.published_field("web") == " let-in=?"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sanctl.agents.fencing import cluster_run
 from sanctl.agents.publish import attrd_cache, node_states
 from sanctl.errors import CommandError, Problem
 from sanctl.model.packed_states import STATES_ATTRIBUTE, unpack
@@ -156,3 +157,35 @@ def test_states_of_an_earlier_release_go_once_they_are_published_anew(node: Fake
     told(node)
     node_states.delete_of_earlier_release(node, left)
     assert told(node) == [("--name", "sanctl-a", "--delete")]
+
+
+def test_what_was_said_of_hosts_in_an_earlier_run_is_not_published(
+    node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pacemaker ended without a stop of the replicas; another node would let hosts in by that."""
+    run, later = "0123456789ab-77", "0123456789ab-78"
+    monkeypatch.setattr(cluster_run, "here", lambda: run)
+    node_states.publish(node, "a", f"{UP} let-in={run} x=1")
+    node_states.publish(node, "b", f"{DOWN} held={run}:asking")
+    monkeypatch.setattr(cluster_run, "here", lambda: later)
+    monkeypatch.setattr(attrd_cache, "attrd_pid", lambda: "8")
+    told(node)
+    node_states.publish_if_due(node)
+    assert [states(call) for call in told(node)] == [{"a": f"{UP} x=1", "b": DOWN}]
+    node_states.publish(node, "a", f"{UP} let-in={later}")
+    assert [states(call) for call in told(node)] == [{"a": f"{UP} let-in={later}", "b": DOWN}]
+
+    def unreadable() -> str:
+        raise OSError(errno.ENOMEM, "no memory")
+
+    monkeypatch.setattr(cluster_run, "here", unreadable)
+    node_states.publish_if_due(node)
+    assert [states(call) for call in told(node)] == [{"a": UP, "b": DOWN}], "not known is another"
+
+
+def test_without_such_words_no_run_is_asked_for(
+    node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_run, "here", lambda: pytest.fail("nothing needs it"))
+    node_states.publish(node, "a", UP)
+    assert [states(call) for call in told(node)] == [{"a": UP}]

@@ -333,3 +333,26 @@ def test_where_a_device_would_go() -> None:
         _survey(world(), replicas="3")
     with pytest.raises(UsageError):
         _survey(world(), size="ten")
+
+
+@pytest.mark.parametrize(("holds_run", "is_refused"), [(None, True), ("", True), ("a-1", False)])
+def test_a_device_that_awaits_a_site_gets_no_replica_on_a_node_that_lets_hosts_in(
+    holds_run: str | None, *, is_refused: bool
+) -> None:
+    """With DRBD 8.4 none is dropped to make room for it either."""
+    two, one = world(disks={N1: replace(_GOOD, role="Primary")}), world((N1,), wanted=2)
+    for cluster, request in (
+        (two, ReplicaRequest(replicas=2, add=(N3,), drop=(N2,))),
+        (two, ReplicaRequest(replicas=2, drop=(N2,))),
+        (one, ReplicaRequest(replicas=2, drop=(N2,))),
+    ):
+        for awaits in ((), ("far",)):
+            device = replace(cluster.cib.devices[0], awaits=awaits)
+            pools = {
+                key: replace(usage, holds_run=holds_run) for key, usage in cluster.cib.pools.items()
+            }
+            seen = replace(cluster, cib=replace(cluster.cib, devices=(device,), pools=pools))
+            if awaits and is_refused:
+                assert "SAN-SITE-025" in codes(seen, request, accepted="SAN-RISK-004")
+            else:
+                assert isinstance(step(seen, request, accepted="SAN-RISK-004"), ChangeReplicas)

@@ -5,7 +5,15 @@ from __future__ import annotations
 
 import pytest
 
-from sanctl.model.admission import ASKING, held_word, parse_held
+from sanctl.model.admission import (
+    ASKING,
+    held_word,
+    parse_held,
+    parse_run,
+    run_word,
+    says_of_hosts,
+    without_other_runs,
+)
 from sanctl.model.packed_states import pack
 from sanctl.plan.site.admission import Evidence, is_let_in, is_said_by_another, run_of
 
@@ -36,13 +44,15 @@ def test_a_node_knows_by_a_note_an_order_or_its_own_service(
 
 
 def test_another_node_passes_it_on() -> None:
-    said = pack({"web": "disk=UpToDate let-in=1 role=Primary", "db": "disk=UpToDate"})
+    said = pack({"web": f"disk=UpToDate let-in={RUN} role=Primary", "db": "disk=UpToDate"})
     assert is_said_by_another("web", [pack({}), said])
     assert not is_said_by_another("web", [])
     for other in ("", pack({}), "?", pack({"web": f"held={RUN}:asking"})):
         assert not is_said_by_another("web", [other]), other
     assert not is_said_by_another("db", [said])
-    assert not is_said_by_another("web", [pack({"web": "let-in=10"})])
+    # In which run it speaks it does not say, or does not know.
+    for word in ("let-in=1", "let-in=?", "let-in=", "let-in", f"xlet-in={RUN}", f"let-in={RUN}0x"):
+        assert not is_said_by_another("web", [pack({"web": word})]), word
 
 
 def test_a_run_is_named_by_boot_and_start() -> None:
@@ -57,3 +67,16 @@ def test_what_is_published_is_read() -> None:
     assert parse_held(held_word("", "")) == ("", ASKING)
     for other in ("", RUN, ":asking"):
         assert parse_held(other) is None
+    assert parse_run(run_word(RUN)) == RUN
+    assert parse_run(run_word("")) == "" and parse_run(None) is None
+
+
+def test_words_of_another_run_are_left_out() -> None:
+    said = f"disk=UpToDate let-in={RUN} role=Primary"
+    assert says_of_hosts(said) and says_of_hosts("held=?:asking") and not says_of_hosts("disk=Down")
+    assert without_other_runs(said, RUN) == said
+    for other in ("0123456789ab-7", ""):
+        assert without_other_runs(said, other) == "disk=UpToDate role=Primary", other
+    assert without_other_runs(f"held={RUN}:asking a=b", "0123456789ab-78") == "a=b"
+    assert without_other_runs("held=?:asking", "") == "held=?:asking"
+    assert without_other_runs("let-in held", RUN) == "let-in held", "no such words"

@@ -15,7 +15,10 @@ from sanctl.model.device import ReplicaState
 from sanctl.model.findings import Severity
 from sanctl.model.names import DeviceName
 from sanctl.model.site_takeover import Takeover
+from sanctl.plan.health.device_health import device_findings
 from sanctl.plan.health.hold_health import hold_findings
+from sanctl.plan.health.hold_node_health import hold_node_findings
+from sanctl.plan.site.admission import Evidence, is_let_in
 from sanctl.plan.site.definition import plan_site_removal
 from sanctl.plan.site.holding import (
     NO_SITE,
@@ -35,6 +38,7 @@ from tests.unit.model.test_site_takeover import SUCCESSOR
 from tests.unit.ops.test_snapshot import Bed, bed_with_device
 
 NAME = DeviceName.parse("web")
+RUN = "0123456789ab-77"
 LET_IN = ReplicaState(is_let_in=True)
 
 
@@ -43,7 +47,7 @@ def bed(monkeypatch: pytest.MonkeyPatch) -> Bed:
     """A cluster whose device web awaits site far."""
     made = bed_with_device(monkeypatch)
     for pair in made.cluster.root.findall("status//nvpair[@name='sanctl-pool-main']"):
-        pair.set("value", f"{pair.get('value')} holds=1")
+        pair.set("value", f"{pair.get('value')} holds=0123456789ab-77")
     made.session.change(lambda _: (SetSite(site=SITE), SetSite(site=SITE._replace(name="near"))))
     made.session.change(lambda seen: plan_hold(seen, NAME, "far", holds=True))
     made.cluster.tick()
@@ -121,9 +125,13 @@ def test_hosts_are_let_in_for_the_runs_that_were_asked_for(bed: Bed) -> None:
 def test_an_administrator_lets_hosts_in(bed: Bed) -> None:
     assert plan_release(saying(bed, n1=LET_IN, n2=kept_out("b")), NAME) == ()
     assert plan_release(saying(bed, n1=kept_out("a"), n2=kept_out("b")), NAME) == order("a", "b")
-    for states in ({}, {"n1": kept_out("")}):
-        with pytest.raises(Refused, match="SAN-SITE-023"):
-            plan_release(saying(bed, **states), NAME)
+    with pytest.raises(Refused, match="SAN-SITE-023"):
+        plan_release(saying(bed), NAME)
+    # No order would be of a run that is not known: the setting ends, so that there is a way out.
+    assert plan_release(saying(bed, n1=kept_out("")), NAME) == (
+        ClearParameter(name=NAME, parameter="awaits"),
+        ClearParameter(name=NAME, parameter="released"),
+    )
     assert not release_progress(saying(bed, n1=LET_IN, n2=kept_out("b")), NAME).is_done
     assert release_progress(saying(bed, n1=LET_IN), NAME).is_done
     bed.session.change(lambda seen: plan_hold(seen, NAME, "far", holds=False))
@@ -150,16 +158,22 @@ def test_the_setting(bed: Bed) -> None:
     with pytest.raises(Refused, match=r"SAN-SITE-024.*web.*far"):
         plan_site_removal(seen, "far")
     assert plan_site_removal(seen, "near")
-    bed.cluster.attribute("n2", "sanctl-pool-main", "total=1 free=1 clones=1")
-    with pytest.raises(Refused, match=r"SAN-SITE-025.*n2"):
-        plan_hold(bed.seen(), NAME, "near", holds=True)
+    for fields, why in (
+        ("total=1 free=1 clones=1", "release of sanctl on n2"),
+        ("error=SAN-POOL-003", "release of sanctl on n2"),
+        ("total=1 free=1 holds=?", "n2 cannot tell"),
+    ):
+        bed.cluster.attribute("n2", "sanctl-pool-main", fields)
+        with pytest.raises(Refused, match=rf"SAN-SITE-025.*{why}"):
+            plan_hold(bed.seen(), NAME, "near", holds=True)
     assert plan_hold(bed.seen(), NAME, "far", holds=False), "less needs no release"
 
 
 def test_the_setting_is_in_force_when_each_node_has_said_so(bed: Bed) -> None:
     assert hold_progress(bed.seen(), NAME).is_done
     assert not hold_progress(saying(bed, n1=LET_IN), NAME).is_done
-    assert hold_progress(saying(bed, n1=LET_IN, n2=kept_out("b")), NAME).is_done
+    assert not hold_progress(saying(bed, n1=LET_IN, n2=kept_out("b")), NAME).is_done
+    assert hold_progress(saying(bed, n1=LET_IN, n2=LET_IN), NAME).is_done
     gone = replace(bed.seen(), cib=replace(bed.seen().cib, devices=()))
     assert not hold_progress(gone, NAME).is_done
     bed.session.change(lambda seen: plan_hold(seen, NAME, "far", holds=False))
@@ -191,3 +205,56 @@ def test_what_is_said_of_it(bed: Bed) -> None:
         assert (finding.code, finding.severity) == ("SAN-HLT-120", severity)
         assert do in (finding.do or "") and "far" in finding.what
     assert "SAN-SITE-005" in held_text(Held(runs=(), why="SAN-SITE-005"))
+
+
+def test_the_setting_itself_holds_nothing(bed: Bed) -> None:
+    """Nobody may be in the access list; and a node knows nothing yet when another one dies."""
+    for node, run in (("n1", RUN), ("n2", "fedcba987654-1")):
+        bed.cluster.attribute(node, "sanctl-pool-main", f"total=1 free=1 holds={run}")
+    bed.session.change(lambda seen: plan_hold(seen, NAME, "far", holds=False))
+    changes = plan_hold(bed.seen(), NAME, "far", holds=True)
+    assert changes == (
+        SetParameter(name=NAME, parameter="awaits", value="far"),
+        SetParameter(name=NAME, parameter="released", value=f"{RUN} fedcba987654-1"),
+    )
+    bed.session.change(lambda _: changes)
+    (device,) = bed.seen().cib.devices
+    assert RUN in device.released
+    nothing = Evidence(RUN, "", " ".join(device.released), serves_hosts=False)
+    assert is_let_in(nothing) and not is_let_in(nothing._replace(run="0123456789ab-78"))
+
+
+def test_a_storage_node_without_a_replica_has_to_know_the_setting(bed: Bed) -> None:
+    """With the site's key it would take a takeover that the site has lost for ended."""
+    bed.session.change(lambda seen: plan_hold(seen, NAME, "far", holds=False))
+    for fields in ("total=1 free=1 clones=1", "error=SAN-POOL-003"):
+        bed.cluster.attribute("n3", "sanctl-pool-main", fields)
+        with pytest.raises(Refused, match=r"SAN-SITE-025.*release of sanctl on n3"):
+            plan_hold(bed.seen(), NAME, "far", holds=True)
+    bed.cluster.attribute("n3", "sanctl-pool-other", "total=1 free=1 holds=?")
+    assert plan_hold(bed.seen(), NAME, "far", holds=True), "it needs no run"
+
+
+def test_nodes_that_cannot_do_it_are_found(bed: Bed) -> None:
+    def found() -> list[str]:
+        seen = bed.seen()
+        (device,) = seen.cib.devices
+        assert list(hold_node_findings(seen, replace(device, awaits=()))) == []
+        findings = list(hold_node_findings(seen, device))
+        assert {each.code for each in findings} <= {"SAN-HLT-121"}
+        assert {each.severity for each in findings} <= {Severity.CRITICAL}
+        return [each.what for each in findings]
+
+    assert found() == []
+    bed.cluster.attribute("n2", "sanctl-pool-main", "error=SAN-POOL-003")
+    assert found() == [], "not known"
+    bed.cluster.attribute("n2", "sanctl-pool-main", "total=1 free=1 clones=1")
+    (what,) = found()
+    assert "n2 lets hosts in" in what
+    bed.cluster.attribute("n3", "sanctl-pool-main", "total=1 free=1 clones=1")
+    bed.cluster.attribute("n1", "sanctl-pool-main", "total=1 free=1 holds=?")
+    here, elsewhere, nameless = found()
+    assert "n2" in here and "n3" in elsewhere and "n1 cannot tell" in nameless
+    (device,) = bed.seen().cib.devices
+    shown = [each.code for each in device_findings(bed.seen(), device, now_s=0.0)]
+    assert shown.count("SAN-HLT-121") == 3
