@@ -52,7 +52,9 @@ def converge(
         write_cache.apply_policy(runner, device, state)
     flush_unit.start_if_needed(runner, device.name, state)
     with _log_failure(steps, device, "access list"):
-        if not is_frozen and access_list.update(device):
+        # A restore closes it in any case.
+        leaves_list = is_frozen or (device.leaves_list and not device.restore)
+        if not leaves_list and access_list.update(device):
             steps.done(
                 "initiators", f"access list: {', '.join(device.all_initiators) or 'no initiator'}"
             )

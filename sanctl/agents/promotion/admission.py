@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from typing import NamedTuple
 
 from sanctl.agents.fencing import cluster_run
 from sanctl.agents.replica.parts import Device
@@ -20,7 +21,7 @@ from sanctl.errors import SanctlError
 from sanctl.model.admission import HELD_KEY, LET_IN_KEY, held_word, run_word
 from sanctl.model.packed_states import STATES_ATTRIBUTE
 from sanctl.plan.site.admission import Evidence, is_let_in, is_said_by_another
-from sanctl.system import state_files
+from sanctl.system import journal, state_files
 from sanctl.system.runner import Runner
 
 _PUBLISHED = "admission"
@@ -38,25 +39,27 @@ def at_promotion(runner: Runner, device: Device) -> Device:
     """Return the device as a promotion serves it. Where it serves hosts already it goes on."""
     if not device.awaits:
         return device
-    return _known(runner, device, serves_hosts=_serves(device) and bool(lio.access(device.name)))
+    seen = _seen(device)
+    return _known(runner, device, serves_hosts=seen is not None and seen.serves_hosts)
 
 
 def while_up(runner: Runner, device: Device) -> Device:
     """Return the device as a replica that is up has it. A list that has entries is not closed.
 
     They are of before the cluster software was started here, or of before the setting; a promotion
-    closes such a list, if it has to.
+    closes such a list, if it has to. Nor is one that cannot be read, unless it is known what is to
+    be in it: hosts may be at work.
     """
     if not device.awaits:
         with contextlib.suppress(OSError):
             _published(device.name).remove()
         return device
-    has_entries = bool(lio.access(device.name))
-    found = _known(runner, device, serves_hosts=has_entries and _serves(device))
-    if found.held and has_entries:
+    seen = _seen(device)
+    found = _known(runner, device, serves_hosts=seen is not None and seen.serves_hosts)
+    if found.held and (seen is None or seen.has_entries):
         with contextlib.suppress(OSError):
             _published(device.name).remove()
-        return device
+        return device._replace(leaves_list=seen is None)
     return found
 
 
@@ -122,8 +125,26 @@ def _others(device: Device) -> list[str]:
     return sorted(set(device.nodes) - {os.uname().nodename})
 
 
-def _serves(device: Device) -> bool:
-    return gate.gate_table(device.name).startswith("drbd")
+class _Seen(NamedTuple):
+    """What the kernel has of a device: entries in its access list; with DRBD below the gate."""
+
+    has_entries: bool
+    serves_hosts: bool
+
+
+def _seen(device: Device) -> _Seen | None:
+    """Return what the kernel has of a device; None: it could not be read, which is logged."""
+    try:
+        has_entries = bool(lio.access(device.name))
+        return _Seen(has_entries, has_entries and gate.gate_table(device.name).startswith("drbd"))
+    except (SanctlError, OSError) as error:
+        journal.write(
+            f"{device.name}: whether hosts are served here could not be read: {error}",
+            priority=journal.ERROR,
+            device=device.name,
+            action="access-list",
+        )
+        return None
 
 
 def _write_published(device: Device, run: str) -> None:

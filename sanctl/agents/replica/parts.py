@@ -68,6 +68,7 @@ class Device(NamedTuple):
         released: the runs of the cluster software in which hosts are let in by an order.
         held: no host is let in, as that is not known yet: the run, and why (admission.py).
         is_let_in: it is known that hosts are let in; of a device that awaits no site it is not set.
+        leaves_list: the access list stays as it is, as it is not known what it is to be.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Device(NamedTuple):
     released: str = ""
     held: str = ""
     is_let_in: bool = False
+    leaves_list: bool = False
 
     @property
     def all_initiators(self) -> tuple[str, ...]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +18,7 @@ from sanctl.agents.sync import verify
 from sanctl.drivers import backing_device, drbdsetup, lio
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
-from sanctl.system import journal
+from sanctl.system import journal, state_files
 from tests.fakes.runner import FakeRunner
 
 DEVICE = Device("vm1", "a" * 32, 1 << 20, "main", ("n1", "n2"), 3, ("iqn.a",))
@@ -61,8 +62,8 @@ def state(suspended: str = "no") -> ResourceState:
     return ResourceState("vm1", "Primary", suspended, "UpToDate", 1024, (peer,), minor=3)
 
 
-def run(suspended: str = "no") -> None:
-    converge(FakeRunner(""), DEVICE, ocf.Steps("vm1", "monitor"), state(suspended))
+def run(suspended: str = "no", device: Device = DEVICE) -> None:
+    converge(FakeRunner(""), device, ocf.Steps("vm1", "monitor"), state(suspended))
 
 
 @pytest.mark.parametrize(
@@ -112,3 +113,15 @@ def test_while_io_is_frozen_neither_nodes_nor_access_list_change(done: list[str]
         "sanctl.agents.connections.peers.apply_replica_nodes",
     } & {*done}
     assert "sanctl.agents.cache.write_cache.apply_policy" in done
+
+
+def test_an_access_list_of_which_nothing_is_known_stays(
+    done: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path / "run"))
+    left = DEVICE._replace(leaves_list=True)
+    run(device=left)
+    assert "sanctl.drivers.lio.set_initiators" not in done and "growth" in done
+    monkeypatch.setattr(lio, "access", lambda _: ("iqn.a",))
+    run(device=left.closed("some order"))
+    assert "sanctl.drivers.lio.set_initiators" in done, "a restore closes it all the same"

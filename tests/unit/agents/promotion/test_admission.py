@@ -18,7 +18,7 @@ from sanctl.agents.restore import closure
 from sanctl.drivers import gate, lio, node_attributes
 from sanctl.errors import CommandError, Problem
 from sanctl.model.packed_states import STATES_ATTRIBUTE, pack
-from sanctl.system import state_files
+from sanctl.system import journal, state_files
 from sanctl.system.runner import CommandResult, LocalRunner
 
 BOOT = "01234567-89ab-4def-8123-456789abcdef\n"
@@ -190,3 +190,29 @@ def test_another_node_is_not_believed_where_it_does_not_know_its_run(node: Node)
     node.start_id, node.table, node.entries = "", "drbd1", {"iqn.a"}
     assert admission.while_up(node, DEVICE).is_let_in
     assert admission.published_field("web") == " let-in=?"
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ENOMEM, "no memory"), CommandError(Problem("", ""))]
+)
+def test_a_list_that_cannot_be_read_stays_as_it_is(
+    node: Node, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def unreadable(_: str) -> str:
+        raise error
+
+    written: list[str] = []
+    monkeypatch.setattr(journal, "write", lambda text, **_: written.append(text))
+    node.entries = {"iqn.a"}
+    for module, function in ((lio, "access"), (gate, "gate_table")):
+        with monkeypatch.context() as patched:
+            patched.setattr(module, function, unreadable)
+            found = admission.while_up(node, DEVICE)
+            assert found == DEVICE._replace(leaves_list=True), "a monitor and a reload"
+            assert admission.published_field("web") == ""
+            assert admission.at_promotion(node, DEVICE).held, "nobody serves by what is not known"
+            # By a note or an order it is known what the list is to be.
+            found = admission.while_up(node, DEVICE._replace(released=RUN))
+            assert found.is_let_in and not found.leaves_list
+            state_files.of_node(f"let-in.web.{'a' * 32}").remove()
+    assert len(written) == 6 and "could not be read" in written[0]
