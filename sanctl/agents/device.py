@@ -108,6 +108,8 @@ def _device() -> Device:
 def start() -> int:
     """Bring the replica up: Secondary, exported as Standby, connected to its peers."""
     device = _device()
+    # Without a turn: other devices' starts go on meanwhile.
+    admission.wait_for_others(_RUNNER, device)
     with (
         failure_cleanup.note_start_out_of_time(device),
         start_turn.taken(_RUNNER, device) as turn,

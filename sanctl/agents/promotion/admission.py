@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from typing import NamedTuple
 
-from sanctl.agents.fencing import cluster_run
+from sanctl.agents.fencing import cluster_run, quorum_overlap
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import gate, lio, node_attributes
+from sanctl.drivers import cib, gate, lio, node_attributes
 from sanctl.errors import SanctlError
-from sanctl.model.admission import HELD_KEY, LET_IN_KEY, held_word, run_word
-from sanctl.model.packed_states import STATES_ATTRIBUTE
+from sanctl.model.admission import HELD_KEY, LET_IN_KEY, held_word, run_word, says_of_hosts
+from sanctl.model.packed_states import STATES_ATTRIBUTE, unpack
 from sanctl.plan.site.admission import Evidence, is_let_in, is_said_by_another
 from sanctl.system import journal, state_files
 from sanctl.system.runner import Runner
@@ -28,6 +29,48 @@ _PUBLISHED = "admission"
 #: Less than the interval of monitors; each device has one.
 _ASK_S = 8.0
 _TIMEOUT_S = 5.0
+#: As long as other nodes' attributes take to arrive here, and a little more.
+_JOIN_S, _LOOK_S = 4.0, 0.5
+
+
+def wait_for_others(runner: Runner, device: Device) -> None:
+    """Wait for what other members say of hosts, before a start of a device that awaits sites.
+
+    Just started, this node does not have what they publish; and one that goes on may be gone a
+    moment later. All starts here wait for the same few seconds after the first one.
+    """
+    if not device.awaits:
+        return
+    begun = state_files.of_node("admission-begun")
+    latest_s = time.monotonic() + _JOIN_S
+    try:
+        state_files.make_folder()
+        run = cluster_run.here()
+        noted = _note(device).read()
+        if not run or is_let_in(Evidence(run, noted, device.released, serves_hosts=False)):
+            return
+        if begun.read() != run:
+            begun.write(run)
+        while (
+            time.monotonic() < latest_s
+            and 0 <= (begun.age_s() or 0.0) < _JOIN_S
+            and any(_is_silent(runner, device.name, node) for node in _others(device))
+        ):
+            time.sleep(_LOOK_S)
+    except (SanctlError, OSError):
+        # The start decides by what there is.
+        return
+
+
+def _is_silent(runner: Runner, name: str, node: str) -> bool:
+    """Whether a member that takes part in Pacemaker has said nothing of hosts at a device yet."""
+    try:
+        states = unpack(node_attributes.query(runner, STATES_ATTRIBUTE, node))
+    except SanctlError:
+        return True
+    return not says_of_hosts(states.get(name, "")) and quorum_overlap.has_joined(
+        cib.node_state(runner, node)
+    )
 
 
 def at_start(runner: Runner, device: Device) -> Device:

@@ -5,17 +5,20 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from sanctl.agents import device as agent
 from sanctl.agents.fencing import cluster_run, quorum_overlap
+from sanctl.agents.node import start_turn
 from sanctl.agents.promotion import admission
 from sanctl.agents.replica import access_list
 from sanctl.agents.replica.parts import Device
 from sanctl.agents.restore import closure
-from sanctl.drivers import gate, lio, node_attributes
+from sanctl.drivers import cib, gate, lio, node_attributes
 from sanctl.errors import CommandError, Problem
 from sanctl.model.packed_states import STATES_ATTRIBUTE, pack
 from sanctl.system import journal, state_files
@@ -216,3 +219,84 @@ def test_a_list_that_cannot_be_read_stays_as_it_is(
             assert found.is_let_in and not found.leaves_list
             state_files.of_node(f"let-in.web.{'a' * 32}").remove()
     assert len(written) == 6 and "could not be read" in written[0]
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Make a second of a start's wait pass at once; return how long each one was."""
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    monkeypatch.setattr(time, "monotonic", lambda: sum(slept))
+    return slept
+
+
+def joined(monkeypatch: pytest.MonkeyPatch, *, is_member: bool) -> None:
+    monkeypatch.setattr(cib, "node_state", lambda _runner, _node: None)
+    monkeypatch.setattr(quorum_overlap, "has_joined", lambda _state: is_member)
+
+
+def test_a_start_waits_for_a_member_that_has_said_nothing_yet(
+    node: Node, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joined(monkeypatch, is_member=True)
+    node.other = None
+    admission.wait_for_others(node, DEVICE)
+    assert 3 <= sum(clock) <= 5, "not for good"
+    # Not again for the next device, which starts later.
+    then = time.time() - 5
+    os.utime(state_files.of_node("admission-begun").path, (then, then))
+    del clock[:]
+    admission.wait_for_others(node, DEVICE._replace(name="db"))
+    assert clock == []
+
+    node.start_id = "78"
+    answers = iter(["", "-", pack({"web": f"let-in={OTHER_RUN}"})])
+    monkeypatch.setattr(node_attributes, "query", lambda *_: next(answers))
+    admission.wait_for_others(node, DEVICE)
+    assert len(clock) == 2
+
+
+@pytest.mark.parametrize("said", [f"let-in={OTHER_RUN}", f"held={OTHER_RUN}:asking"])
+def test_a_start_waits_for_nobody_who_has_spoken(
+    node: Node, clock: list[float], monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    joined(monkeypatch, is_member=True)
+    node.other = pack({"web": said})
+    admission.wait_for_others(node, DEVICE)
+    assert clock == [] and node.asked == ["n2"]
+
+
+def test_a_start_waits_for_no_node_that_is_away_and_not_where_it_knows(
+    node: Node, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joined(monkeypatch, is_member=False)
+    admission.wait_for_others(node, DEVICE)
+    joined(monkeypatch, is_member=True)
+    del node.asked[:]
+    for device in (DEVICE._replace(awaits=""), DEVICE._replace(released=RUN)):
+        admission.wait_for_others(node, device)
+    assert node.asked == []
+
+    def unreadable() -> str:
+        raise OSError(errno.ENOMEM, "no memory")
+
+    monkeypatch.setattr(quorum_overlap, "cluster_start_id", unreadable)
+    admission.wait_for_others(node, DEVICE)
+    assert clock == [] == node.asked
+
+
+def test_a_start_waits_for_others_before_it_takes_its_turn(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+
+    def refuse(*_: object) -> None:
+        told.append("turn")
+        raise CommandError(Problem("SAN-CMD-002", "enough"))
+
+    monkeypatch.setattr(agent, "_device", lambda: DEVICE)
+    monkeypatch.setattr(admission, "wait_for_others", lambda *_: told.append("waits"))
+    monkeypatch.setattr(start_turn, "taken", refuse)
+    with pytest.raises(CommandError, match="enough"):
+        agent.start()
+    assert told == ["waits", "turn"]
