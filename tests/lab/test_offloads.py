@@ -59,7 +59,7 @@ def test_all_paths_offer_the_same(scenario: Scenario, disk: str) -> None:
     ]
     assert "Maximum compare and write length: 0x1\n" in offers[0]
     assert "3PC=1" in offers[0]
-    assert "Optimal transfer length: 2048 blocks" in offers[0]
+    assert "Optimal transfer length: 0x800\n" in offers[0]
     assert offers[0] == offers[1]
 
 
