@@ -27,7 +27,7 @@ _FIELDS = (
     ("at_s", re.compile(r"[0-9]{1,10}")),
 )
 _UNKNOWN = ("0" * 32, 0)
-#: How many takeovers that were given back are kept of a device: as many as nobody has.
+#: How many takeovers that were given back are kept of a device, the latest ones.
 _ENDINGS = 64
 
 

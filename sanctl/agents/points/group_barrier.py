@@ -145,7 +145,7 @@ class GroupBarrier:
                 return said
             for device in set(self._others) - set(devices):
                 # Also one that is not waited for: that it has failed is the end of the group, and
-                # who hangs may be waited for no longer.
+                # a process that hangs is waited for no longer.
                 phase, text = _read(self._order.of_member(device).token)
                 if phase == _FAILED:
                     raise _heard(device, phase, text)

@@ -28,7 +28,7 @@ from sanctl.system import journal, state_files
 from sanctl.system.clock import SystemClock
 from sanctl.system.runner import LocalRunner
 
-#: An answer is used for so long: who was asked may have been taken over since.
+#: An answer is used for so long: the device may have been taken over since.
 _FRESH_S = 60.0
 #: A second time for a site whose answer has become too old while another one was asked.
 _ROUNDS = 2

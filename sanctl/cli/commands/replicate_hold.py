@@ -32,8 +32,8 @@ def set_(*, device: str, site: str, holds: bool, timeout_s: float, output: str) 
 
     Where all its nodes were without power, or without the cluster's software, no host is let in
     before the site has said that no other device has taken DEVICE over, or 'sanctl replicate
-    release' has. A failover, a move and the restart of one node while another one serves wait for
-    nothing.
+    release' has. A move, the restart of one node while another one serves, and a failover keep
+    nobody out, but for a failover within seconds of the other node's start.
     """
     env = environment()
     name, to = DeviceName.parse(device), parse_site_name(site)
