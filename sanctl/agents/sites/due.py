@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Iterator
 
 from sanctl.drivers import gate
 from sanctl.errors import SanctlError
@@ -32,6 +33,11 @@ def note_attempt(schedule: CopySchedule) -> None:
 def has_attempted(schedule: CopySchedule) -> bool:
     """Whether this node has made the attempt of the present time."""
     return _note(schedule).read() == str(attempt_of(schedule, time.time()))
+
+
+def lock_path() -> str:
+    """Return the path of the lock that a copy's process holds while it runs."""
+    return state_files.node_lock("copy")
 
 
 def _note(schedule: CopySchedule) -> state_files.StateFile:
@@ -61,30 +67,55 @@ def start_look(runner: Runner, properties: dict[str, str]) -> None:
 def start_due(runner: Runner, properties: dict[str, str]) -> None:
     """Start the unit of one device of which a copy is due, and which is a standby here.
 
-    One for each monitor: a node makes one copy at a time. An error is left to the next monitor.
+    One for each monitor, and none while a copy is under way: a node makes one at a time. The one
+    that was started longest ago is first. So no device waits for ever behind one that its process
+    leaves alone, as its replica here is not in sync, nor behind those that are due again already.
+
+    An error is left to the next monitor.
 
     Args:
         runner: runs programs.
         properties: among them the schedules and what is known of copies, as the CIB has them.
     """
-    for identifier, value in properties.items():
-        schedule = (
-            CopySchedule.parse(identifier, value)
-            if identifier.startswith(COPY_SCHEDULE_PREFIX)
-            else None
-        )
-        if schedule is None:
+    waiting = [each for each in _due(properties) if not has_attempted(each)]
+    if not waiting or _is_copying():
+        return
+    for schedule in sorted(waiting, key=_started_ns):
+        # A standby's gate leads nowhere; where there is no replica there is no gate.
+        if gate.gate_table(schedule.device) != "error":
             continue
-        known = f"{COPY_PREFIX}{schedule.device}.{schedule.site}"
-        record = CopyRecord.parse(known, properties.get(known, ""))
-        if (
-            not is_due(schedule, record, time.time())
-            or has_attempted(schedule)
-            # A standby's gate leads nowhere; where there is no replica there is no gate.
-            or gate.gate_table(schedule.device) != "error"
-        ):
-            continue
+        # Without room for the note it is first again.
+        with contextlib.suppress(OSError):
+            _started_note(schedule).write(str(time.monotonic_ns()))
         unit = f"sanctl-copy@{schedule.device}.{schedule.site}.service"
         with contextlib.suppress(SanctlError):
             runner.run(["systemctl", "start", "--no-block", unit], timeout_s=_TIMEOUT_S)
         return
+
+
+def _due(properties: dict[str, str]) -> Iterator[CopySchedule]:
+    for identifier, value in properties.items():
+        if not identifier.startswith(COPY_SCHEDULE_PREFIX):
+            continue
+        schedule = CopySchedule.parse(identifier, value)
+        if schedule is not None:
+            known = f"{COPY_PREFIX}{schedule.device}.{schedule.site}"
+            record = CopyRecord.parse(known, properties.get(known, ""))
+            if is_due(schedule, record, time.time()):
+                yield schedule
+
+
+def _is_copying() -> bool:
+    # Shared, and a copy's process waits for the lock: this look must not keep it from beginning.
+    with state_files.locked(lock_path(), wait_s=0.0, shared=True) as is_free:
+        return not is_free
+
+
+def _started_ns(schedule: CopySchedule) -> int:
+    """Return when a copy was started here last, since the boot; 0: never."""
+    text = _started_note(schedule).read()
+    return int(text) if text.isdecimal() else 0
+
+
+def _started_note(schedule: CopySchedule) -> state_files.StateFile:
+    return state_files.of_node(f"copy-started.{schedule.device}.{schedule.site}")

@@ -32,6 +32,8 @@ from sanctl.system.clock import SystemClock
 from sanctl.system.runner import LocalRunner
 
 _POINT_S = 60.0
+#: Longer than `due.start_due` holds the lock to see whether a copy is under way.
+_LOCK_WAIT_S = 0.5
 _RUNNER = LocalRunner()
 _log = DeviceLog("replicate")
 
@@ -45,7 +47,7 @@ def main() -> int:
     """Make the copy, if it is due and this node's to make; return the exit status."""
     state_files.make_folder()
     device, _, site = sys.argv[1].partition(".")
-    with state_files.locked(state_files.node_lock("copy"), wait_s=0.0) as is_mine:
+    with state_files.locked(due.lock_path(), wait_s=_LOCK_WAIT_S) as is_mine:
         if not is_mine:
             return 0
         try:

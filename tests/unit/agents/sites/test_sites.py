@@ -97,7 +97,27 @@ def test_the_sites_are_asked_after_a_boot_and_now_and_then(clock: list[float]) -
 
 def test_one_for_each_monitor() -> None:
     other = SCHEDULE._replace(device="web2")
-    assert started({**PROPERTIES, other.id: other.value}) == [UNIT]
+    both = {**PROPERTIES, other.id: other.value}
+    assert started(both) == [UNIT]
+    # The first one is due still: its process has left it alone, or has made a copy and is due anew.
+    assert started(both) == ["sanctl-copy@web2.far.service"]
+    assert started(both) == [UNIT]
+
+
+def test_none_is_started_while_one_is_under_way() -> None:
+    with state_files.locked(due.lock_path(), wait_s=0.0):
+        assert started(PROPERTIES) == []
+    assert started(PROPERTIES) == [UNIT]
+
+
+def test_without_room_for_the_note_it_is_started_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(state_files.StateFile, "write", fail)
+    assert started(PROPERTIES) == [UNIT] == started(PROPERTIES)
 
 
 @pytest.mark.parametrize(("is_quorate", "wanted"), [(True, [UNIT]), (False, [])])
@@ -154,7 +174,7 @@ def test_the_first_standby_makes_it(runs: Runs, clock: list[float]) -> None:
     assert runs.on("n2") == ["n2 to-far-20251125-120000"]
     assert runs.on("n2") == [], "one attempt for an interval"
     clock[0] += 900
-    with state_files.locked(state_files.node_lock("copy"), wait_s=0.0):
+    with state_files.locked(due.lock_path(), wait_s=0.0):
         assert runs.on("n2") == [], "another copy is under way"
     runs.error = CommandError(Problem("SAN-SITE-005", "no route"))
     assert len(runs.on("n2")) == 1
