@@ -8,8 +8,10 @@ has long expired by then. Any other file stays, also one that the CIB says nothi
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
+from collections.abc import Iterator
 
 from sanctl.agents.points import scheduled
 from sanctl.drivers import backup_notes, node_attributes, point_files, reflink
@@ -26,6 +28,8 @@ from sanctl.system.runner import Runner
 
 _LEFT_OVER_S = 600.0
 _PUBLISH_EVERY_S = 60.0
+#: For how long a monitor removes files; one at least.
+_DELETE_S = 5.0
 #: For how long a monitor looks at what restore points hold; at one at least.
 _LOOK_S = 0.25
 _MIB = 1 << 20
@@ -41,7 +45,8 @@ def keep_up(
 ) -> None:
     """Do what is due for the restore points in the pools of this node.
 
-    An error is logged, and the next monitor tries again.
+    An error is logged, and the next monitor tries again. It holds up nothing else: a file that
+    cannot be removed keeps no device from its restore points.
 
     Args:
         runner: runs programs.
@@ -55,16 +60,27 @@ def keep_up(
         if identifier.startswith(POINT_PREFIX)
         and (point := RestorePoint.parse(identifier, value)) is not None
     ]
-    try:
-        for pool, path in usable.items():
-            _settle(path, points, is_quorate=is_quorate)
-            if is_quorate:
-                _delete(runner, pool, path, points)
-        if is_quorate:
+    if is_quorate:
+        # First: the others may use up the time that the monitor has.
+        with _logs_error():
             scheduled.start_due(runner, properties, points)
+    for path in usable.values():
+        with _logs_error():
+            _settle(path, points, is_quorate=is_quorate)
+    if is_quorate:
+        with _logs_error():
+            _delete(runner, usable, points)
+    with _logs_error():
         _publish_sizes(runner, usable)
-        if is_quorate:
+    if is_quorate:
+        with _logs_error():
             _remove_of_backups(runner)
+
+
+@contextlib.contextmanager
+def _logs_error() -> Iterator[None]:
+    try:
+        yield
     except (SanctlError, OSError) as error:
         journal.write(f"restore points: {error}", priority=journal.WARNING, action="restore-points")
 
@@ -92,16 +108,31 @@ def _settle(path: str, points: list[RestorePoint], *, is_quorate: bool) -> None:
             _log(f"{file.device}: a copy that became no restore point was removed", file.device)
 
 
-def _delete(runner: Runner, pool: str, path: str, points: list[RestorePoint]) -> None:
-    here = os.uname().nodename
+def _delete(runner: Runner, usable: dict[str, str], points: list[RestorePoint]) -> None:
+    """Remove the files of points that are being deleted, for a while; note all in one change."""
+    here, began_s = os.uname().nodename, time.monotonic()
+    removed: list[RestorePoint] = []
     for point in points:
-        if not point.is_deleting or point.pool != pool or here not in point.nodes:
+        path = usable.get(point.pool)
+        if path is None or not point.is_deleting or here not in point.nodes:
             continue
-        final = point_files.final_path(path, point.device, point.uuid, point.token)
-        point_files.remove(final)
-        point_files.remove(point_files.taking_path(path, point.device, point.uuid, point.token))
-        session = Session(Pacemaker(runner), SystemClock(), _Silent())
-        session.change(lambda seen, point=point: plan_file_removed(seen, point, here))  # type: ignore[misc]
+        if removed and time.monotonic() - began_s > _DELETE_S:
+            break  # The next monitor goes on.
+        with _logs_error():
+            final = point_files.final_path(path, point.device, point.uuid, point.token)
+            point_files.remove(final)
+            point_files.remove(point_files.unnamed_path(final))
+            removed.append(point)
+    if not removed:
+        return
+    session = Session(Pacemaker(runner), SystemClock(), _Silent())
+    session.change(
+        lambda seen: tuple(
+            change for point in removed for change in plan_file_removed(seen, point, here)
+        ),
+        reads_replicas=False,
+    )
+    for point in removed:
         _log(f"{point.device}: restore point {point.name} is deleted here", point.device)
 
 

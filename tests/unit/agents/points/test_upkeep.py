@@ -6,10 +6,11 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sanctl.agents.points import upkeep
+from sanctl.agents.points import scheduled, upkeep
 from sanctl.drivers import backup_notes, node_attributes, point_files, reflink
 from sanctl.drivers.reflink import FileBlocks
 from sanctl.model.restore_point import RestorePoint
@@ -75,22 +76,85 @@ def test_a_file_that_the_cluster_says_nothing_of_stays(
 
 def test_a_point_that_is_deleted(pool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(pool, TOKEN, is_taking=False)
-    changed: list[object] = []
-
-    class FakeSession:
-        def __init__(self, *_: object) -> None:
-            pass
-
-        def change(self, decide: object) -> None:
-            changed.append(decide)
-
-    monkeypatch.setattr(upkeep, "Session", FakeSession)
+    changed = changes_noted(monkeypatch)
     deleting = POINT._replace(is_deleting=True)
     assert keep_up(pool, deleting._replace(nodes=("other",))) == [f"web.{UUID}.{TOKEN}"]
     assert keep_up(pool, deleting, is_quorate=False) == [f"web.{UUID}.{TOKEN}"]
     assert changed == []
     assert keep_up(pool, deleting) == []
     assert len(changed) == 1
+
+
+def changes_noted(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Return a list that has, of each change of the CIB to come, the points that it is for."""
+    noted: list[list[str]] = []
+
+    class FakeSession:
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def change(self, decide: Any, *, reads_replicas: bool) -> None:
+            assert not reads_replicas
+            noted.append([point.token for point in decide(None)])
+
+    monkeypatch.setattr(upkeep, "Session", FakeSession)
+    monkeypatch.setattr(upkeep, "plan_file_removed", lambda _seen, point, _here: (point,))
+    return noted
+
+
+def three_deleted(pool: Path) -> list[RestorePoint]:
+    points = [
+        POINT._replace(name=f"p{n}", token=f"{n:016x}", is_deleting=True) for n in range(1, 4)
+    ]
+    for point in points:
+        make(pool, point.token, is_taking=False)
+    return points
+
+
+def test_many_points_that_are_deleted_are_one_change(
+    pool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points = three_deleted(pool)
+    changed = changes_noted(monkeypatch)
+    assert keep_up(pool, *points) == []
+    assert changed == [[point.token for point in points]]
+
+
+def test_a_file_that_cannot_be_removed_holds_up_nothing_else(
+    pool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points, remove = three_deleted(pool), point_files.remove
+    changed, done = changes_noted(monkeypatch), list[str]()
+
+    def fail_for_first(path: str) -> None:
+        if points[0].token in path:
+            raise OSError(5, "Input/output error", path)
+        remove(path)
+
+    monkeypatch.setattr(point_files, "remove", fail_for_first)
+    monkeypatch.setattr(upkeep, "_publish_sizes", lambda *_: done.append("sizes"))
+    monkeypatch.setattr(upkeep, "_remove_of_backups", lambda *_: done.append("backups"))
+    monkeypatch.setattr(scheduled, "start_due", lambda *_: done.append("schedules"))
+    assert keep_up(pool, *points) == [f"web.{UUID}.{points[0].token}"]
+    assert changed == [[point.token for point in points[1:]]]
+    assert sorted(done) == ["backups", "schedules", "sizes"]
+
+
+def test_files_are_removed_for_a_while_and_the_next_monitor_goes_on(
+    pool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points, now_s = three_deleted(pool), [0.0]
+    changed, remove = changes_noted(monkeypatch), point_files.remove
+
+    def remove_slowly(path: str) -> None:
+        now_s[0] += 2.0
+        remove(path)
+
+    monkeypatch.setattr(point_files, "remove", remove_slowly)
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
+    # Two calls for each point.
+    assert keep_up(pool, *points) == [f"web.{UUID}.{points[2].token}"]
+    assert changed == [[point.token for point in points[:2]]]
 
 
 def test_what_a_backup_left_is_removed_with_quorum(
