@@ -18,6 +18,7 @@ MIN_LIMIT_S, MAX_LIMIT_S = 5, 45
 DEFAULT_LIMIT_S = 30
 
 _PREFIX, _OR_CRASH, _NO_CODE = "hook=", "or-crash", "-"
+_GROUP = "group="
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 _CODE = re.compile(r"SAN-[A-Z]{2,6}-[0-9]{3}")
 
@@ -78,6 +79,12 @@ class PointHook(NamedTuple):
         in_bounds = MIN_LIMIT_S <= limit_s <= MAX_LIMIT_S
         return cls(name, limit_s, bool(more[1:])) if in_bounds else None
 
+    @property
+    def options(self) -> str:
+        """The options of a command that gives it."""
+        more = " --or-crash" if self.or_crash else ""
+        return f"--hook {self.name} --hook-limit {self.limit_s}{more}"
+
     def __str__(self) -> str:
         words = (self.name, str(self.limit_s), *((_OR_CRASH,) if self.or_crash else ()))
         return _PREFIX + ",".join(words)
@@ -121,23 +128,30 @@ class HookRun(NamedTuple):
         token: 16 hex digits that name the attempt at the restore point.
         point: the name of the restore point.
         hook: the hook.
+        group: the devices whose restore points it is for, the first of which has the unit; empty:
+            that device alone.
     """
 
     token: str
     point: str
     hook: PointHook
+    group: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> HookRun | None:
         """Read what `str` wrote; None for anything else."""
         words = text.split(" ")
+        group: tuple[str, ...] = ()
+        if len(words) == 4 and words[3].startswith(_GROUP):
+            group = tuple(words.pop().removeprefix(_GROUP).split(","))
         hook = PointHook.parse(words[2]) if len(words) == 3 else None
-        return cls(words[0], words[1], hook) if hook else None
+        return cls(words[0], words[1], hook, group) if hook else None
 
     def environment(self, *, device: str, node: str, phase: str) -> dict[str, str]:
         """Return what the hook's file finds in its environment."""
         return {
             "SANCTL_DEVICE": device,
+            "SANCTL_DEVICES": " ".join(self.group or (device,)),
             "SANCTL_POINT": self.point,
             "SANCTL_PHASE": phase,
             "SANCTL_NODE": node,
@@ -146,4 +160,5 @@ class HookRun(NamedTuple):
         }
 
     def __str__(self) -> str:
-        return f"{self.token} {self.point} {self.hook}"
+        words = f"{self.token} {self.point} {self.hook}"
+        return f"{words} {_GROUP}{','.join(self.group)}" if self.group else words

@@ -70,8 +70,8 @@ class PointSchedule(NamedTuple):
         set_s: since when it has these rules, in seconds since 1970.
         rules: at least one, the shortest interval first.
         hook: what makes the application's data consistent in each of its points; None: nothing.
-        group: the devices that have this schedule together, this one among them, sorted, and
-            without a hook: their points are of the same moments; empty: this device alone.
+        group: the devices that have this schedule together, this one among them, sorted: their
+            points are of the same moments, with one run of the hook; empty: this device alone.
     """
 
     set_s: int
@@ -82,13 +82,12 @@ class PointSchedule(NamedTuple):
     @property
     def value(self) -> str:
         """The value of its property."""
-        # A release without hooks, or without groups here, does not read such a schedule, and so
-        # makes no point without its hook, or of a moment of its own.
+        # A release without hooks, without groups, or without both together, does not read such a
+        # schedule, and so makes no point without its hook, or of a moment of its own.
         hook = (str(self.hook),) if self.hook else ()
-        if self.group:
-            hook = (f"{_GROUP}{','.join(self.group)}",)
+        group = (f"{_GROUP}{','.join(self.group)}",) if self.group else ()
         rules = (f"{rule.interval}={rule.keep}" for rule in self.rules)
-        return " ".join((str(self.set_s), *rules, *hook))
+        return " ".join((str(self.set_s), *rules, *hook, *group))
 
     @classmethod
     def parse(cls, value: str) -> PointSchedule | None:
@@ -97,7 +96,7 @@ class PointSchedule(NamedTuple):
         group: tuple[str, ...] = ()
         if words and words[-1].startswith(_GROUP):
             group = tuple(words.pop().removeprefix(_GROUP).split(","))
-        hook = PointHook.parse(words[-1]) if words and not group else None
+        hook = PointHook.parse(words[-1]) if words else None
         words = words[:-1] if hook else words
         found = [_WRITTEN.fullmatch(word) for word in words]
         if not first.isdecimal() or not words:

@@ -66,8 +66,8 @@ class PointOrder(NamedTuple):
         given_s: the moment, in seconds since 1970.
         hook: what makes the application's data consistent meanwhile; None: nothing.
         group: the devices of which restore points are made at one moment, this one among them,
-            sorted, and without a hook; empty: of this device alone. Nodes of 0.1.0 do not read, and
-            so do not carry out, an order that has one.
+            sorted; empty: of this device alone. The hook is run once for all of them. Nodes of
+            0.1.0 do not read, and so do not carry out, an order that has one.
     """
 
     name: str
@@ -81,7 +81,7 @@ class PointOrder(NamedTuple):
         """Read what `str` wrote; None for anything else."""
         words = text.split(" ")
         group: tuple[str, ...] = ()
-        if len(words) == 4 and words[3].startswith(_GROUP):
+        if len(words) > 3 and words[-1].startswith(_GROUP):
             group = tuple(words.pop().removeprefix(_GROUP).split(","))
         hook = PointHook.parse(words[3]) if len(words) == 4 else None
         if (
@@ -108,9 +108,8 @@ class PointOrder(NamedTuple):
 
     def __str__(self) -> str:
         words = f"{self.name} {self.token} {self.given_s}"
-        if self.group:
-            return f"{words} {_GROUP}{','.join(self.group)}"
-        return f"{words} {self.hook}" if self.hook else words
+        words = f"{words} {self.hook}" if self.hook else words
+        return f"{words} {_GROUP}{','.join(self.group)}" if self.group else words
 
 
 class RestorePoint(NamedTuple):

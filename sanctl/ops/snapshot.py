@@ -75,7 +75,7 @@ def create_group(
 
     Raises:
         Refused: one cannot be made now, or the devices are served by more than one node.
-        CommandError: a node could not do its part, and says why.
+        CommandError: a node could not do its part, and says why; or as `create_point`.
         NotConverged: nothing was seen in time.
     """
 
@@ -108,7 +108,7 @@ def _create(
         )
         made = _made_of_all(cluster, orders)
         if made is not None:
-            return cluster, tuple(map(_unless_quiet_still, made))
+            return cluster, _unless_quiet_still(made)
         failure = _failure_of_any(cluster, orders)
         problem = CommandError(
             failure.problem
@@ -124,23 +124,25 @@ def _create(
     cluster = session.observe()
     made = _made_of_all(cluster, orders)
     if made is not None:
-        return cluster, tuple(map(_unless_quiet_still, made))
+        return cluster, _unless_quiet_still(made)
     raise problem
 
 
-def _unless_quiet_still(made: RestorePoint) -> RestorePoint:
-    """Return a restore point whose hook has ended what it began, or that had none.
+def _unless_quiet_still(points: tuple[RestorePoint, ...]) -> tuple[RestorePoint, ...]:
+    """Return restore points of one moment whose hook has ended what it began, or that had none.
 
     Raises:
-        CommandError: the application may still be quiet. There is the restore point.
+        CommandError: the application may still be quiet. There are the restore points.
     """
+    made = points[0]
     if made.hook is None or not made.hook.after:
-        return made
+        return points
     kind = "application" if made.is_application_consistent else "crash"
+    names = ", ".join(f"{point.device}@{point.name}" for point in points)
     raise CommandError(
         Problem(
             made.hook.after,
-            f"restore point {made.device}@{made.name} was made and is {kind}-consistent, but hook "
+            f"restore point {names} was made and is {kind}-consistent, but hook "
             f"{made.hook.name} failed after it, twice: the application may still be quiet",
             "see to the application first; 'journalctl -t sanctl-hook' on the node that serves the "
             "device has what the hook said",

@@ -7,13 +7,11 @@ that of docs/samples/hooks.
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import itertools
 import json
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,16 +20,21 @@ from sanctl.lab.harness import failover
 from sanctl.lab.harness.initiator import Initiator
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
-from sanctl.lab.machines.spec import Network
 from tests.support.json_contract import breaches
+from tests.support.quiesced_host import (
+    FOLDER,
+    NODES,
+    forget,
+    hook,
+    is_frozen,
+    let_freeze,
+    needs_recovery,
+    put,
+)
 
 pytestmark = [pytest.mark.faults, pytest.mark.in_order]
 
 NAME, HOST, MOUNT = "hook0", "i1", "/srv/hook0"
-KEY, KNOWN = "/etc/sanctl/hook_key", "/etc/sanctl/hook_known_hosts"
-FOLDER = "/etc/sanctl/hooks.d"
-NODES = ("n1", "n2")
-SAMPLES = Path(__file__).parents[2] / "docs/samples/hooks"
 #: The unit and its program start once more, on a busy machine.
 SLACK_S = 25.0
 _LOG = "/var/tmp/hook-writer.log"
@@ -73,41 +76,13 @@ def scenario(bed: LabSession) -> Scenario:
     return Scenario(bed, Initiator(bed, HOST))
 
 
-def put(bed: LabSession, node: str, path: str, text: str, mode: str = "0700") -> None:
-    folder = path.rpartition("/")[0]
-    bed.sh(node, f"mkdir -p {folder} && cat >{path} && chmod {mode} {path}", stdin=text)
-
-
-def hook(bed: LabSession, name: str, text: str) -> None:
-    """Put a hook on both storage nodes; `freeze` in its text is the sample."""
-    for node in NODES:
-        put(bed, node, f"{FOLDER}/{name}", f"#!/bin/sh\n{text}\n")
-
-
 @pytest.fixture(scope="module")
 def host(scenario: Scenario) -> Iterator[Initiator]:
     """Have the host write to a database on a device, and let the nodes freeze its filesystem."""
     bed = scenario.bed
     path = scenario.host.login(scenario.create(NAME, "256M", prefer="n1"), scenario.portals())
     bed.sh(HOST, f"mkfs.ext4 -q {path} && mkdir -p {MOUNT} && mount {path} {MOUNT}", timeout_s=120)
-    put(bed, HOST, "/usr/local/sbin/sanctl-quiesce", (SAMPLES / "sanctl-quiesce").read_text(),
-        "0755")  # fmt: skip
-    bed.sh("n1", f"rm -f {KEY}; ssh-keygen -q -t ed25519 -N '' -f {KEY}", timeout_s=60)
-    public = bed.read_bytes("n1", f"{KEY}.pub").decode().strip()
-    secret = base64.b64encode(bed.read_bytes("n1", KEY)).decode()
-    bed.sh("n2", f"umask 077; base64 -d >{KEY}", stdin=secret)
-    forced = f'command="/usr/local/sbin/sanctl-quiesce {MOUNT}",restrict {public}'
-    bed.sh(
-        HOST,
-        "cp -a /root/.ssh/authorized_keys /var/tmp/hook-keys.before"
-        " && cat >>/root/.ssh/authorized_keys",
-        stdin=f"{forced}\n",
-    )
-    address = bed.node(HOST).address(Network.ISCSI)
-    sample = (SAMPLES / "freeze-over-ssh").read_text().replace("192.0.2.100", str(address))
-    for node in NODES:
-        bed.sh(node, f"ssh-keyscan -t ed25519 {address} >{KNOWN}", timeout_s=60)
-        put(bed, node, f"{FOLDER}/freeze", sample)
+    let_freeze(bed, HOST, (MOUNT,))
     put(bed, HOST, "/var/tmp/hook-writer.py", _WRITER)
     put(bed, HOST, "/var/tmp/hook-check.py", _CHECK)
     for node in NODES:
@@ -120,11 +95,10 @@ def host(scenario: Scenario) -> Iterator[Initiator]:
     await_writes(bed)
     yield scenario.host
     bed.sh(HOST, f"systemctl stop hook-writer; fsfreeze -u {MOUNT}", ok=range(256))
-    bed.sh(HOST, f"umount {MOUNT}; mv /var/tmp/hook-keys.before /root/.ssh/authorized_keys")
+    bed.sh(HOST, f"umount {MOUNT}")
     scenario.host.logout(f"{scenario.iqn_prefix()}.{NAME}")
     bed.sh("n3", f"sanctl device delete {NAME} --yes --with-points", timeout_s=240)
-    for node in NODES:
-        bed.sh(node, f"rm -rf {KEY} {KEY}.pub {KNOWN} {FOLDER}")
+    forget(bed, HOST)
 
 
 def rows(bed: LabSession) -> list[tuple[float, int]]:
@@ -169,11 +143,6 @@ def points(bed: LabSession) -> dict[str, dict[str, Any]]:
     return {each["name"]: each for each in snapshot(bed, f"list {NAME}") if not each["deleting"]}
 
 
-def needs_recovery(bed: LabSession, node: str, file: str) -> bool:
-    """Whether ext4 in a restore point would have to replay its journal."""
-    return "needs_recovery" in bed.sh(node, f"dumpe2fs -h {file} 2>/dev/null").stdout
-
-
 def check_base(bed: LabSession, node: str, file: str, *, replay: bool) -> int:
     """Check the database of a restore point, and that it has all rows; return how many."""
     options = "loop" if replay else "loop,ro,noload"
@@ -190,22 +159,12 @@ def check_base(bed: LabSession, node: str, file: str, *, replay: bool) -> int:
     return int(done[1])
 
 
-def is_frozen(bed: LabSession) -> bool:
-    """Whether a write to the host's filesystem waits."""
-    # One that waits cannot be killed.
-    touch = f"(touch {MOUNT}/probe && touch /run/probe) >/dev/null 2>&1 &"
-    return (
-        bed.sh(HOST, f"rm -f /run/probe; {touch} sleep 2; test -e /run/probe", ok=(0, 1)).status
-        == 1
-    )
-
-
 def assert_left_alone(bed: LabSession, since_s: float, limit_s: float) -> None:
     """Check that the host writes again, and did not wait for longer than the hook may keep it."""
     pause_s = longest_pause_s(bed, since_s)
     print(f"  the host's longest pause: {pause_s:.1f} s")
     assert pause_s <= limit_s
-    assert not is_frozen(bed)
+    assert not is_frozen(bed, HOST, MOUNT)
     assert bed.sh(HOST, "ls /run/sanctl-quiesce").stdout == ""
 
 
@@ -342,7 +301,7 @@ def test_a_hook_that_fails_afterwards_is_told(scenario: Scenario, host: Initiato
     assert problem["code"] == "SAN-HOOK-005" and "was made" in problem["text"]
     assert bed.sh("n1", f"cat {noted}").stdout.split() == ["before", "after", "after"]
     assert points(bed)["stays"]["hook"]["after"] == "SAN-HOOK-005"
-    assert is_frozen(bed)
+    assert is_frozen(bed, HOST, MOUNT)
     assert_left_alone(bed, began_s, 45.0 + 10.0 + SLACK_S)
     assert "thawed" in bed.sh(HOST, "journalctl -b -o cat -t sanctl-quiesce").stdout
     # No hook begins before that one has succeeded: each later point runs it again first.
@@ -350,7 +309,7 @@ def test_a_hook_that_fails_afterwards_is_told(scenario: Scenario, host: Initiato
     (problem,) = snapshot(bed, f"create {NAME} --name refused --hook freeze", status=5)
     assert problem["code"] == "SAN-HOOK-008" and "hook stays" in problem["text"]
     assert bed.sh("n1", f"cat {noted}").stdout.split() == ["after", "after"]
-    assert "refused" not in points(bed) and not is_frozen(bed)
+    assert "refused" not in points(bed) and not is_frozen(bed, HOST, MOUNT)
     hook(bed, "stays", f"echo $1 >>{noted}; exec {FOLDER}/freeze $1")
     bed.sh("n1", f"rm -f {noted}")
     made = snapshot(bed, f"create {NAME} --name again --hook freeze")
@@ -399,7 +358,9 @@ def test_a_node_that_dies_meanwhile_leaves_the_host_to_itself(
     command = f"sanctl snapshot create {NAME} --name dies --hook slow --hook-limit 30"
     with contextlib.ExitStack() as running:
         running.enter_context(bed.stream("n3", f"timeout 60 {command}; true"))
-        wait_for("the host's filesystem to be frozen", lambda: is_frozen(bed), within_s=60)
+        wait_for(
+            "the host's filesystem to be frozen", lambda: is_frozen(bed, HOST, MOUNT), within_s=60
+        )
         bed.cut_power("n2")
         try:
             wait_for(

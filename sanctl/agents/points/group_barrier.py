@@ -4,18 +4,26 @@
 Each device has a process of its own, on the one node that serves all (`leader`), with a hold of its
 own that ends in time whatever becomes of the others. Each says in a file how far it is:
 
+    begun      * the process is there; waited for by all
+    checked    * no earlier hook keeps an application quiet, or the order goes without
     prepared   nothing is held; waited for by all, so that the holds begin together
+    quiet      * the hook before has run; waited for by the others
+    settled    * what the hook had the host write is flushed; waited for by all, as `prepared`
     held       waited for by all before any copies: there is a moment at which all are held
+    copied     * I/O goes on; waited for by the first, which then ends the quiet
     flushed    with the restore point; waited for by the first device's process, which adds all to
                the CIB in one change
     recorded   said by the first device's process alone; waited for by the others
     failed     with the code and the reason: nobody goes on, no restore point was or will be made
     unknown    the CIB may have the restore points: the pool agents find out
 
+What has a star is said where the order has a hook. The first device's process runs it, once for
+all (docs/adr/0074): `checked` and `quiet` are said by that one alone, and waited for by the others.
+
 Each file names its process. One that has died is waited for no longer, one that hangs for some
 time, and nobody once any has failed: while a process waits, its device's unit takes no other
-order. Once `flushed` is
-said the first device's process may have added the point, so nobody removes a copy then.
+order. Once `flushed` is said the first device's process may have added the point, so nobody removes
+a copy then.
 """
 
 from __future__ import annotations
@@ -25,6 +33,7 @@ import os
 import time
 from collections.abc import Callable
 
+from sanctl.agents.points import hook_unit
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.restore_point import POINT_PREFIX, PointFailure, PointOrder, RestorePoint
 from sanctl.plan.device.point_group import HEARD
@@ -32,11 +41,14 @@ from sanctl.system import process_start, state_files
 
 _KIND = "point-group"
 _PREPARED, _HELD, _FLUSHED, _RECORDED = "prepared", "held", "flushed", "recorded"
+_BEGUN, _CHECKED, _QUIET, _SETTLED, _COPIED = "begun", "checked", "quiet", "settled", "copied"
 _FAILED, _UNKNOWN = "failed", "unknown"
-_ORDER = (_PREPARED, _HELD, _FLUSHED, _RECORDED)
+_ORDER = (_BEGUN, _CHECKED, _PREPARED, _QUIET, _SETTLED, _HELD, _COPIED, _FLUSHED, _RECORDED)
 #: A peer waits so much longer for the copy; and the unit has 90 s until the hold begins.
 _PREPARED_S = 30.0
 _FLUSHED_S, _RECORDED_S = 40.0, 80.0
+#: A standby waits a minute for each of the next words.
+_SETTLED_S, _COPIED_S = 20.0, 10.0
 _POLL_S, _HELD_POLL_S = 0.05, 0.002
 _LEFT_OVER_S = 3600.0
 
@@ -55,8 +67,65 @@ class GroupBarrier:
     def __init__(self, device: str, order: PointOrder) -> None:
         self._device, self._order = device, order
         self._others = tuple(each for each in order.group if each != device)
+        self._first = order.group[0] if order.group else device
+        self._has_hook = bool(self._others) and order.hook is not None
         self._has_flushed = self._is_recorded = False
         self.is_undone = False
+
+    @property
+    def own_order(self) -> PointOrder:
+        """The order with the hook if this process runs it, else without."""
+        is_first = self._device == self._first
+        return self._order if is_first else self._order._replace(hook=None)
+
+    def check_hook(self, check: Callable[[], None]) -> None:
+        """Return when the first device's process has checked that the hook can begin.
+
+        Args:
+            check: does that; called if this is that process.
+
+        Raises:
+            GroupFailed: it has failed, or has said nothing in time.
+            CommandError: as `check`.
+        """
+        if self._has_hook:
+            self._say(_BEGUN)
+            self._await(_BEGUN, self._others, within_s=_PREPARED_S, poll_s=_POLL_S)
+        self._first_does(check, _CHECKED, within_s=hook_unit.LONGEST_CHECK_S)
+
+    def begin_hook(self, begin: Callable[[], None]) -> None:
+        """Return when the first device's process has run the hook before; else as `check_hook`."""
+        within_s = hook_unit.longest_begin_s(self._order) + _PREPARED_S
+        self._first_does(begin, _QUIET, within_s=within_s)
+
+    def _first_does(self, action: Callable[[], None], phase: str, *, within_s: float) -> None:
+        if self._device == self._first:
+            action()
+        if self._has_hook and self._device == self._first:
+            self._say(phase)
+        elif self._has_hook:
+            self._await(phase, (self._first,), within_s=within_s, poll_s=_POLL_S)
+
+    def await_settled(self) -> None:
+        """Return when all replicas of all devices have flushed what the hook had the host write.
+
+        Raises:
+            GroupFailed: another device's process has failed, or has said nothing in time.
+        """
+        if self._has_hook:
+            self._say(_SETTLED)
+            self._await(_SETTLED, self._others, within_s=_SETTLED_S, poll_s=_POLL_S)
+
+    def await_copied(self) -> None:
+        """Say that this device is copied; where this process runs the hook, wait for all others.
+
+        Raises:
+            GroupFailed: another device's process has failed, or has said nothing in time.
+        """
+        if self._has_hook:
+            self._say(_COPIED)
+            if self._device == self._first:
+                self._await(_COPIED, self._others, within_s=_COPIED_S, poll_s=_POLL_S)
 
     def await_prepared(self) -> None:
         """Return when nothing is left to do before the hold, for any of the devices.
@@ -84,6 +153,8 @@ class GroupBarrier:
     ) -> None:
         """Add this device's restore point to the CIB with those of the others, in one change.
 
+        What became of the hook is the same for all: what the process says that has run it.
+
         Args:
             point: what this process has made, which outlives a crash of each node.
             add: makes the change, or raises.
@@ -98,13 +169,14 @@ class GroupBarrier:
             return
         self._has_flushed = True
         self._say(_FLUSHED, f"{point.id}={point.value}")
-        first = self._order.group[0]
-        if self._device != first:
-            self._await(_RECORDED, (first,), within_s=_RECORDED_S, poll_s=_POLL_S)
+        if self._device != self._first:
+            # That one waits for the hook after, too.
+            within_s = _RECORDED_S + (hook_unit.AFTER_S if self._has_hook else 0.0)
+            self._await(_RECORDED, (self._first,), within_s=within_s, poll_s=_POLL_S)
             self._is_recorded = True
             return
         said = self._await(_FLUSHED, self._others, within_s=_FLUSHED_S, poll_s=_POLL_S)
-        points = [_parse_point(text) for text in said.values()]
+        points = [_parse_point(text)._replace(hook=point.hook) for text in said.values()]
         add((point, *points))
         self._is_recorded = True
         self._say(_RECORDED)

@@ -42,7 +42,7 @@ def begin(name: str) -> int:
     """Run the hook before, and keep the application quiet until the limit."""
     began_s = time.monotonic()
     run = HookRun.parse(hook_unit.run_note(name).read())
-    if run is None or hook_unit.held_note(name).exists():
+    if run is None or hook_unit.holders_of(run.group or (name,)):
         # The hook after of a restore point before has not succeeded: `end` runs it, and no more.
         return 1
     outcome = hook_unit.outcome_note(name, "before")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from types import TracebackType
 from typing import Self
 
@@ -23,17 +23,21 @@ from sanctl.plan.device.point_hook import (
     check_time_left,
     check_was_quiet,
     code_without_hook,
+    concerns,
     left_problem,
 )
 from sanctl.system import process_start, state_files
 from sanctl.system.runner import Runner
 
+_HELD = "point-hook-held"
 #: A call of systemctl that waits for nothing.
 _CALL_S = 5.0
 #: How long the hook after is waited for, behind the flush: standbys wait a minute for the verdict.
-_AFTER_S = 40.0
+AFTER_S = 40.0
 #: The longest that each call in `Quiet.check` takes: the hook after of a point before, twice.
-LEFT_S = 2.0 * MAX_LIMIT_S + 30.0
+_LEFT_S = 2.0 * MAX_LIMIT_S + 30.0
+#: How long `Quiet.check` takes where one hook of a point before has to be ended.
+LONGEST_CHECK_S = 2 * _LEFT_S
 
 
 def run_note(name: str) -> state_files.StateFile:
@@ -43,12 +47,21 @@ def run_note(name: str) -> state_files.StateFile:
 
 def held_note(name: str) -> state_files.StateFile:
     """Return the note of a hook that was begun, and whose second run has not succeeded yet."""
-    return state_files.of_node(f"point-hook-held.{name}")
+    return state_files.of_node(f"{_HELD}.{name}")
 
 
 def outcome_note(name: str, phase: str) -> state_files.StateFile:
     """Return the note of why a hook failed: token, code and text."""
     return state_files.of_node(f"point-hook-failed.{name}.{phase}")
+
+
+def holders_of(devices: Collection[str]) -> list[str]:
+    """Return the devices in whose units hooks have not ended that may concern these devices."""
+    return [
+        holder
+        for holder in state_files.node_suffixes(_HELD)
+        if concerns(holder, run_note(holder).read(), devices)
+    ]
 
 
 def longest_begin_s(order: PointOrder) -> float:
@@ -59,13 +72,15 @@ def longest_begin_s(order: PointOrder) -> float:
 class Quiet:
     """An application that is kept quiet; a context manager, at whose end that ends, too.
 
-    Without a hook in the order it does nothing.
+    Without a hook in the order it does nothing. The order may be a group's: the hook is run once
+    for all of its devices, by the process of the first.
     """
 
     def __init__(self, runner: Runner, name: str, order: PointOrder) -> None:
         """Take the device's name and the order for its restore point."""
         self._runner, self._name, self._order = runner, name, order
-        self._unit = f"sanctl-point-hook@{name}.service"
+        self._devices = order.group or (name,)
+        self._unit = _unit_of(name)
         self._is_begun = False
         self._before = ""
         #: Whether the application is quiet, as far as is known.
@@ -74,8 +89,9 @@ class Quiet:
     def check(self) -> None:
         """Check that the hook can begin, before anything else is done: no standby waits yet.
 
-        Where the hook after of a restore point before has failed, it is run once more. Until it has
-        succeeded no hook begins: the application may be quiet still.
+        Where the hook after of a restore point before has failed, of one of these devices alone or
+        of a group with one, it is run once more. Until it has succeeded no hook begins: the
+        application may be quiet still.
 
         Raises:
             CommandError: it cannot, and the order does not allow a point without it.
@@ -95,21 +111,23 @@ class Quiet:
         Raises:
             CommandError: it has failed, or systemd does not answer.
         """
-        try:
-            # One that still runs is ended by its own notes.
-            self._runner.run(["systemctl", "stop", self._unit], timeout_s=LEFT_S)
-        except CommandError as error:
-            raise _no_unit(error) from error
-        if not held_note(self._name).exists():
-            return
-        with contextlib.suppress(CommandError):
-            # It begins nothing while there is that note, and fails; the hook after follows.
-            self._runner.run(["systemctl", "start", self._unit], timeout_s=LEFT_S)
-        if held_note(self._name).exists():
-            raise self._left()
+        for holder in dict.fromkeys((*self._devices, *holders_of(self._devices))):
+            unit = _unit_of(holder)
+            try:
+                # One that still runs is ended by its own notes.
+                self._runner.run(["systemctl", "stop", unit], timeout_s=_LEFT_S)
+            except CommandError as error:
+                raise _no_unit(error) from error
+            if not held_note(holder).exists():
+                continue
+            with contextlib.suppress(CommandError):
+                # It begins nothing while there is that note, and fails; the hook after follows.
+                self._runner.run(["systemctl", "start", unit], timeout_s=_LEFT_S)
+        self._refuse_left()
 
-    def _left(self) -> CommandError:
-        return CommandError(left_problem(os.uname().nodename, run_note(self._name).read()))
+    def _refuse_left(self) -> None:
+        for holder in holders_of(self._devices):
+            raise CommandError(left_problem(os.uname().nodename, run_note(holder).read()))
 
     def begin(self) -> None:
         """Run the hook before, and keep the application quiet; after `check`.
@@ -121,12 +139,14 @@ class Quiet:
         hook, token = self._order.hook, self._order.token
         if hook is None or self._before:
             return
-        if held_note(self._name).exists():
-            self._before = code_without_hook(hook, self._left())
+        try:
+            self._refuse_left()
+        except CommandError as error:
+            self._before = code_without_hook(hook, error)
             return
         for phase in ("before", "after"):
             outcome_note(self._name, phase).remove()
-        run_note(self._name).write(str(HookRun(token, self._order.name, hook)))
+        run_note(self._name).write(str(HookRun(token, self._order.name, hook, self._order.group)))
         self._is_begun = True
         try:
             self._runner.run(
@@ -197,12 +217,16 @@ class Quiet:
         after = ""
         if self._is_begun:
             try:
-                self._runner.run(["systemctl", "stop", self._unit], timeout_s=_AFTER_S)
+                self._runner.run(["systemctl", "stop", self._unit], timeout_s=AFTER_S)
             except CommandError:
                 after = "SAN-HOOK-005"
         if held_note(self._name).exists():
             after = "SAN-HOOK-005"
         return HookResult(hook.name, self._before, after)
+
+
+def _unit_of(name: str) -> str:
+    return f"sanctl-point-hook@{name}.service"
 
 
 def _no_unit(error: CommandError) -> CommandError:

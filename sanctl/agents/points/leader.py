@@ -24,6 +24,8 @@ The order of its steps, and what holds if the process, its node or another node 
 
 With a hook the application is quiet from before step 2 until after step 5 (docs/adr/0070), kept so
 by a unit of its own; the point is application-consistent if that unit runs still after the copies.
+Where the order is for several devices, the first one's process has the hook run, from when all are
+prepared until all are copied (docs/adr/0074).
 """
 
 from __future__ import annotations
@@ -74,8 +76,8 @@ from sanctl.system.runner import LocalRunner
 HOLD_S = 0.5
 _CONNECT_S, _PREPARE_S, _SETTLE_S, _FLUSH_S = 5.0, 45.0, 10.0, 30.0
 #: How much longer systemd lets this process run after the hold, in microseconds: the flush, the
-#: hook after, the change of the CIB.
-_EXTENSION_US = 120_000_000
+#: hook after, the change of the CIB; the same of the others of a group.
+_EXTENSION_US = 200_000_000
 #: Longer than any call in the hold that the end of the hold does not interrupt.
 _CALL_S = 2 * HOLD_S
 #: With these no change of the CIB was made: the point is none, and will be none.
@@ -203,11 +205,11 @@ def _make_point(
     slot: ScheduledSlot | None,
 ) -> None:
     name = device.name.value
-    quiet = Quiet(_RUNNER, name, order)
+    quiet = Quiet(_RUNNER, name, barrier.own_order)
     if order.hook:
         # systemd waits for READY, which comes later by what the hook of a point before may take.
-        notify(f"EXTEND_TIMEOUT_USEC={round((2 * hook_unit.LEFT_S + 60.0) * 1e6)}")
-    quiet.check()
+        notify(f"EXTEND_TIMEOUT_USEC={round((hook_unit.LONGEST_CHECK_S + 90.0) * 1e6)}")
+    barrier.check_hook(quiet.check)
     # Not before: that may take minutes, and a standby in sync may be none afterwards.
     standbys = _standbys(device)
     with (
@@ -231,12 +233,17 @@ def _make_point(
         ]
         copy.flush_origin()
         ocf.crash_point("point-prepared")
+        if order.hook:
+            # systemd waits for READY, which comes later by what the hook may take.
+            extension_s = hook_unit.longest_begin_s(order) + 120.0
+            notify(f"EXTEND_TIMEOUT_USEC={round(extension_s * 1e6)}")
+        barrier.await_prepared()
         with quiet:
             if order.hook:
-                _make_quiet(quiet, order, copy, channels)
+                _make_quiet(quiet, copy, channels, barrier)
             ocf.crash_point("point-quiet")
-            barrier.await_prepared()
             pause_s = _hold_and_copy(device, copy, channels, barrier)
+            barrier.await_copied()
             quiet.check_was_quiet()
         made_s = int(time.time())
         ocf.crash_point("point-copied")
@@ -246,7 +253,7 @@ def _make_point(
         for channel in channels.values():
             channel.receive("flushed", within_s=_FLUSH_S)
         ocf.crash_point("point-flushed")
-        hook = quiet.result()
+        result = quiet.result()
         point = RestorePoint(
             device=name,
             name=order.name,
@@ -258,7 +265,7 @@ def _make_point(
             pause_ms=round(pause_s * 1000),
             nodes=tuple(sorted({os.uname().nodename, *channels})),
             slot=slot,
-            hook=hook,
+            hook=result,
         )
         copy.may_be_known = True
         try:
@@ -279,32 +286,26 @@ def _make_point(
         for channel in channels.values():
             with contextlib.suppress(SanctlError):
                 channel.receive("kept", within_s=_FLUSH_S)
+    kind = "application" if point.is_application_consistent else "crash"
     _log(
         name,
         f"restore point {order.name} on {', '.join(point.nodes)}: I/O waited for "
         f"{point.pause_ms} ms, {max(extents)} extents"
-        + (
-            f", {'application' if point.is_application_consistent else 'crash'}-consistent, {hook}"
-            if hook
-            else ""
-        ),
+        + (f", {kind}-consistent, {result}" if result else ""),
     )
 
 
 def _make_quiet(
-    quiet: Quiet, order: PointOrder, copy: LocalCopy, channels: dict[str, Channel]
+    quiet: Quiet, copy: LocalCopy, channels: dict[str, Channel], barrier: GroupBarrier
 ) -> None:
     """Have the hook make the application quiet, and what it wrote for that flushed everywhere."""
-    # systemd waits for READY, which comes later by that.
-    notify(f"EXTEND_TIMEOUT_USEC={round((hook_unit.longest_begin_s(order) + 60.0) * 1e6)}")
-    quiet.begin()
-    if not quiet.is_quiet:
-        return
+    barrier.begin_hook(quiet.begin)
     for channel in channels.values():
         channel.send("settle")
     copy.flush_origin()
     for channel in channels.values():
         channel.receive("settled", within_s=_SETTLE_S)
+    barrier.await_settled()
     quiet.check_time_left()
 
 

@@ -61,6 +61,7 @@ def create(
     It holds what is on the device at one moment, as after a power cut; with a hook that keeps the
     application quiet meanwhile it is application-consistent. Hosts' I/O waits for some
     milliseconds. The pools must be XFS. What the hook's limit allows for comes on top of --timeout.
+    With --group the hook is run once for all devices.
     """
     env = environment()
     wanted = [DeviceName.parse(device) for device in devices]
@@ -68,16 +69,9 @@ def create(
     point_name = parse_point_name(name) if name is not None else _name_of(now_s)
     refuse_own_name(point_name)
     token = env.new_uuid()[:16]
-    if group and hook is not None:
-        raise UsageError(
-            Problem(
-                "SAN-SNAP-016",
-                "--group and --hook do not go together yet",
-                "keep the application quiet yourself, make the group, and let it go on",
-            )
-        )
+    timeout_s += 3 * hook.limit_s if hook else 0
     if group:
-        orders = group_orders(wanted, point_name, token, now_s)
+        orders = group_orders(wanted, point_name, token, now_s, hook)
     elif len(wanted) > 1:
         raise UsageError(
             Problem(
@@ -108,7 +102,7 @@ def create(
                 wanted[0],
                 PointOrder(point_name, token, now_s, hook),
                 ipc_buffer_bytes=env.ipc_buffer_bytes(),
-                timeout_s=timeout_s + (3 * hook.limit_s if hook else 0),
+                timeout_s=timeout_s,
             )
     topology = topology_or_none(env)
     if not group:
@@ -120,6 +114,7 @@ def create(
         print(f"{len(points)} restore points of one moment; I/O waited for {longest} ms at most:")
         for point in points:
             print(f"  {point.device}@{point.name} on {', '.join(point.nodes)}")
+        print(f"consistency: {consistency_text(points[0])}")
 
     finish(output, data=[_point_data(cluster, point, topology) for point in points], text=text)
 

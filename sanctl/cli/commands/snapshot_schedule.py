@@ -44,7 +44,8 @@ def schedule(
     day, in UTC, and keep the newest of each; units are m, h, d, w. The first is made at once. With
     off, none are made any more, and those that there are stay. Only what a schedule has made is
     ever removed by it. A schedule that is given without a hook has none. With --group the points of
-    all devices are of one moment, all or none, where one node serves them.
+    all devices are of one moment, all or none, where one node serves them; a hook is run once for
+    all.
     """
     env = environment()
     wanted, rules = _split(words, group=group)
@@ -52,14 +53,6 @@ def schedule(
     if hook and not found:
         raise UsageError(
             Problem("SAN-HOOK-001", "a hook is given together with rules", "repeat the rules")
-        )
-    if group and hook:
-        raise UsageError(
-            Problem(
-                "SAN-SNAP-016",
-                "--group and --hook do not go together yet",
-                "a schedule for each device has its hook, and points of moments of their own",
-            )
         )
     with env.session() as session:
         if found is None:

@@ -14,6 +14,7 @@ from sanctl.errors import Problem, Refused, UsageError
 from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import DeviceName
+from sanctl.model.point_hook import PointHook
 from sanctl.model.restore_point import MAX_ALL_POINTS, MAX_GROUP, PointOrder, RestorePoint
 from sanctl.plan.device.restore_points import plan_point_order, plan_point_recorded
 
@@ -39,7 +40,11 @@ def group_names(devices: Sequence[DeviceName]) -> list[str]:
 
 
 def group_orders(
-    devices: Sequence[DeviceName], name: str, token: str, given_s: int
+    devices: Sequence[DeviceName],
+    name: str,
+    token: str,
+    given_s: int,
+    hook: PointHook | None = None,
 ) -> dict[DeviceName, PointOrder]:
     """Return the orders for restore points of these devices at one moment.
 
@@ -48,12 +53,13 @@ def group_orders(
         name: the name of each restore point.
         token: 16 hex digits that no other order has.
         given_s: the moment of the order, in seconds since 1970.
+        hook: the hook that is run once for all of them; None: none.
 
     Raises:
         UsageError: it is one device, too many, or one of them twice.
     """
     names = group_names(devices)
-    first = PointOrder(name, token, given_s, group=tuple(names))
+    first = PointOrder(name, token, given_s, hook, tuple(names))
     return {device: first.of_member(device.value) for device in devices}
 
 

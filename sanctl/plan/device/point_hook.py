@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from sanctl.errors import CommandError, Problem
@@ -90,6 +90,20 @@ def code_without_hook(hook: PointHook, error: CommandError) -> str:
             "what hooks print; --or-crash makes a crash-consistent point instead",
         )
     )
+
+
+def concerns(holder: str, note: str, devices: Collection[str]) -> bool:
+    """Whether a hook that has not ended may keep an application of one of these devices quiet.
+
+    A note that cannot be read may be of any devices.
+
+    Args:
+        holder: the device whose unit the hook has: of a group the first.
+        note: what is noted of it, as `HookRun` writes it.
+        devices: the devices.
+    """
+    run = HookRun.parse(note)
+    return run is None or not {holder, *run.group}.isdisjoint(devices)
 
 
 def left_problem(node: str, note: str) -> Problem:

@@ -78,7 +78,7 @@ def due_points(
 
     text = f"{seed} {schedule.value} {slot} {attempt_of(schedule, now_s)} {' '.join(members)}"
     moment = hashlib.sha256(text.encode()).hexdigest()[:16]
-    first = PointOrder(point_name(slot), moment, int(now_s), group=members)
+    first = PointOrder(point_name(slot), moment, int(now_s), schedule.hook, members)
     orders = {DeviceName.parse(each): first.of_member(each) for each in members}
     # For what it refuses.
     plan_group_order(cluster, orders, now_s)
@@ -104,7 +104,7 @@ def _refuse_different(cluster: Cluster, schedule: PointSchedule, members: Sequen
                 f"devices {', '.join(members)} have their schedule together, and that of "
                 f"{', '.join(other)} is another one",
                 f"give it anew: 'sanctl snapshot schedule {' '.join(members)} "
-                f'"{schedule}" --group\'',
+                f'"{schedule}" --group' + (f" {schedule.hook.options}'" if schedule.hook else "'"),
             )
         )
 

@@ -24,6 +24,27 @@ def test_a_hook_goes_with_an_order_and_a_schedule(hook: PointHook) -> None:
     assert HookRun.parse(str(run)) == run
 
 
+def test_a_hook_goes_with_a_group() -> None:
+    hook, group = PointHook("freeze", 20, True), ("db", "web")
+    order = PointOrder("one", TOKEN, 1000, hook, group)
+    assert str(order) == f"one {TOKEN} 1000 hook=freeze,20,or-crash group=db,web"
+    assert PointOrder.parse(str(order)) == order
+    assert order.of_member("web").hook == hook
+    schedule = PointSchedule(5, (Rule(900, 8),), hook, group)
+    assert schedule.value == "5 15m=8 hook=freeze,20,or-crash group=db,web"
+    assert PointSchedule.parse(schedule.value) == schedule
+    run = HookRun(TOKEN, "one", hook, group)
+    assert HookRun.parse(str(run)) == run
+    told = run.environment(device="db", node="n1", phase="before")
+    assert (told["SANCTL_DEVICE"], told["SANCTL_DEVICES"]) == ("db", "db web")
+    assert hook.options == "--hook freeze --hook-limit 20 --or-crash"
+    assert hook._replace(or_crash=False).options == "--hook freeze --hook-limit 20"
+    # The other way round is nothing that any release writes.
+    assert PointOrder.parse(f"one {TOKEN} 1000 group=db,web {hook}") is None
+    assert PointSchedule.parse(f"5 15m=8 group=db,web {hook}") is None
+    assert HookRun.parse(f"{TOKEN} one group=db,web {hook}") is None
+
+
 @pytest.mark.parametrize(
     "word",
     ["", "hook=", "hook=freeze", "freeze,30", "hook=../x,30", "hook=x,4", "hook=x,46", "hook=x,y",
@@ -93,6 +114,7 @@ def test_what_the_program_is_told() -> None:
     )
     assert told == {
         "SANCTL_DEVICE": "web",
+        "SANCTL_DEVICES": "web",
         "SANCTL_POINT": "one",
         "SANCTL_PHASE": "before",
         "SANCTL_NODE": "n1",

@@ -10,6 +10,7 @@ import pytest
 
 import sanctl.cli.environment
 from sanctl.cli.main import main
+from sanctl.model.point_hook import PointHook
 from sanctl.model.point_schedule import parse_rules
 from tests.support.json_contract import breaches
 from tests.unit.ops.test_snapshot import Bed, bed_with_device, two_devices
@@ -58,13 +59,28 @@ def test_it_is_given_to_all_shown_with_each_and_ended_for_all(
     assert status == 0 and "same moments" not in said
 
 
+def test_it_has_a_hook_for_all(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("web", "db", RULES, "--group", "--hook", "freeze", "--hook-limit", "20")
+    status, said = typed(monkeypatch, capsys, *words)
+    assert status == 0 and "hook freeze for 20 s at most, at the same moments as db" in said
+    schedules = bed.seen().cib.schedules
+    assert schedules["web"] == schedules["db"]
+    assert schedules["web"].hook == PointHook("freeze", 20)
+    # Given without a hook it has none.
+    status, said = typed(monkeypatch, capsys, "web", "db", RULES, "--group")
+    assert status == 0 and "hook" not in said and bed.seen().cib.schedules["db"].hook is None
+
+
 @pytest.mark.parametrize(
     ("words", "code"),
     [
         (("web", "db", RULES), "SAN-SNAP-016"),
         (("web", RULES, "--group"), "SAN-SNAP-016"),
         (("web", "web", RULES, "--group"), "SAN-SNAP-016"),
-        (("web", "db", RULES, "--group", "--hook", "freeze"), "SAN-SNAP-016"),
+        (("web", "db", RULES, "--group", "--hook", "../x"), "SAN-HOOK-001"),
+        (("web", "db", "off", "--group", "--hook", "freeze"), "SAN-HOOK-001"),
         (("web", "db", "--group"), "SAN-SNAP-016"),
         (("web", "db", "log", "--group"), "SAN-SCHED-001"),
         (("web", "db", "1h", "--group"), "SAN-SCHED-001"),

@@ -421,6 +421,25 @@ def test_a_group_is_made_together(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> 
     assert not any(alone.is_of_same_moment(point) for point in made)
 
 
+def test_a_group_has_one_hook(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    two_devices(bed, monkeypatch)
+    capsys.readouterr()
+    words = "snapshot create web db --group --hook freeze --hook-limit 20 --or-crash --name quiet"
+    assert run(monkeypatch, words) == 0
+    assert "consistency: application, by hook freeze" in capsys.readouterr().out
+    points = bed.seen().cib.points
+    assert len(points) == 2 and {point.hook for point in points} == {HookResult("freeze")}
+    # That it has failed after them is told once, of all.
+    bed.cluster.hook_codes = ("SAN-HOOK-004", "SAN-HOOK-005")
+    names = [NAME, DeviceName.parse("db")]
+    orders = group_orders(names, "two", "d" * 16, int(bed.env.clock.wall_s()), PointHook("freeze"))
+    with pytest.raises(CommandError, match="SAN-HOOK-005: restore point web@two, db@two was made "):
+        make_group(bed, orders)
+    assert len(bed.seen().cib.points) == 4
+
+
 def test_the_failure_of_one_is_that_of_the_group(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     orders = two_devices(bed, monkeypatch)
     bed.cluster.point_failure = ("SAN-SNAP-002", "too many extents")
@@ -507,8 +526,8 @@ def test_devices_of_two_nodes_are_no_group(
 @pytest.mark.parametrize(
     "words",
     [
-        "web db --group --hook quiet",
         "web --group",
+        "web --group --hook quiet",
         "web web --group",
         "web db",
         " ".join(f"d{n}" for n in range(17)),

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,7 +16,7 @@ from sanctl.agents.points import follower, hook_program, hook_unit
 from sanctl.agents.points.hook_unit import Quiet
 from sanctl.drivers import hook_files
 from sanctl.errors import CommandError, Problem
-from sanctl.model.point_hook import MAX_LIMIT_S, HookResult, PointHook
+from sanctl.model.point_hook import MAX_LIMIT_S, HookResult, HookRun, PointHook
 from sanctl.model.restore_point import PointOrder
 from sanctl.system import process_start, state_files
 from sanctl.system.runner import CommandResult, LocalRunner, run_in_own_group
@@ -32,26 +33,27 @@ class Node(LocalRunner):
         self.statuses: dict[str, int | None] = {}
         self.fails: set[str] = set()
         self.is_missing = False
-        self.is_unit_running = False
+        self.running: set[str] = set()
 
     def run(self, argv: Sequence[str], *, timeout_s: float, **_: object) -> CommandResult:
         verb = " ".join(argv[1:-1])
         self.asked.append(verb)
         if verb in self.fails:
             raise CommandError(Problem("SAN-CMD-003", f"{verb} failed"))
+        name = argv[-1].removeprefix("sanctl-point-hook@").removesuffix(".service")
         if verb == "start":
-            self.is_unit_running = hook_program.begin("web") == 0
-            if not self.is_unit_running:
-                self.end()
+            if hook_program.begin(name):
+                self.end(name)
                 raise CommandError(Problem("SAN-CMD-003", "the unit failed"))
-        elif self.is_unit_running:
-            self.is_unit_running = False
-            self.end()
+            self.running.add(name)
+        elif name in self.running:
+            self.end(name)
         return CommandResult(tuple(argv), 0, "", "", 0.0)
 
-    def end(self) -> None:
-        hook_program.end("web")
-        hook_program.end("web")
+    def end(self, name: str) -> None:
+        self.running.discard(name)
+        hook_program.end(name)
+        hook_program.end(name)
 
     def hook(self, argv: Sequence[str], *, timeout_s: float, env: Mapping[str, str]) -> int | None:
         assert env["SANCTL_PHASE"] == argv[1] and timeout_s == HOOK.limit_s
@@ -73,7 +75,9 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     monkeypatch.setattr(hook_program, "run_in_own_group", made.hook)
     monkeypatch.setattr(hook_program, "notify", lambda _: None)
     # It stays until it is stopped: here it returns, and the unit counts as running.
-    monkeypatch.setattr(time, "sleep", lambda _: None)
+    monkeypatch.setattr(
+        hook_program, "time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: None)
+    )
     return made
 
 
@@ -175,6 +179,39 @@ def test_no_hook_begins_before_an_earlier_one_has_ended(node: Node) -> None:
     hook_unit.held_note("web").write("?")
     with quiet(node, other) as held, pytest.raises(CommandError, match="SAN-HOOK-008"):
         held.check()
+
+
+def test_no_hook_begins_before_one_of_a_group_with_the_same_device_has_ended(node: Node) -> None:
+    """The first device of the group has the unit; another of its devices comes alone, or first."""
+    node.statuses["after"] = 1
+    order = PointOrder("both", "1" * 16, 1000, HOOK, ("db", "web"))
+    with Quiet(node, "db", order) as held:
+        held.check()
+        held.begin()
+    held.result()
+    assert node.ran == ["before", "after", "after"]
+    for name, group in (("web", ()), ("app", ("app", "web")), ("db", ())):
+        other = Quiet(node, name, PointOrder("two", "2" * 16, 1000, HOOK, group))
+        for ask in (other.check, other.begin):
+            with pytest.raises(CommandError, match=r"SAN-HOOK-008.*after restore point both"):
+                ask()
+        if name != "db":
+            hook_unit.run_note(name).write(str(HookRun("2" * 16, "two", HOOK, group)))
+        assert hook_program.begin(name) == 1
+    assert node.ran.count("before") == 1
+    # Another device's hook has nothing to do with it.
+    with Quiet(node, "app", PointOrder("two", "2" * 16, 1000, HOOK)) as alone:
+        alone.check()
+        alone.begin()
+    assert node.ran.count("before") == 2
+    # It has succeeded when another device of the group asks for a point.
+    node.statuses.clear()
+    for name in ("app", "web"):
+        with Quiet(node, name, PointOrder("two", "3" * 16, 1000, HOOK)) as held:
+            held.check()
+            held.begin()
+        assert held.result() == HookResult("freeze")
+    assert state_files.node_suffixes("point-hook-held") == []
 
 
 def test_a_standby_waits_for_all_that_a_hook_may_take() -> None:

@@ -194,6 +194,7 @@ def test_standbys_are_looked_for_after_the_hook_of_a_point_before_has_ended(
     monkeypatch.setattr(leader, "_standbys", standbys)
     order = cast("PointOrder", SimpleNamespace(hook=None))
     nothing = cast("Any", None)
+    alone = GroupBarrier("web", PointOrder("one", "5" * 16, 1000))
     with pytest.raises(CommandError, match="not served here"):
-        leader._make_point(nothing, DEVICE, order, nothing, nothing, slot=None)
+        leader._make_point(nothing, DEVICE, order, nothing, alone, slot=None)
     assert did == ["check", "standbys"]

@@ -8,13 +8,14 @@ import stat
 import pytest
 
 from sanctl.errors import CommandError, Problem
-from sanctl.model.point_hook import PointHook
+from sanctl.model.point_hook import HookRun, PointHook
 from sanctl.plan.device.point_hook import (
     Held,
     Owned,
     check_time_left,
     check_was_quiet,
     code_without_hook,
+    concerns,
     file_problem,
 )
 
@@ -96,3 +97,12 @@ def test_what_was_not_kept_quiet_to_the_end_is_not_called_so() -> None:
     ):
         with pytest.raises(CommandError, match="SAN-HOOK-006"):
             check_was_quiet(held, token, ticks)
+
+
+def test_whose_application_a_hook_that_has_not_ended_may_keep_quiet() -> None:
+    alone = str(HookRun("1" * 16, "one", PointHook("freeze")))
+    group = str(HookRun("1" * 16, "one", PointHook("freeze"), ("db", "log")))
+    assert concerns("db", alone, ["db"]) and not concerns("db", alone, ["log", "web"])
+    assert concerns("db", group, ["log", "web"]) and not concerns("db", group, ["web"])
+    # Nobody knows whose.
+    assert concerns("db", "?", ["web"])

@@ -62,7 +62,7 @@ def test_it_is_read_as_it_was_written_and_by_no_release_without_groups() -> None
     schedule = PointSchedule(5, RULES, None, ("db", "web"))
     assert schedule.value == "5 15m=3 1h=2 group=db,web"
     assert PointSchedule.parse(schedule.value) == schedule
-    for wrong in ("group=db,web", "5 group=db,web", f"{schedule.value} hook=x,20"):
+    for wrong in ("group=db,web", "5 group=db,web", f"{schedule.value} hook=x,20", "5 hook=x,20"):
         assert PointSchedule.parse(wrong) is None
 
 
@@ -88,6 +88,23 @@ def test_all_processes_of_a_node_decide_alike(bed: Bed) -> None:
         )
     }
     assert len(tokens) == 4
+
+
+def test_the_hook_is_that_of_all(bed: Bed) -> None:
+    hook = PointHook("freeze", 20, or_crash=True)
+    bed.session.change(lambda seen: plan_schedule(seen, (WEB, DB), RULES, NOON, hook))
+    for name in ("web", "db"):
+        assert [each.order.hook for each in due(bed.seen(), name)] == [hook, hook]
+    schedule = bed.seen().cib.schedules["web"]
+    with pytest.raises(Refused, match="SAN-SCHED-006") as told:
+        due(with_schedules(bed.seen(), web=schedule, db=schedule._replace(hook=None)))
+    assert f"--group {hook.options}'" in str(told.value.problems[0].hint)
+    # One that is left of the group has it alone.
+    web = bed.seen().cib.device("web")
+    assert web is not None
+    cib = replace(bed.seen().cib, devices=(web,), schedules={"web": schedule})
+    (found,) = due(replace(bed.seen(), cib=cib))
+    assert (found.order.hook, found.order.group) == (hook, ())
 
 
 def test_what_is_made_is_recorded_as_a_whole(bed: Bed) -> None:
