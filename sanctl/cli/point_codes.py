@@ -177,7 +177,8 @@ CODES = {
     "SAN-SNAP-008": "A restore point is named as DEVICE@POINT.",
     "SAN-SNAP-009": "The device has no restore point of that name.",
     "SAN-SNAP-010": "The device has a restore point of that name already.",
-    "SAN-SNAP-011": "A device has at most 64 restore points, all devices together 256.",
+    "SAN-SNAP-011": "A device has at most 64 restore points, all devices together 256; "
+    "those that wait to be removed on a node that is away do not count, up to 512 in all.",
     "SAN-SNAP-012": "One restore point of a device is made at a time.",
     "SAN-SNAP-013": "A device that has restore points is deleted only if the command says that "
     "they may go as well.",

@@ -31,6 +31,9 @@ MAX_GROUP = 8
 _MOMENT_DIGITS = 12
 #: The most of all devices: the CIB has to fit Pacemaker's messages (plan/cluster/cib_size.py).
 MAX_ALL_POINTS = 256
+#: Together with those that wait to be removed on a node that is away: each of the points that it
+#: had may wait for that.
+MAX_ENTRIES = 2 * MAX_ALL_POINTS
 
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?")
 _TOKEN = re.compile(r"[0-9a-f]{16}")

@@ -79,11 +79,12 @@ def plan_group_order(
             changes += plan_point_order(cluster, device, order, now_s)
         except Refused as error:
             problems += error.problems
-    if not problems and len(cluster.cib.points) + len(orders) > MAX_ALL_POINTS:
+    everywhere = sum(not point.is_deleting for point in cluster.cib.points)
+    if not problems and everywhere + len(orders) > MAX_ALL_POINTS:
         problems.append(
             Problem(
                 "SAN-SNAP-011",
-                f"all devices have {len(cluster.cib.points)} restore points, at most "
+                f"all devices have {everywhere} restore points, at most "
                 f"{MAX_ALL_POINTS}, and these would be {len(orders)} more",
                 "delete some: 'sanctl snapshot list' shows what each holds",
             )

@@ -241,7 +241,7 @@ def plan_schedule(
     everywhere = sum(
         schedule.keeps + 1 + _unscheduled(cluster, device, schedule)
         for device, schedule in schedules.items()
-    ) + sum(point.device not in schedules for point in cluster.cib.points)
+    ) + sum(point.device not in schedules and not point.is_deleting for point in cluster.cib.points)
     most = max(here, key=lambda name: here[name])
     if here[most] > MAX_POINTS or everywhere > MAX_ALL_POINTS:
         raise Refused(

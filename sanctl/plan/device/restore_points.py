@@ -12,6 +12,7 @@ from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.model.restore_point import (
     MAX_ALL_POINTS,
+    MAX_ENTRIES,
     MAX_POINTS,
     PointOrder,
     RestorePoint,
@@ -79,6 +80,7 @@ def plan_point_order(
     points = cluster.cib.points_of(name)
     # Of a node that is away, those that are being deleted stay until it is back.
     left = sum(not point.is_deleting for point in points)
+    everywhere = sum(not point.is_deleting for point in cluster.cib.points)
     problems = []
     if any(point.name == order.name for point in points):
         problems.append(
@@ -88,13 +90,22 @@ def plan_point_order(
                 "give another name with --name",
             )
         )
-    if left >= MAX_POINTS or len(cluster.cib.points) >= MAX_ALL_POINTS:
+    if left >= MAX_POINTS or everywhere >= MAX_ALL_POINTS:
         problems.append(
             Problem(
                 "SAN-SNAP-011",
-                f"device {name} has {left} restore points and all devices have "
-                f"{len(cluster.cib.points)}; at most {MAX_POINTS} and {MAX_ALL_POINTS}",
+                f"device {name} has {left} restore points and all devices have {everywhere}; at "
+                f"most {MAX_POINTS} and {MAX_ALL_POINTS}",
                 "delete one: 'sanctl snapshot list' shows what each holds",
+            )
+        )
+    elif len(cluster.cib.points) >= MAX_ENTRIES:
+        problems.append(
+            Problem(
+                "SAN-SNAP-011",
+                f"{len(cluster.cib.points) - everywhere} restore points wait to be removed on "
+                f"nodes that are away: with {everywhere} others, {MAX_ENTRIES} at most",
+                "bring the nodes back: 'sanctl status' shows them",
             )
         )
     open_order = device.point_order

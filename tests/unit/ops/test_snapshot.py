@@ -141,6 +141,14 @@ def test_refusals(bed: Bed) -> None:
     full = replace(bed.seen(), cib=replace(bed.seen().cib, points=points))
     with pytest.raises(Refused, match=r"SAN-SNAP-011: .*all devices have 256"):
         plan.plan_point_order(full, NAME, order, now_s)
+    # Those that a node has to remove that is away do not keep all devices from having new ones.
+    deleting = tuple(point._replace(is_deleting=True) for point in points)
+    live = (made, *points[2:])
+    waiting = replace(full, cib=replace(full.cib, points=(*live, *deleting)))
+    assert plan.plan_point_order(waiting, NAME, order, now_s)
+    waiting = replace(full, cib=replace(full.cib, points=(*live, *deleting, deleting[0])))
+    with pytest.raises(Refused, match="SAN-SNAP-011: 257 restore points wait to be removed"):
+        plan.plan_point_order(waiting, NAME, order, now_s)
     with pytest.raises(UsageError, match="SAN-SNAP-008"):
         plan.split_point("web")
     assert plan.split_point("web@one") == (NAME, "one")
@@ -500,6 +508,8 @@ def test_a_group_that_cannot_be_made_changes_nothing(
     full = replace(bed.seen().cib, points=(other,) * (MAX_ALL_POINTS - 1))
     with pytest.raises(Refused, match="these would be 2 more"):
         plan_group_order(replace(bed.seen(), cib=full), orders, 0.0)
+    gone = (other._replace(is_deleting=True),) * (MAX_ALL_POINTS - 1)
+    assert plan_group_order(replace(bed.seen(), cib=replace(full, points=gone)), orders, 0.0)
     taken = replace(bed.seen().cib, points=(point_of(bed),))
     orders[NAME] = orders[NAME]._replace(name="old")
     with pytest.raises(Refused, match="SAN-SNAP-010"):

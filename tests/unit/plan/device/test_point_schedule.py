@@ -258,6 +258,10 @@ def test_a_schedule_that_keeps_too_many(bed: Bed) -> None:
         plan.plan_schedule(
             replace(seen, cib=replace(seen.cib, points=tuple(strange))), (NAME,), most, 0
         )
+    # Of a node that is away, they stay in the CIB until it is back.
+    gone = tuple(each._replace(is_deleting=True) for each in strange)
+    bare = seen_with(bed, schedule=None)
+    assert plan.plan_schedule(replace(bare, cib=replace(bare.cib, points=gone)), (NAME,), most, 0)
 
 
 def test_pruning(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
