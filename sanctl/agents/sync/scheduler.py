@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Iterator
 
 from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.publish import replica_state
@@ -72,6 +73,16 @@ def _run(scheduler: ResyncScheduler) -> None:
             scheduler.withdraw()
             return
         time.sleep(_POLL_EVERY_S)
+
+
+@contextlib.contextmanager
+def _logs_error(name: str, failed: set[str]) -> Iterator[None]:
+    """Log a device's error and add its name: the resyncs of the others go on."""
+    try:
+        yield
+    except (SanctlError, OSError) as error:
+        failed.add(name)
+        _log(name, f"an error; the next poll tries again: {error}", priority=journal.WARNING)
 
 
 class _SyncProgressTracker:
@@ -189,25 +200,23 @@ class ResyncScheduler:
             and any(peer.is_sync_source for peer in states[name].peers)
         ]
         waiting = plan.wait_reasons(targets, time.localtime().tm_hour)
+        failed: set[str] = set()
         # First of all: recording and publishing take longer, and meanwhile all resyncs would run.
         for name, device in devices.items():
-            self._pause_or_resume(device, states[name], waiting.get(name, ""), now)
+            with _logs_error(name, failed):
+                self._pause_or_resume(device, states[name], waiting.get(name, ""), now)
         is_busy = False
         for name, device in devices.items():
-            try:
+            with _logs_error(name, failed):
                 is_busy |= self._record(device, states[name], progress_by_minor)
-            except (SanctlError, OSError) as error:
-                _log(
-                    name, f"an error; the next poll tries again: {error}", priority=journal.WARNING
-                )
-                is_busy = True
-        running = tuple(
-            entry._replace(waits=waiting.get(entry.device, ""))
-            for name, device in devices.items()
-            if (entry := self._progress(device, states[name], progress_by_minor)) is not None
-        )
-        self._publish_progress(running, now)
-        return is_busy or bool(running)
+        running: list[RunningSync] = []
+        for name, device in devices.items():
+            with _logs_error(name, failed):
+                entry = self._progress(device, states[name], progress_by_minor)
+                if entry is not None:
+                    running.append(entry._replace(waits=waiting.get(name, "")))
+        self._publish_progress(tuple(running), now)
+        return is_busy or bool(failed or running)
 
     def withdraw(self) -> None:
         """Delete the attribute with the progress."""

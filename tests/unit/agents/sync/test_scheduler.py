@@ -12,8 +12,9 @@ import pytest
 from sanctl.agents.publish import replica_state
 from sanctl.agents.replica import parts, sync_policy
 from sanctl.agents.replica.parts import Device
-from sanctl.agents.sync import scheduler, verify
+from sanctl.agents.sync import scheduler, tracking, verify
 from sanctl.drivers import drbd_kernel
+from sanctl.errors import CommandError, Problem
 from sanctl.model.resync_record import (
     DONE,
     FAST,
@@ -178,6 +179,33 @@ def test_the_received_amount_is_counted_over_kills_and_reconnections(here: Path)
     service.run_once()
     assert note(here, "vm0").received_kib == 300 + 700
     assert not (here / "devices/vm0/resync-received").exists()
+
+
+def test_a_device_that_fails_holds_up_no_other(
+    here: Path, words: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words["vm2"] = "priority=90"
+
+    class Silent(Node):
+        def _answer(self, argv: Sequence[str]) -> Answer:
+            if list(argv) == ["drbdsetup", "pause-sync", "0"]:
+                return CommandError(Problem("SAN-CMD-002", "no answer within 20 s"))
+            return super()._answer(argv)
+
+    node = Silent({"vm0": 500, "vm1": 100, "vm2": 900})
+    assert scheduler.ResyncScheduler(node).run_once()
+    assert node.held == {"vm1"}
+    assert {each.device for each in parse_running(node.published)} == {"vm0", "vm1", "vm2"}
+    latest = tracking.latest_resync
+
+    def unreadable(device: Device) -> ResyncRecord | None:
+        if device.name == "vm0":
+            raise OSError(5, "Input/output error")
+        return latest(device)
+
+    monkeypatch.setattr(tracking, "latest_resync", unreadable)
+    assert scheduler.ResyncScheduler(node).run_once()
+    assert {each.device for each in parse_running(node.published)} == {"vm1", "vm2"}
 
 
 def test_resyncs_run_one_after_the_other(here: Path, words: dict[str, str]) -> None:
