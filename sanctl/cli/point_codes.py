@@ -73,10 +73,11 @@ CODES = {
     "the hook was over, or what kept it quiet was ended. The copies are as after a power cut.",
     "SAN-HOOK-007": "systemd could not run the unit of a hook, sanctl-point-hook@DEVICE.service. A "
     "node of a release without hooks does not have it.",
-    "SAN-HOOK-008": "The hook of an earlier restore point failed after it, on this node: the "
-    "application may still be quiet. No hook begins before that one has succeeded: each later "
-    "restore point with a hook runs it again first. See to the application, and to why the hook "
-    "fails (journalctl -t sanctl-hook); its file has to be there. A boot of the node forgets it.",
+    "SAN-HOOK-008": "The hook of an earlier restore point of the device, or of a group with it, "
+    "failed after it, on this node: the application may still be quiet. No hook begins before that "
+    "one has succeeded: each later restore point with a hook runs it again first. See to the "
+    "application, and to why the hook fails (journalctl -t sanctl-hook); its file has to be there. "
+    "A boot of the node forgets it.",
     "SAN-REST-001": "Hosts are logged in to a device that is to go back to a restore point, or a "
     "node does not say which are. A host that has it mounted would write what it remembers over "
     "what comes back. Sessions are published about every ten seconds.",
