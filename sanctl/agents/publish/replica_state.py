@@ -203,8 +203,9 @@ def _publish(
     if clears_marks and state is not None and state.is_primary:
         # After a change, and once a minute: a reconnection without a resync calls no handler.
         in_sync = [node for node in others if state.with_only_peer(node).is_in_sync]
-        if in_sync:
-            clear_marks(runner, device.name, in_sync)
+        if in_sync and not clear_marks(runner, device.name, in_sync):
+            # Not recorded: a standby that stays marked cannot take over, so the next monitor asks.
+            return
     attrd_cache.record(cached, attrd_pid, compared)
 
 

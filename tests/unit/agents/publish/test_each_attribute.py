@@ -98,12 +98,25 @@ def test_a_first_promotion_asks_for_no_marks(
     node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[object] = []
-    monkeypatch.setattr(replica_state, "clear_marks", lambda *args: asked.append(args[1:]))
+    monkeypatch.setattr(replica_state, "clear_marks", lambda *args: not asked.append(args[1:]))
     primary = STANDBY._replace(role="Primary", peers=(PEER._replace(role="Secondary"),))
     replica_state.publish(node, DEVICE, primary, clears_marks=False)
     assert asked == []
     written(node, primary._replace(size_kib=2048))
     assert asked == [("vol1", ["n2"])]
+
+
+def test_marks_that_could_not_be_cleared_are_asked_for_by_the_next_monitor(
+    node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A standby that stays marked could not take over until a minute later."""
+    answers = [False, True]
+    monkeypatch.setattr(replica_state, "clear_marks", lambda *_: answers.pop(0))
+    primary = STANDBY._replace(role="Primary", peers=(PEER._replace(role="Secondary"),))
+    written(node, primary)
+    written(node, primary)
+    assert answers == []
+    written(node, primary)  # Recorded now: a third call would find no answer left.
 
 
 @pytest.mark.parametrize("is_new", [True, False])
