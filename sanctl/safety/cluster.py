@@ -195,6 +195,12 @@ def is_peer_certain(world: World, i: int, rules: Rules) -> bool:
     return rules.is_certain(membership)
 
 
+def keeps_mark(world: World, i: int, rules: Rules) -> bool:
+    """Whether the source of a resync finds its peer marked, and changes nothing."""
+    node, peer = world.nodes[i], 1 - i
+    return rules.keeps_marks and bool(node.marks & node.view & 1 << peer)
+
+
 def is_mark_confirmed(world: World, i: int, rules: Rules) -> bool:
     """Whether a handler that has marked its peer finds the mark in force."""
     is_certain = not rules.asks_after or is_peer_certain(world, i, rules)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sanctl.safety.cluster import is_mark_confirmed, is_peer_certain, write_mark
+from sanctl.safety.cluster import is_mark_confirmed, is_peer_certain, keeps_mark, write_mark
 from sanctl.safety.rules import Rules
 from sanctl.safety.world import (
     ASKS,
@@ -124,6 +124,12 @@ def resync_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
         elif not (rules.locks and here.holds_lock):
             yield f"{name} asks: certain", with_replica(world, i, here._replace(resync=MARKS))
     elif here.resync == MARKS:
+        if keeps_mark(world, i, rules):
+            yield (
+                f"{name} finds {NAMES[peer]} marked",
+                with_replica(world, i, here._replace(resync=ASKS_AGAIN)),
+            )
+            return
         marked = write_mark(world, i, peer, is_set=True, rules=rules)
         yield (
             f"{name} marks {NAMES[peer]}",

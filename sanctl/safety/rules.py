@@ -64,6 +64,7 @@ class Rules(NamedTuple):
         withdraws: a handler that is not certain any more takes its mark back at once: never, `any`
             mark, or its `own`, which was not there before.
         ties_to_quorate: of two equally new CIBs the one from a partition with quorum wins.
+        keeps_marks: the source of a resync changes nothing where its peer, a member, is marked.
     """
 
     peer_membership: Callable[[MembershipFacts], str] = _membership
@@ -92,6 +93,7 @@ class Rules(NamedTuple):
     stays_frozen: bool = True
     withdraws: str = ""
     ties_to_quorate: bool = True
+    keeps_marks: bool = True
 
 
 #: The rules as shipped.

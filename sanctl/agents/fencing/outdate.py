@@ -33,6 +33,7 @@ def mark_outdated(
     *,
     wait_s: float = shared_marks.WAIT_S,
     may_lead_alone: bool = True,
+    keeps_mark: bool = False,
 ) -> str:
     """Mark the peer's replica as outdated if that can be certain; return the peer's membership.
 
@@ -48,6 +49,8 @@ def mark_outdated(
         peer: the node's name.
         wait_s: how long a handler that marks for this one, too, is waited for.
         may_lead_alone: after that, make a change of its own, without the lock of those.
+        keeps_mark: a mark that is there is enough, if nobody but this node can have removed it
+            since: for the source of a resync that has one peer.
 
     Raises:
         SanctlError: the cluster did not answer; nothing is certain.
@@ -59,6 +62,7 @@ def mark_outdated(
         is_promoting=lambda name: _promotion_note(name).exists(),
         wait_s=wait_s,
         may_lead_alone=may_lead_alone,
+        keeps_mark=keeps_mark,
     )
 
 

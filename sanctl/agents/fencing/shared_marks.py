@@ -9,6 +9,9 @@ questions again; then each handler gets its answer, in a file. Handlers that com
 next leader's. A single handler is its own leader, at once. One that is called for a promotion first
 waits for the other promotions of this node, for some seconds at most (`promotion_begun`).
 
+The source of a resync asks with a token that says that a mark that is there is enough: where all of
+them find their peers marked, the leader asks both questions twice and changes nothing.
+
 A leader that dies gives the lock back, as the kernel does for it; the next one leads all that is
 unanswered. One that hangs is not waited for: the others go on alone, as if there were no lock. The
 lock is there to share, not to protect: what protects a device is its own lock, which its handler
@@ -65,6 +68,7 @@ def mark(
     is_promoting: Callable[[str], bool],
     wait_s: float = WAIT_S,
     may_lead_alone: bool = True,
+    keeps_mark: bool = False,
 ) -> str:
     """Mark a peer's replica, for a caller who holds the device's fencing lock.
 
@@ -75,6 +79,8 @@ def mark(
         is_promoting: whether a promotion of a device's replica is under way here.
         wait_s: how long another handler that marks for this one, too, is waited for.
         may_lead_alone: after that, make a change of its own, without the lock.
+        keeps_mark: a mark that is there is enough (`is_kept` in
+            sanctl/plan/failover/shared_marks.py).
 
     Returns:
         The peer's membership, or `shared_marks.OWN_MARKED`.
@@ -83,6 +89,8 @@ def mark(
         SanctlError: the cluster did not answer; nothing is certain.
     """
     token = _new_token()
+    if keeps_mark:
+        token = shared_marks.keeping(token)
     request, answer = _request(device, peer), _answer(device, peer)
     # Without a place for files (a full /run) the handler is its own leader.
     with contextlib.suppress(OSError):
@@ -220,12 +228,15 @@ def _transact(this: _Round, own: str, give: Callable[[str, str], None]) -> None:
     """
     before, seen = _look(this, this.tokens, give)
     to_mark: dict[str, Facts] = {}
+    kept: dict[str, Facts] = {}
     for device, facts in before.items():
         refused = shared_marks.refusal(facts)
-        if refused is None:
-            to_mark[device] = facts
-        else:
+        if refused is not None:
             give(device, refused)
+        elif shared_marks.is_kept(this.tokens[device], facts):
+            kept[device] = facts
+        else:
+            to_mark[device] = facts
     with contextlib.ExitStack() as held:
         locked = {device for device in to_mark.keys() - {own} if _hold_change_lock(held, device)}
         # After the locks: a handler that has died before them has given its device's lock back.
@@ -235,21 +246,23 @@ def _transact(this: _Round, own: str, give: Callable[[str, str], None]) -> None:
             for device, facts in to_mark.items()
             if device == own or (device in locked and still.get(device) == this.tokens[device])
         }
-        if seen is None or not to_mark:
+        if seen is None or not (to_mark or kept):
             return
         has_outranked = shared_marks.outranks(to_mark)
-        outdated_marks.set_marks(
-            this.runner, to_mark, this.peer, seen, raises_admin_epoch=has_outranked
-        )
-    after, _ = _look(this, to_mark, give)
+        if to_mark:
+            outdated_marks.set_marks(
+                this.runner, to_mark, this.peer, seen, raises_admin_epoch=has_outranked
+            )
+    after, _ = _look(this, to_mark | kept, give)
     for device, facts in after.items():
         give(device, shared_marks.confirmation(facts, has_outranked=has_outranked))
-    names = ", ".join(sorted(to_mark))
-    journal.write(
-        f"{this.peer} is marked as outdated in one change, for {len(to_mark)} devices: {names}",
-        action="mark",
-        step="set",
-    )
+    if to_mark:
+        names = ", ".join(sorted(to_mark))
+        journal.write(
+            f"{this.peer} is marked as outdated in one change, for {len(to_mark)} devices: {names}",
+            action="mark",
+            step="set",
+        )
 
 
 def _hold_change_lock(held: contextlib.ExitStack, device: str) -> bool:

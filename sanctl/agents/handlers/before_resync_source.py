@@ -5,9 +5,9 @@ A resync ends on its target a moment before the source hears of it. If the link 
 moment, the source takes the peer for Inconsistent, and as a Primary goes on alone without calling
 fence-peer (drbd_state.c, sanitize_state: only a peer that may be as good as this node freezes I/O).
 So the peer has to be marked before its own disk state can become UpToDate. A peer that was fenced
-or cut off is marked since then; a peer that was stopped in an orderly way, or whose disk was
-exchanged, is not. Once both nodes have heard of the end, unfence-peer clears the mark
-(sanctl/agents/fencing/outdate.py).
+or cut off is marked since then, and the mark is read, not written again; a peer that was stopped in
+an orderly way, or whose disk was exchanged, is not. Once both nodes have heard of the end,
+unfence-peer clears the mark (sanctl/agents/fencing/outdate.py).
 
 While this handler runs, the resync has not begun and the peer's own state is Outdated; the source's
 I/O goes on (drbd_receiver.c, receive_bitmap; drbd_req.c, drbd_should_send_out_of_sync). But the
@@ -67,7 +67,14 @@ def main() -> int:
                     break
                 # Time is left for a change of its own, if the process that leads hangs.
                 wait_s = max(0.0, begin + _DEADLINE_S - time.monotonic()) / 2
-                membership = outdate.mark_outdated(runner, device, peer, wait_s=wait_s)
+                membership = outdate.mark_outdated(
+                    runner,
+                    device,
+                    peer,
+                    wait_s=wait_s,
+                    # With DRBD 9 there may be other peers, and one that serves clears the mark.
+                    keeps_mark=drbd_kernel.generation() < 9,
+                )
         except Exception as error:
             # Also an error of this program itself: a handler that ends by one leaves no note, and
             # nothing says why the connection was dropped.

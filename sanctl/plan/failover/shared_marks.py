@@ -7,7 +7,8 @@ functions, so that the handlers (sanctl/agents/fencing/shared_marks.py) and the 
 two devices (sanctl/safety/sharing.py) decide by the same lines.
 
 The invariant they guard: a handler that is told that its peer is certain holds its device's fencing
-lock, and the peer's mark was set and read back with quorum after the handler had asked.
+lock, and the peer's mark was set and read back with quorum after the handler had asked, or, for the
+source of a resync, read twice.
 """
 
 from __future__ import annotations
@@ -105,6 +106,32 @@ def answer_for(token: str, answer: str) -> str | None:
 def answer_text(token: str, said: str) -> str:
     """Return the text of an answer, for `answer_for`."""
     return f"{token} {said}"
+
+
+_KEEPING = ":keeps"
+
+
+def keeping(token: str) -> str:
+    """Return the token of a request for which a mark that is there is enough."""
+    return token + _KEEPING
+
+
+def is_kept(token: str, seen: Facts) -> bool:
+    """Whether a request that is not refused needs no change of the CIB.
+
+    For the source of a resync: its peer has been marked since it was lost, and while it resyncs
+    nobody but the source removes that mark. Each device of a node that comes back would change the
+    CIB once, for nothing. A handler of fence-peer asks for no such thing: its peer's mark may have
+    been removed a moment ago.
+
+    Only of a member, whose CIB has the mark as well: that of a node that was fenced is to be
+    outranked by the change (`fence_rules.must_outrank_peer_cib`).
+    """
+    return (
+        token.endswith(_KEEPING)
+        and seen.is_marked
+        and not fence_rules.must_outrank_peer_cib(seen.membership)
+    )
 
 
 def refusal(seen: Facts) -> str | None:

@@ -13,7 +13,7 @@ from sanctl.agents.fencing.outdate import OWN_MARKED, mark_outdated
 from sanctl.drivers import drbd_kernel
 from sanctl.errors import CommandError, Problem
 from sanctl.model.outdated_mark import mark_id
-from sanctl.plan.failover.shared_marks import answer_text
+from sanctl.plan.failover.shared_marks import answer_text, keeping
 from sanctl.system import process_start, state_files
 from tests.fakes.node import FakeNode
 from tests.fakes.runner import Answer, FakeRunner
@@ -27,6 +27,7 @@ class Cluster(FakeRunner):
     """A quorate partition without n2, which is fenced; its CIB keeps marks.
 
     Attributes:
+        is_back: n2 is a member again.
         marks: the device's mark on n2, by device.
         own_marks: the devices whose replica here is marked.
         changes: of each change: the devices that it marks.
@@ -40,6 +41,7 @@ class Cluster(FakeRunner):
         self.own_marks: Collection[str] = ()
         self.changes: list[list[str]] = []
         self.is_quorate = True
+        self.is_back = False
         self.devices = dict(UUIDS)
         self.before: Callable[[tuple[str, ...]], None] = lambda _: None
 
@@ -50,7 +52,8 @@ class Cluster(FakeRunner):
         call, given = self.calls[-1]
         self.before(call)
         if call[0] == "corosync-quorumtool":
-            return _QUORUM.format(quorate="Yes" if self.is_quorate else "No")
+            quorum = _QUORUM.format(quorate="Yes" if self.is_quorate else "No")
+            return quorum + (" 2 1 n2\n" if self.is_back else "")
         if "--modify" in call:
             made = ET.fromstring(given or "").iter("rsc_location")
             changed = [mark.get("rsc", "").removeprefix("sanctl-") for mark in made]
@@ -120,6 +123,61 @@ def test_the_leader_marks_for_all_in_one_change_and_answers_each(cluster: Cluste
     }
     assert cluster.programs().count("corosync-quorumtool") == 2
     assert cluster.programs().count("cibadmin") == 3
+
+
+def test_a_resync_of_a_member_that_is_marked_changes_nothing(cluster: Cluster) -> None:
+    """Of a node that comes back with fifty devices each would change the CIB once, for nothing."""
+    cluster.is_back = True
+    cluster.marks = {"vol1", "vol2"}
+    ask("vol2", keeping(shared_marks._new_token()))
+    assert mark_outdated(cluster, "vol1", "n2", keeps_mark=True) == "member"
+    assert cluster.changes == []
+    assert answer_to("vol2").endswith(" member")
+    # Asked twice, as around a change: quorum may have been lost in between.
+    assert cluster.programs() == ["corosync-quorumtool", "cibadmin"] * 2
+
+
+def test_a_mark_that_is_there_is_not_enough_for_fence_peer_or_of_a_fenced_node(
+    cluster: Cluster,
+) -> None:
+    """It may be about to go; and the CIB of a node that was fenced has to be outranked."""
+    cluster.is_back = True
+    cluster.marks = {"vol1", "vol2"}
+    ask("vol2", keeping(shared_marks._new_token()))
+    assert mark_outdated(cluster, "vol1", "n2") == "member"
+    assert cluster.changes == [["vol1"]]
+    assert answer_to("vol2").endswith(" member")
+    cluster.is_back = False
+    assert mark_outdated(cluster, "vol1", "n2", keeps_mark=True) == "fenced"
+    assert cluster.changes[1:] == [["vol1"]]
+
+
+def test_a_resync_of_a_member_that_is_not_marked_marks_it(cluster: Cluster) -> None:
+    cluster.is_back = True
+    cluster.marks = {"vol2"}
+    ask("vol2", keeping(shared_marks._new_token()))
+    assert mark_outdated(cluster, "vol1", "n2", keeps_mark=True) == "member"
+    assert cluster.changes == [["vol1"]]
+    assert answer_to("vol2").endswith(" member")
+
+
+@pytest.mark.parametrize("what", ["quorum", "mark"])
+def test_a_mark_that_is_gone_when_it_is_read_again_is_not_certain(
+    cluster: Cluster, what: str
+) -> None:
+    cluster.is_back = True
+    cluster.marks = {"vol1"}
+
+    def lose(argv: tuple[str, ...]) -> None:
+        if cluster.programs().count("corosync-quorumtool") == 2:
+            if what == "quorum":
+                cluster.is_quorate = False
+            else:
+                cluster.marks.clear()
+
+    cluster.before = lose
+    said = mark_outdated(cluster, "vol1", "n2", keeps_mark=True)
+    assert said == {"quorum": "alone", "mark": "unknown"}[what]
 
 
 def test_a_request_for_another_peer_is_not_this_leaders(cluster: Cluster) -> None:

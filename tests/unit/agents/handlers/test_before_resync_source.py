@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,7 +57,9 @@ def _source(
     """A node that is to be the source of a resync, and the peer's membership at each query."""
     left = list(standing)
 
-    def secure(runner: object, device: str, peer: str, *, wait_s: float) -> str:
+    def secure(runner: object, device: str, peer: str, *, wait_s: float, keeps_mark: bool) -> str:
+        # With other peers there may be another node that serves, and clears the mark.
+        assert keeps_mark == (node.generation < 9)
         node.clock.sleep(0.5)
         told = left.pop(0) if len(left) > 1 else left[0]
         if told == "silent":
@@ -117,9 +120,9 @@ def test_a_note_that_a_monitor_removes_meanwhile_is_written_again(
     _source(monkeypatch, fake_node, [standing])
     told = outdate.mark_outdated
 
-    def secure(runner: Runner, device: str, peer: str, *, wait_s: float) -> str:
+    def secure(runner: Runner, device: str, peer: str, **options: Any) -> str:
         state_files.remove_device(device)
-        return told(runner, device, peer, wait_s=wait_s)
+        return told(runner, device, peer, **options)
 
     monkeypatch.setattr(outdate, "mark_outdated", secure)
     assert before_resync_source.main() == status
