@@ -99,7 +99,8 @@ def test_all_devices_of_a_lost_node_are_served_by_the_other(
         within_s=150 * len(names),
     )
     since = f"journalctl -q -o cat --since=@{began_s - 1:.3f}"
-    shared = bed.sh(SURVIVOR, f"{since} SANCTL_ACTION=mark SANCTL_STEP=set").stdout.splitlines()
+    changes = f"{since} SANCTL_ACTION=mark SANCTL_STEP=set"
+    shared = bed.sh(SURVIVOR, changes).stdout.splitlines()
     print("\n".join(f"  {line}" for line in shared))
     marked = {name for line in shared for name in re.findall(r"\bmany\d+", line)}
     assert marked == set(names)
@@ -109,6 +110,8 @@ def test_all_devices_of_a_lost_node_are_served_by_the_other(
         assert rewrites.stdout == ""
     bed.ensure_power(LOST)
     wait_for("all whole", lambda: are_whole(bed, names), within_s=300, every_s=2.0)
+    # Each was marked by the failover: a resync has nothing to add.
+    assert bed.sh(SURVIVOR, changes).stdout.splitlines() == shared
     assert {node: boot_of(bed, node) for node in others} == boots
     assert served_by(bed, SURVIVOR, names)
 
