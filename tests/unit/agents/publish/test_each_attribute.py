@@ -98,7 +98,12 @@ def test_a_first_promotion_asks_for_no_marks(
     node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[object] = []
-    monkeypatch.setattr(replica_state, "clear_marks", lambda *args: not asked.append(args[1:]))
+
+    def clear(*args: object) -> bool:
+        asked.append(args[1:])
+        return True
+
+    monkeypatch.setattr(replica_state, "clear_marks", clear)
     primary = STANDBY._replace(role="Primary", peers=(PEER._replace(role="Secondary"),))
     replica_state.publish(node, DEVICE, primary, clears_marks=False)
     assert asked == []
