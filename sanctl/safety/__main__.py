@@ -16,7 +16,7 @@ from sanctl.safety.lone_marks import LoneMarks, explore_lone_marks
 from sanctl.safety.rules import SHIPPED, Rules
 from sanctl.safety.search import Counterexample, Exploration, S
 from sanctl.safety.sharing import BROKEN_SHARING, SharingRules, explore_sharing, sharing_text
-from sanctl.safety.world import World, world_text
+from sanctl.safety.world import EPOCH_GAP, World, world_text
 
 _DESCRIPTION = """\
 Explores the rules against split brain and lost writes: one device with two replicas, on nodes a and
@@ -132,6 +132,11 @@ def main(argv: list[str]) -> int:
         help="look closer at marks whose writers could not keep their quorum",
     )
     parser.add_argument(
+        "--progress",
+        action="store_true",
+        help="say on standard error, after each depth, how many states there are so far",
+    )
+    parser.add_argument(
         "--table", action="store_true", help="print each rule and what happens without it"
     )
     options = parser.parse_args(argv)
@@ -149,6 +154,7 @@ def main(argv: list[str]) -> int:
         return _report(shared, f"{options.rules}, 2 devices", begin, sharing_text)
     known: dict[str, Rules] = {"shipped": SHIPPED}
     known |= {variant.name: variant.rules for variant in BROKEN_RULES}
+    gaps = {variant.name: variant.gap for variant in BROKEN_RULES}
     begin = time.process_time()
     if options.lone_marks:
         lone = explore_lone_marks(
@@ -159,11 +165,24 @@ def main(argv: list[str]) -> int:
         )
         return _report_lone_marks(lone, f"{options.rules}, {options.nodes} nodes", begin)
     result: Exploration[World] = explore_cluster(
-        known[options.rules], options.nodes, options.faults, has_device=options.quorum_device
+        known[options.rules],
+        options.nodes,
+        options.faults,
+        has_device=options.quorum_device,
+        gap=gaps.get(options.rules, EPOCH_GAP),
+        progress=_progress if options.progress else None,
     )
     device = " and a quorum device" if options.quorum_device else ""
     about = f"{options.rules}, {options.nodes} nodes{device}, {options.faults} faults"
     return _report(result, about, begin, world_text)
+
+
+def _progress(depth: int, states: int, transitions: int) -> None:
+    sys.stderr.write(
+        f"all states {depth} events away: {states} states, {transitions} transitions, "
+        f"{time.process_time():.0f} s CPU\n"
+    )
+    sys.stderr.flush()
 
 
 def _report_lone_marks(lone: LoneMarks, about: str, begin_s: float) -> int:

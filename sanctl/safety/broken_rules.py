@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from sanctl.model.drbd import ResourceState
+from sanctl.safety.packed import PackedWorlds
 from sanctl.safety.rules import SHIPPED, MembershipFacts, Rules
-from sanctl.safety.search import Exploration, explore
+from sanctl.safety.search import Exploration, Progress, explore_machine
 from sanctl.safety.transitions import events
-from sanctl.safety.world import World, broken_invariant, canonical, initial_world, is_whole
+from sanctl.safety.world import EPOCH_GAP, World, initial_world
 
 
 class BrokenRule(NamedTuple):
@@ -30,6 +31,7 @@ class BrokenRule(NamedTuple):
         steps: the number of events of the shortest way there.
         begins: the first events, where an exploration from the initial world takes too long.
         ends: a dead end is what is found.
+        gap: epochs of CIBs that are so far apart, or farther, are not told apart.
     """
 
     name: str
@@ -42,6 +44,7 @@ class BrokenRule(NamedTuple):
     begins: tuple[str, ...] = ()
     ends: bool = False
     has_device: bool = False
+    gap: int = EPOCH_GAP
 
 
 def explore_cluster(
@@ -52,6 +55,9 @@ def explore_cluster(
     has_device: bool = False,
     begins: tuple[str, ...] = (),
     ends: bool = True,
+    gap: int = EPOCH_GAP,
+    limit: int = 100_000_000,
+    progress: Progress | None = None,
 ) -> Exploration[World]:
     """Explore a cluster of two or three nodes.
 
@@ -62,16 +68,16 @@ def explore_cluster(
         faults: how many faults may happen.
         begins: the events before the exploration, by name.
         ends: look for dead ends, too.
+        gap: epochs of CIBs that are so far apart, or farther, are not told apart.
+        limit: how many states are too many.
+        progress: called when all states of one more depth are known.
     """
     first, possible = initial_world(nodes, faults, has_device=has_device), events(rules)
     for event in begins:
         first = next(world for name, world in possible(first) if name == event)
-    return explore(
-        first,
-        possible,
-        broken_invariant,
-        is_whole if ends else None,
-        key=canonical,
+    machine = PackedWorlds(rules, gap=gap)
+    return explore_machine(
+        machine, machine.number(first), ends=ends, limit=limit, progress=progress
     )
 
 
@@ -291,6 +297,7 @@ BROKEN_RULES = (
             "the sync network is back",
             "the handler of a asks: certain",
         ),
+        gap=5,
     ),
     BrokenRule(
         "target-not-marked",

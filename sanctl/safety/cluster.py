@@ -21,7 +21,7 @@ from sanctl.safety.world import (
 
 
 def cluster_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
-    """Yield what corosync and Pacemaker may do next, as seen from one node."""
+    """Yield what corosync and Pacemaker may do next with the nodes, as seen from one of them."""
     node, reach = world.nodes[i], world.reach(i)
     if reach & ((1 << i) - 1) == 0:  # once for each partition
         formed = _form(world, i, rules)
@@ -37,7 +37,12 @@ def cluster_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
                 after = power_off(world, j) if rules.confirms else world
                 after = _know_gone(after, reach, j)
                 yield f"{_names(reach)} fences {NAMES[j]}", after
-    if i not in REPLICAS:
+
+
+def order_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
+    """Yield what Pacemaker may do next with the replica of a node."""
+    node, reach = world.nodes[i], world.reach(i)
+    if not world.is_quorate(i):
         return
     replica, j = world.replicas[i], 1 - i
     if replica.role == "-":

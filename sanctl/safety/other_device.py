@@ -18,7 +18,7 @@ from sanctl.safety.cluster import write_mark
 from sanctl.safety.rules import Rules
 from sanctl.safety.search import Exploration, explore
 from sanctl.safety.transitions import events
-from sanctl.safety.world import Event, World, initial_world
+from sanctl.safety.world import Event, World, initial_world, spaced
 
 _B, _W = 1, 2
 # The mark of the other device's replica on w: a bit of Node.marks, and of World.lone, which is not
@@ -49,7 +49,7 @@ def explore_with_other_device(
     first = initial_world(3, faults)
     for event in begins:
         first = next(world for name, world in possible(first) if name == event)
-    return explore(first, possible, _violation, key=_ranked)
+    return explore(first, possible, _violation, key=_spaced)
 
 
 def _may_mark(world: World) -> bool:
@@ -64,8 +64,6 @@ def _violation(world: World) -> str | None:
     return None
 
 
-def _ranked(world: World) -> World:
-    """Return the one world that stands for all with the same order of epochs; no mirror image."""
-    ranks = sorted({node.epoch for node in world.nodes})
-    nodes = (node._replace(epoch=ranks.index(node.epoch)) for node in world.nodes)
-    return world._replace(nodes=tuple(nodes))
+def _spaced(world: World) -> World:
+    """Return the one world that stands for all whose epochs are as far apart; no mirror image."""
+    return world._replace(nodes=spaced(world.nodes))

@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Breadth-first search of any finite state machine: all states, or the shortest counterexample.
 
-Independent of the machine that is explored. States are hashable values; a machine says which
-follow.
+Independent of the machine that is explored. A machine numbers its states: what is kept of a state
+that was reached is its number, its predecessor, and the transitions that leave it, each in an
+array; some hundred bytes where a state as values would take thousands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import Generic, NamedTuple, TypeVar
+from array import array
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 S = TypeVar("S", bound=Hashable)
+S_co = TypeVar("S_co", bound=Hashable, covariant=True)
 
 
 class Counterexample(NamedTuple, Generic[S]):
@@ -43,6 +46,32 @@ class Exploration(NamedTuple, Generic[S]):
     found: Counterexample[S] | None
 
 
+class Machine(Protocol[S_co]):
+    """A state machine whose states are named by numbers below 2**64."""
+
+    def successors(self, number: int) -> Sequence[int]:
+        """Return the states that can follow, in the order of their events."""
+
+    def same(self, number: int) -> int:
+        """Return one number for all states that differ in nothing of interest."""
+
+    def violation(self, number: int) -> str | None:
+        """Return what is wrong with a state, None where nothing is."""
+
+    def is_goal(self, number: int) -> bool:
+        """Whether a state is one that has to stay reachable."""
+
+    def state(self, number: int) -> S_co:
+        """Return the state of a number."""
+
+    def named(self, number: int) -> Iterable[tuple[str, int]]:
+        """Return the events that are possible in a state, each with the state it leads to."""
+
+
+#: Told after each depth: the depth, and how many states and transitions there are so far.
+Progress = Callable[[int, int, int], None]
+
+
 def explore(
     first: S,
     events: Callable[[S], Iterable[tuple[str, S]]],
@@ -52,10 +81,7 @@ def explore(
     key: Callable[[S], Hashable] = lambda state: state,
     limit: int = 5_000_000,
 ) -> Exploration[S]:
-    """Visit every state that can be reached, nearest first, and stop at the first that is wrong.
-
-    Where a goal is given, a state from which no way leads to a goal is wrong, too. Such dead ends
-    are searched when all states are known, and the one nearest to the first state is reported.
+    """Explore a machine that is given as functions of its states, which are hashable values.
 
     Args:
         first: where it begins.
@@ -68,74 +94,164 @@ def explore(
     Raises:
         OverflowError: there are more states than the limit.
     """
-    number: dict[Hashable, int] = {key(first): 0}
-    met: dict[S, int] = {first: 0}
-    order: list[S] = [first]
-    came: list[tuple[int, str]] = [(-1, "")]
-    into: list[list[int]] = [[]]
-    depths = [0]
-    transitions = 0
+    machine = _Values(events, violation, is_goal, key)
+    return explore_machine(machine, machine.number(first), ends=is_goal is not None, limit=limit)
+
+
+def explore_machine(
+    machine: Machine[S],
+    first: int,
+    *,
+    ends: bool,
+    limit: int,
+    progress: Progress | None = None,
+) -> Exploration[S]:
+    """Visit every state that can be reached, nearest first, and stop at the first that is wrong.
+
+    With `ends` a state from which no way leads to a goal is wrong, too. Such dead ends are searched
+    when all states are known, and the one nearest to the first state is reported.
+
+    Args:
+        machine: what is explored.
+        first: the state where it begins.
+        ends: look for dead ends, too.
+        limit: how many states are too many.
+        progress: called when all states of one more depth are known.
+
+    Raises:
+        OverflowError: there are more states than the limit.
+    """
+    successors, same = machine.successors, machine.same
+    index = {same(first): 0}
+    order = array("Q", [first])
+    came = array("I", [0])
+    begins = array("Q", [0])
+    targets = array("I")
+    transitions = depth = 0
 
     def found(at: int, what: str) -> Counterexample[S]:
-        path = list(_back(came, at))[::-1]
-        return Counterexample(
-            what, tuple(came[step][1] for step in path[1:]), tuple(order[step] for step in path)
-        )
+        path = [at]
+        while at:
+            at = came[at]
+            path.append(at)
+        return _counterexample(machine, what, [order[step] for step in reversed(path)])
 
-    wrong = violation(first)
+    wrong = machine.violation(first)
     if wrong:
         return Exploration(1, 0, 0, found(0, wrong))
-    at = 0
+    at, level = 0, 1
     while at < len(order):
-        for name, state in events(order[at]):
+        if at == level:
+            depth += 1
+            level = len(order)
+            if progress is not None:
+                progress(depth, level, transitions)
+        here = order[at]
+        for number in successors(here):
+            if number == here:
+                continue
             transitions += 1
-            # Most are come upon again and again: the key of each is made once.
-            seen = met.get(state)
+            one = same(number)
+            seen = index.get(one)
             if seen is None:
-                same = key(state)
-                seen = number.get(same)
-                if seen is not None:
-                    met[state] = seen
-            if seen is None:
-                if len(order) >= limit:
+                seen = len(order)
+                if seen >= limit:
                     raise OverflowError(f"more than {limit} states")
-                seen = met[state] = number[same] = len(order)
-                order.append(state)
-                came.append((at, name))
-                depths.append(depths[at] + 1)
-                into.append([])
-                wrong = violation(state)
+                index[one] = seen
+                order.append(number)
+                came.append(at)
+                wrong = machine.violation(number)
                 if wrong:
-                    return Exploration(len(order), transitions, depths[-1], found(seen, wrong))
-            if is_goal is not None:
-                into[seen].append(at)
+                    return Exploration(seen + 1, transitions, depth + 1, found(seen, wrong))
+            if ends:
+                targets.append(seen)
+        if ends:
+            begins.append(len(targets))
         at += 1
-    dead = None if is_goal is None else _dead_end(order, into, is_goal)
+    if not ends:
+        return Exploration(len(order), transitions, depth, None)
+    index.clear()
+    dead = _dead_end(bytearray(map(machine.is_goal, order)), begins, targets)
     return Exploration(
         len(order),
         transitions,
-        depths[-1],
+        depth,
         None if dead is None else found(dead, "no way leads from here to a whole cluster"),
     )
 
 
-def _back(came: list[tuple[int, str]], at: int) -> Iterator[int]:
-    while at >= 0:
-        yield at
-        at = came[at][0]
+def _counterexample(machine: Machine[S], what: str, path: list[int]) -> Counterexample[S]:
+    steps = [
+        next(name for name, after in machine.named(path[step]) if after == path[step + 1])
+        for step in range(len(path) - 1)
+    ]
+    return Counterexample(what, tuple(steps), tuple(machine.state(number) for number in path))
 
 
-def _dead_end(
-    order: list[S],
-    into: list[list[int]],
-    is_goal: Callable[[S], bool],
-) -> int | None:
-    """Return the nearest state from which no goal can be reached."""
-    leads = [is_goal(state) for state in order]
-    todo = [at for at, good in enumerate(leads) if good]
-    while todo:
-        for before in into[todo.pop()]:
-            if not leads[before]:
-                leads[before] = True
-                todo.append(before)
-    return next((at for at, good in enumerate(leads) if not good), None)
+def _dead_end(leads: bytearray, begins: array[int], targets: array[int]) -> int | None:
+    """Return the nearest state from which no goal can be reached.
+
+    Goes through the states that are not known to lead to a goal, backwards and forwards in turn,
+    until no more are known after a round than before: the transitions need not be turned round.
+
+    Args:
+        leads: of each state whether it is a goal; afterwards whether it leads to one.
+        begins: where the transitions of each state begin in `targets`, and where the last ends.
+        targets: the states that the transitions lead to.
+    """
+    rest = array("I", (at for at in range(len(leads)) if not leads[at]))
+    before = len(rest) + 1
+    while len(rest) < before:
+        before = len(rest)
+        still = array("I")
+        for at in reversed(rest):
+            if any(leads[after] for after in targets[begins[at] : begins[at + 1]]):
+                leads[at] = 1
+            else:
+                still.append(at)
+        rest = still
+    return min(rest, default=None)
+
+
+class _Values(Generic[S]):
+    """A machine that is given as functions of its states; each is kept whole, under a number."""
+
+    def __init__(
+        self,
+        events: Callable[[S], Iterable[tuple[str, S]]],
+        violation: Callable[[S], str | None],
+        is_goal: Callable[[S], bool] | None,
+        key: Callable[[S], Hashable],
+    ) -> None:
+        self._events, self._violation, self._is_goal, self._key = events, violation, is_goal, key
+        self._numbers: dict[S, int] = {}
+        self._states: list[S] = []
+        self._same: list[int] = []
+        self._keys: dict[Hashable, int] = {}
+
+    def number(self, state: S) -> int:
+        number = self._numbers.get(state)
+        if number is None:
+            number = self._numbers[state] = len(self._states)
+            self._states.append(state)
+            # The same states are come upon again and again: the key of each is made once.
+            self._same.append(self._keys.setdefault(self._key(state), number))
+        return number
+
+    def successors(self, number: int) -> Sequence[int]:
+        return [self.number(after) for _, after in self._events(self._states[number])]
+
+    def same(self, number: int) -> int:
+        return self._same[number]
+
+    def violation(self, number: int) -> str | None:
+        return self._violation(self._states[number])
+
+    def is_goal(self, number: int) -> bool:
+        return self._is_goal is not None and self._is_goal(self._states[number])
+
+    def state(self, number: int) -> S:
+        return self._states[number]
+
+    def named(self, number: int) -> Iterable[tuple[str, int]]:
+        return [(name, self.number(after)) for name, after in self._events(self._states[number])]

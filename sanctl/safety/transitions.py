@@ -22,6 +22,7 @@ from sanctl.safety.cluster import (
     cluster_events,
     is_mark_confirmed,
     is_peer_certain,
+    order_events,
     power_off,
     write_mark,
 )
@@ -64,17 +65,45 @@ def events(rules: Rules) -> Callable[[World], Iterator[Event]]:
 
 
 def _all(world: World, rules: Rules) -> Iterator[Event]:
+    yield from events_of_nodes(world, rules)
+    yield from events_of_death(world)
+    for i in REPLICAS:
+        yield from events_of_replica(world, i, rules)
+
+
+def events_of_nodes(world: World, rules: Rules) -> Iterator[Event]:
+    """Yield what may happen to nodes, networks and partitions."""
     if world.faults:
         yield from _faults(world._replace(faults=world.faults - 1))
     yield from _repairs(world, rules)
-    for i in range(len(world.nodes)):
-        if world.nodes[i].is_up:
+    for i, node in enumerate(world.nodes):
+        if node.is_up:
             yield from cluster_events(world, i, rules)
-    for i in REPLICAS:
-        yield from drbd_events(world, i, rules)
-        yield from resync_events(world, i, rules)
-        yield from _handler(world, i, rules)
-        yield from _agent(world, i, rules)
+
+
+def events_of_death(world: World) -> Iterator[Event]:
+    """Yield the deaths of handlers, which are faults."""
+    if not world.faults:
+        return
+    world = world._replace(faults=world.faults - 1)
+    for i, replica in enumerate(world.replicas):
+        if replica.handler_runs:
+            # DRBD: "helper broken"; a Primary stays frozen, and DRBD calls no other by itself.
+            dead = KILLED if replica.for_primary and replica.role == "P" else NO_HANDLER
+            killed = replica._replace(
+                handler=dead, is_late=False, is_ordered=False, has_marked=False
+            )
+            yield f"the handler of {NAMES[i]} is killed", with_replica(world, i, killed)
+
+
+def events_of_replica(world: World, i: int, rules: Rules) -> Iterator[Event]:
+    """Yield what may happen to a replica: by Pacemaker, DRBD, its handlers, the device agent."""
+    if world.nodes[i].is_up:
+        yield from order_events(world, i, rules)
+    yield from drbd_events(world, i, rules)
+    yield from resync_events(world, i, rules)
+    yield from _handler(world, i, rules)
+    yield from _agent(world, i, rules)
 
 
 # What breaks, and what is repaired.
@@ -105,15 +134,6 @@ def _faults(world: World) -> Iterator[Event]:
         ):
             if world.unreached | out != world.unreached:
                 yield name, world._replace(unreached=world.unreached | out)
-    for i in REPLICAS:
-        replica = world.replicas[i]
-        if replica.handler_runs:
-            # DRBD: "helper broken"; a Primary stays frozen, and DRBD calls no other by itself.
-            dead = KILLED if replica.for_primary and replica.role == "P" else NO_HANDLER
-            killed = replica._replace(
-                handler=dead, is_late=False, is_ordered=False, has_marked=False
-            )
-            yield f"the handler of {NAMES[i]} is killed", with_replica(world, i, killed)
 
 
 def _repairs(world: World, rules: Rules) -> Iterator[Event]:

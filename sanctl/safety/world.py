@@ -21,6 +21,7 @@ model covers any number of writes, at any moment.
 
 from __future__ import annotations
 
+import itertools
 from functools import cache
 from typing import NamedTuple
 
@@ -34,6 +35,10 @@ NO_HANDLER, ASKS, MARKS, ASKS_AGAIN, KILLED = "", "asks", "marks", "asks again",
 # The source of a resync: connected, and its before-resync-source handler is being called, or is at
 # one of the steps above, or has let the resync begin.
 NO_RESYNC, PREPARES, FILLS = "", "prepares", "fills"
+
+
+#: Epochs of CIBs that are so far apart, or farther, are not told apart.
+EPOCH_GAP = 2
 
 
 class Replica(NamedTuple):
@@ -286,20 +291,36 @@ def is_whole(world: World) -> bool:
 def canonical(world: World) -> World:
     """Return the one world that stands for all that differ only in what does not matter.
 
-    That is how far the CIB epochs are apart (only their order counts), and which node is called a.
+    That is how old all CIBs are together, and how far apart those are that are far apart
+    (`spaced`), and which node is called a.
     """
-    ranks = sorted({node.epoch for node in world.nodes})
-    if ranks[-1] != len(ranks) - 1:
-        world = world._replace(
-            nodes=tuple(node._replace(epoch=ranks.index(node.epoch)) for node in world.nodes)
-        )
+    nodes = spaced(world.nodes)
+    if nodes is not world.nodes:
+        world = world._replace(nodes=nodes)
     a, b = world.replicas
     if a == b:
-        return min(world, _mirrored(world))
-    return world if a < b else _mirrored(world)
+        return min(world, mirrored(world))
+    return world if a < b else mirrored(world)
 
 
-def _mirrored(world: World) -> World:
+def spaced(nodes: tuple[Node, ...], gap: int = EPOCH_GAP) -> tuple[Node, ...]:
+    """Return the nodes with epochs from 0 on, none more than a gap above the next lower one.
+
+    Epochs are compared, raised by one, and raised above all others. So a number that is added to
+    all of them changes nothing; and whether one is `gap` or more above another matters only where
+    the lower one is raised by one. PackedWorlds fails where that happens.
+    """
+    epochs = sorted({node.epoch for node in nodes})
+    spaces = [epochs[0], *(high - low for low, high in itertools.pairwise(epochs))]
+    if not spaces[0] and max(spaces) <= gap:
+        return nodes
+    ranks = itertools.accumulate((min(space, gap) for space in spaces[1:]), initial=0)
+    new = dict(zip(epochs, ranks, strict=True))
+    return tuple(node._replace(epoch=new[node.epoch]) for node in nodes)
+
+
+def mirrored(world: World) -> World:
+    """Return the world with its two nodes exchanged."""
     a, b, *w = (_mirrored_node(node) for node in world.nodes)
     return World(
         replicas=(world.replicas[1], world.replicas[0]),

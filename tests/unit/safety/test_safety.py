@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sanctl.safety import packed
 from sanctl.safety.__main__ import broken_rules_table, trace_text
 from sanctl.safety.broken_rules import BROKEN_RULES, BrokenRule, explore_cluster
 from sanctl.safety.lone_marks import explore_lone_marks
@@ -64,6 +65,7 @@ def test_each_broken_rule_is_found(variant: BrokenRule) -> None:
         has_device=variant.has_device,
         begins=variant.begins,
         ends=variant.ends,
+        gap=variant.gap,
     )
     assert result.found is not None
     assert result.found.what.startswith(variant.finds)
@@ -137,6 +139,52 @@ def test_a_mark_that_is_taken_back_costs_the_mark_of_another_device() -> None:
     assert result.found is not None
     assert result.found.steps[-1] == "corosync forms a+b+w"
     assert len(begins) + len(result.found.steps) == 8
+
+
+def _explored_by_events(nodes: int, fault: str) -> tuple[int, int, int]:
+    """Return what `explore_cluster` counts, by the events alone: no tables, each world as it is."""
+    first, possible = initial_world(nodes, 1), events(SHIPPED)
+    first = next(world for name, world in possible(first) if name == fault)
+    result = explore(first, possible, broken_invariant, is_whole, key=canonical)
+    assert result.found is None
+    return result[:3]
+
+
+@pytest.mark.parametrize("nodes", [2, 3])
+def test_the_tables_leave_no_state_out_and_add_none(nodes: int) -> None:
+    fault = "the heartbeats of a are cut"
+    by_tables = explore_cluster(SHIPPED, nodes, 1, begins=(fault,))
+    assert by_tables[:3] == _explored_by_events(nodes, fault)
+
+
+@pytest.mark.parametrize("table", ["_told", "_touches_data"])
+def test_a_table_that_knows_too_little_is_found(
+    table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packed, table, lambda *_args: None)
+    with pytest.raises(AssertionError, match="tables"):
+        explore_cluster(SHIPPED, 2, 1)
+
+
+def test_how_far_apart_epochs_are_is_told_apart_as_far_as_it_matters() -> None:
+    world = initial_world(3, 1)
+
+    def at(*epochs: int) -> World:
+        nodes = zip(world.nodes, epochs, strict=True)
+        return canonical(
+            world._replace(nodes=tuple(node._replace(epoch=epoch) for node, epoch in nodes))
+        )
+
+    assert at(4, 5, 4) == at(0, 1, 0) != at(0, 2, 0)
+    assert at(0, 2, 0) == at(1, 7, 1)
+    assert at(0, 2, 4) == at(3, 9, 12) != at(0, 2, 3)
+
+
+def test_a_cib_that_catches_up_from_an_unknown_distance_ends_the_exploration() -> None:
+    """A mark that is cleared without quorum: there two epochs that are far apart matter."""
+    variant = next(each for each in BROKEN_RULES if each.name == "clears-without-quorum")
+    with pytest.raises(AssertionError, match="changes or more behind"):
+        explore_cluster(variant.rules, variant.nodes, variant.faults, begins=variant.begins)
 
 
 def test_every_rule_is_broken_by_a_variant() -> None:
