@@ -52,5 +52,14 @@ def running(device: str, *, wait_s: float = 0.0) -> contextlib.AbstractContextMa
     return state_files.locked(state_files.node_lock(f"backup-{device}"), wait_s=wait_s)
 
 
+def turn(repository: str, *, wait_s: float) -> contextlib.AbstractContextManager[bool]:
+    """Hold the lock of this node's backups into a repository; gives False after that wait.
+
+    One at a time uses a repository. With a lock for the whole of a backup, and not only borg's for
+    each of its commands, one that has made its restore point need not wait for others.
+    """
+    return state_files.locked(state_files.node_lock(f"backups-into-{repository}"), wait_s=wait_s)
+
+
 def _path(device: str) -> str:
     return f"{_FOLDER}/{device}"

@@ -40,7 +40,9 @@ BASE = "/var/lib/sanctl/borg"
 #: server, and in each archive: about 300 MiB for a million chunks.
 CHUNK_BYTES = 1 << 20
 _COMPRESSION = "zstd,3"
-_LOCK_S, _KEEP_LOCK_S = 60, 12 * 3600
+#: How long borg waits for another one that has the repository.
+LOCK_S = 60
+_KEEP_LOCK_S = 12 * 3600
 _ASK_S, _LONG_S = 300.0, 24 * 3600.0
 #: How long borg may neither take nor give anything: it may build its cache anew. A server that
 #: hangs must not keep a backup, with its lock and its restore point, for ever.
@@ -83,11 +85,17 @@ _HINTS = {
 
 
 class Borg:
-    """The archives of one repository."""
+    """The archives of one repository.
 
-    def __init__(self, runner: Runner, repository: Repository) -> None:
+    Attributes:
+        repository: where it is.
+        lock_s: how long each command waits for another one that has the repository, in seconds.
+    """
+
+    def __init__(self, runner: Runner, repository: Repository, *, lock_s: int = LOCK_S) -> None:
         self._runner = runner
         self.repository = repository
+        self.lock_s = lock_s
 
     def init(self) -> None:
         """Make the repository.
@@ -151,21 +159,25 @@ class Borg:
         )  # fmt: skip
         done = 0
 
+        def write(data: bytes | memoryview) -> None:
+            # It takes nothing before it has the repository.
+            pipe_wait.write_all(program.pipe, data, silence_s=SILENCE_S + self.lock_s)
+
         def feed(part: memoryview) -> None:
             nonlocal done
-            _write(program.pipe, part)
+            write(part)
             done += len(part)
             progress(done)
 
         with self._piped(*argv, feeds=True) as program:
             digest = ""
             try:
-                _write(program.pipe, _header(name.image, size_bytes, name.taken_s))
+                write(_header(name.image, size_bytes, name.taken_s))
                 digest = block_stream.read_through(path, size_bytes, feed)
-                _write(program.pipe, bytes(-size_bytes % _BLOCK))
+                write(bytes(-size_bytes % _BLOCK))
                 text = f"{digest}  {name.image}\n".encode()
-                _write(program.pipe, _header(name.digest_file, len(text), name.taken_s))
-                _write(program.pipe, text + bytes(-len(text) % _BLOCK) + bytes(2 * _BLOCK))
+                write(_header(name.digest_file, len(text), name.taken_s))
+                write(text + bytes(-len(text) % _BLOCK) + bytes(2 * _BLOCK))
             except BrokenPipeError:
                 digest = ""  # borg has ended, and says why.
             except TimeoutError as error:
@@ -254,18 +266,19 @@ class Borg:
     def _at(self, archive: str = "") -> str:
         return f"{self.repository.location}{'::' if archive else ''}{archive}"
 
-    def _ask(
-        self, *arguments: str, timeout_s: float = _ASK_S, lock_s: int = _LOCK_S
-    ) -> CommandResult:
+    def _ask(self, *arguments: str, timeout_s: float = _ASK_S, lock_s: int = 0) -> CommandResult:
+        lock_s = max(lock_s, self.lock_s)
         argv, env = self._command(arguments, lock_s)
-        return self._checked(self._runner.run(argv, timeout_s=timeout_s, ok=_ANY, env=env))
+        # What it waits for the repository is not time that it takes.
+        limit_s = timeout_s + lock_s
+        return self._checked(self._runner.run(argv, timeout_s=limit_s, ok=_ANY, env=env))
 
     def _piped(self, *arguments: str, feeds: bool) -> PipedProgram:
-        argv, env = self._command(arguments)
+        argv, env = self._command(arguments, self.lock_s)
         return PipedProgram(argv, feeds=feeds, env=env)
 
     def _command(
-        self, arguments: tuple[str, ...], lock_s: int = _LOCK_S
+        self, arguments: tuple[str, ...], lock_s: int
     ) -> tuple[tuple[str, ...], dict[str, str]]:
         secret = f"{SECRETS}/{self.repository.name}"
         check_secret(f"{secret}.passphrase")
@@ -360,7 +373,3 @@ def _header(name: str, size_bytes: int, taken_s: int) -> bytes:
     entry = tarfile.TarInfo(name)
     entry.size, entry.mtime, entry.mode = size_bytes, taken_s, 0o600
     return entry.tobuf(tarfile.GNU_FORMAT)
-
-
-def _write(pipe: int, data: bytes | memoryview) -> None:
-    pipe_wait.write_all(pipe, data, silence_s=SILENCE_S)

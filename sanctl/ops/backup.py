@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from sanctl.drivers import backup_notes, block_stream, point_files, pool_files
 from sanctl.drivers.borg import SILENCE_S, Borg
@@ -104,53 +105,107 @@ def run_backup(
         CommandError: no backup was made, and why.
         OSError: the restore point's file cannot be read.
     """
-    name = request.device.value
+    name, into = request.device.value, borg.repository.name
     with backup_notes.running(name) as is_mine:
         if not is_mine:
             raise _busy(request.device, "this node")
-        cluster = session.observe()
-        device = existing_device(cluster, request.device)
-        point = None
-        if request.point is not None:
-            point = existing_point(cluster, request.device, request.point)
-            problem = point_problem(point)
-            if problem is not None:
-                raise Refused(problem)
-        if not check_reader(
-            cluster,
-            device,
-            point,
-            request.here,
-            may_be_active=request.may_be_active,
-            may_be_elsewhere=request.may_be_elsewhere,
-        ):
+        if _find(session, request) is None:
             return None
-        session.reporter.update(f"looking into repository {borg.repository.name}")
-        archives = borg.archives()
-        if point is not None:
-            if str(_name_of(point)) in archives:
-                raise Refused(
-                    Problem(
-                        "SAN-BKP-017",
-                        f"repository {borg.repository.name} has backup {_name_of(point)} already",
-                        "'sanctl backup list' shows it",
-                    )
+        session.reporter.update(f"waiting for other backups into repository {into}")
+        with backup_notes.turn(into, wait_s=borg.lock_s) as is_next:
+            if not is_next:
+                raise _no_turn(into, borg.lock_s)
+            # Anew: hours may have passed.
+            found = _find(session, request)
+            if found is None:
+                return None
+            return _run(
+                session,
+                topology,
+                borg,
+                request,
+                found,
+                ipc_buffer_bytes=ipc_buffer_bytes,
+                timeout_s=timeout_s,
+            )
+
+
+class _Found(NamedTuple):
+    """The device, and the restore point that the command names."""
+
+    device: DeviceSpec
+    point: RestorePoint | None
+
+
+def _find(session: Session, request: BackupRequest) -> _Found | None:
+    """Return what is to be read; None: another node is the one to do it."""
+    cluster = session.observe()
+    device = existing_device(cluster, request.device)
+    point = None
+    if request.point is not None:
+        point = existing_point(cluster, request.device, request.point)
+        problem = point_problem(point)
+        if problem is not None:
+            raise Refused(problem)
+    is_reader = check_reader(
+        cluster,
+        device,
+        point,
+        request.here,
+        may_be_active=request.may_be_active,
+        may_be_elsewhere=request.may_be_elsewhere,
+    )
+    return _Found(device, point) if is_reader else None
+
+
+def _no_turn(repository: str, waited_s: float) -> Busy:
+    return Busy(
+        Problem(
+            "SAN-BKP-012",
+            f"repository {repository}: other backups of this node have been using it for "
+            f"{waited_s:g} s",
+            "give --wait SECONDS: each waits for its turn",
+        )
+    )
+
+
+def _run(
+    session: Session,
+    topology: Topology,
+    borg: Borg,
+    request: BackupRequest,
+    found: _Found,
+    *,
+    ipc_buffer_bytes: int,
+    timeout_s: float,
+) -> BackupOutcome:
+    device, point = found
+    session.reporter.update(f"looking into repository {borg.repository.name}")
+    archives = borg.archives()
+    if point is not None:
+        if str(_name_of(point)) in archives:
+            raise Refused(
+                Problem(
+                    "SAN-BKP-017",
+                    f"repository {borg.repository.name} has backup {_name_of(point)} already",
+                    "'sanctl backup list' shows it",
                 )
-            begun = f"{_name_of(point)}{WRITING}"
-            if begun in archives:
-                # Another attempt's, which died before it was a backup: borg would refuse the name.
-                borg.delete((begun,))
-            return _store(session, topology, borg, point)
-        _remove_own(session, device, request.here)
-        outcome = None
-        try:
-            with _made_point(session, request, ipc_buffer_bytes, timeout_s) as made:
-                outcome = _store(session, topology, borg, made)
-        except _NotRemoved as error:
-            if outcome is None:
-                raise
-            return _with_left(outcome, str(error))
-        return outcome
+            )
+        begun = f"{_name_of(point)}{WRITING}"
+        if begun in archives:
+            # Another attempt's, which died before it was a backup: borg would refuse the name.
+            borg.delete((begun,))
+        return _store(session, topology, borg, point)
+    _remove_own(session, device, request.here)
+    outcome = None
+    try:
+        with _made_point(session, request, ipc_buffer_bytes, timeout_s) as made:
+            outcome = _store(session, topology, borg, made)
+    except _NotRemoved as error:
+        if outcome is None:
+            raise
+        return _with_left(outcome, str(error))
+    return outcome
 
 
 class _NotRemoved(CommandError):

@@ -10,12 +10,12 @@ import click
 
 from sanctl.cli.environment import Environment, environment
 from sanctl.cli.help_sections import SectionedGroup
-from sanctl.cli.options import Command, output_option, timeout_option
+from sanctl.cli.options import SECONDS, Command, output_option, timeout_option
 from sanctl.cli.output import UNKNOWN, finish, print_table
 from sanctl.cli.views.device import device_data
 from sanctl.config import backups as backup_toml
 from sanctl.drivers import background
-from sanctl.drivers.borg import Borg
+from sanctl.drivers.borg import LOCK_S, Borg
 from sanctl.errors import CommandError, ConfigError, Problem
 from sanctl.model.backup import Backup, BackupName
 from sanctl.model.names import DeviceName, format_bytes
@@ -81,6 +81,15 @@ def init(repository: str | None, output: str) -> None:
     is_flag=True,
     help="Do nothing where another node is the one to read: for a timer on each node.",
 )
+@click.option(
+    "--wait",
+    "wait_s",
+    type=SECONDS,
+    default=LOCK_S,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait while other backups use the repository.",
+)
 @timeout_option(90)
 @output_option
 def run(
@@ -89,6 +98,7 @@ def run(
     repository: str | None,
     on_active: bool,
     skip_elsewhere: bool,
+    wait_s: float,
     timeout_s: float,
     output: str,
 ) -> None:
@@ -96,11 +106,12 @@ def run(
 
     It runs on a node that has a replica and does not serve the device, so that hosts' I/O and the
     sync network have no part in it. Without a restore point it makes one and removes it afterwards;
-    --timeout is the time for that.
+    --timeout is the time for that. Of several at the same time one after the other uses a
+    repository: a timer for each of many devices gives --wait some hours.
     """
     env = environment()
     name, sign, point = device.partition("@")
-    borg = _borg(env, repository)
+    borg = _borg(env, repository, lock_s=int(wait_s))
     request = BackupRequest(
         device=DeviceName.parse(name),
         point=parse_point_name(point) if sign else None,
@@ -357,11 +368,11 @@ def prune(device: str, repository: str | None, output: str, **keep: int | None) 
     )
 
 
-def _borg(env: Environment, repository: str | None) -> Borg:
+def _borg(env: Environment, repository: str | None, *, lock_s: int = LOCK_S) -> Borg:
     try:
         text = read_text(backup_toml.BACKUP_TOML)
     except FileNotFoundError:
-        return Borg(env.runner, find_repository((), repository))
+        return Borg(env.runner, find_repository((), repository), lock_s=lock_s)
     except OSError as error:
         raise ConfigError(
             Problem(
@@ -370,7 +381,7 @@ def _borg(env: Environment, repository: str | None) -> Borg:
                 "run sanctl as root",
             )
         ) from error
-    return Borg(env.runner, find_repository(backup_toml.parse(text), repository))
+    return Borg(env.runner, find_repository(backup_toml.parse(text), repository), lock_s=lock_s)
 
 
 def _data(found: Backup) -> backup_documents.Backup:

@@ -23,6 +23,7 @@ from sanctl.drivers.borg import Borg, check_secret, problem_of
 from sanctl.errors import CommandError
 from sanctl.model.backup import WRITING, BackupName, Repository
 from sanctl.parse.borg import Failure
+from sanctl.system import pipe_wait
 from sanctl.system.runner import CommandResult, LocalRunner, PipedProgram, is_installed
 
 NAME = BackupName(device="web", taken_s=1_795_580_901, point="good")
@@ -121,6 +122,35 @@ def test_the_passphrase_is_in_no_call(repository: Borg, image: Path, tmp_path: P
     assert "BORG_RSH" not in variables
 
 
+def test_each_command_waits_for_the_repository_beside_its_own_time(
+    repository: Borg, image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository.lock_s = 900
+    limits: list[float] = []
+    run = LocalRunner.run
+
+    def limited(self: LocalRunner, argv: Sequence[str], **options: Any) -> CommandResult:
+        limits.append(options["timeout_s"])
+        return run(self, argv, **options)
+
+    monkeypatch.setattr(LocalRunner, "run", limited)
+    silences: list[float] = []
+    write = pipe_wait.write_all
+
+    def write_all(pipe: int, data: bytes | memoryview, *, silence_s: float) -> None:
+        silences.append(silence_s)
+        write(pipe, data, silence_s=silence_s)
+
+    monkeypatch.setattr(pipe_wait, "write_all", write_all)
+    repository.archives()
+    repository.store(NAME, str(image), SIZE, lambda _done: None, uuid="a" * 32)
+    repository.keep(NAME)
+    calls = [json.loads(line)[0] for line in (tmp_path / "base" / "calls").read_text().splitlines()]
+    assert [words.count("900") for words in calls] == [1, 1, 0], "the last waits longer anyway"
+    assert limits == [300.0 + 900, 24 * 3600.0 + 12 * 3600]
+    assert set(silences) == {3600.0 + 900}
+
+
 def test_another_server_is_reached_without_a_question(repository: Borg, tmp_path: Path) -> None:
     for kind in ("key", "known_hosts"):
         (tmp_path / "secrets" / f"nas.{kind}").write_text("x")
@@ -207,6 +237,7 @@ def test_one_that_hangs_is_ended(
     hung.chmod(0o700)
     monkeypatch.setattr(borg, "PROGRAM", (str(hung),))
     monkeypatch.setattr(borg, "SILENCE_S", 0.3)
+    repository.lock_s = 0
     with pytest.raises(CommandError, match="SAN-BKP-021"):
         if command == "extract":
             repository.recorded_digest(NAME)

@@ -20,7 +20,7 @@ from sanctl.cli.commands import snapshot
 from sanctl.cli.main import main
 from sanctl.config import backups as backup_toml
 from sanctl.drivers import background, backup_notes, block_stream
-from sanctl.drivers.borg import Borg
+from sanctl.drivers.borg import LOCK_S, Borg
 from sanctl.errors import CommandError, Problem
 from sanctl.model.backup import OWN_POINT, WRITING, BackupName, Repository
 from sanctl.model.device_restore import REPORT_PREFIX, RestoreReport
@@ -108,6 +108,10 @@ class Bed:
         self.here = "n2"
         self.is_away = False
 
+    def repository(self, _env: object, _name: str | None, *, lock_s: int = LOCK_S) -> FakeBorg:
+        self.borg.lock_s = lock_s
+        return self.borg
+
     def points(self) -> tuple[RestorePoint, ...]:
         return self.session().observe().cib.points_of("web")
 
@@ -137,7 +141,7 @@ def bed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
     env.runner = None  # type: ignore[attr-defined]
     for owner, name, value in (
         (sanctl.cli.environment, "Environment", lambda: env),
-        (commands, "_borg", lambda _env, _name: made.borg),
+        (commands, "_borg", made.repository),
         (background, "yield_to_others", lambda _runner: None),
         (state_files, "RUNTIME", str(tmp_path / "run")),
         (backup_notes, "_FOLDER", str(tmp_path / "notes")),
@@ -262,6 +266,41 @@ def test_two_at_once_are_refused(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> N
         bed.env.clock.sleep(1)
     assert bed.run("backup run web --on-active")[0] == 0
     assert len(bed.backups()) == 1
+
+
+def test_one_backup_at_a_time_uses_a_repository(bed: Bed) -> None:
+    """Before it makes its restore point: fifty that wait for hours have none meanwhile."""
+    with backup_notes.turn("nas", wait_s=0) as is_mine:
+        assert is_mine
+        status, problems = bed.run("backup run web --wait 0")
+        assert status == 9 and problems[0]["code"] == "SAN-BKP-012"
+        assert bed.points() == () and bed.backups() == []
+        # A timer on the other node does not wait to learn that it has nothing to do.
+        bed.here = "n1"
+        assert bed.run("backup run web --skip-elsewhere --wait 3600") == (0, {"skipped": True})
+    bed.here = "n2"
+    assert bed.run("backup run web --wait 0")[0] == 0
+    bed.borg.while_storing = lambda: _assert_taken("nas")
+    assert bed.run("backup run web")[0] == 0
+
+
+def _assert_taken(repository: str) -> None:
+    with backup_notes.turn(repository, wait_s=0) as is_mine:
+        assert not is_mine, "another one may begin"
+
+
+def test_who_reads_is_decided_when_the_turn_has_come(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def turn(_repository: str, *, wait_s: float) -> Iterator[bool]:
+        assert wait_s == 3600
+        assert bed.run("device move web --to n2")[0] == 0
+        yield True
+
+    monkeypatch.setattr(backup_notes, "turn", turn)
+    assert bed.run("backup run web --skip-elsewhere --wait 3600") == (0, {"skipped": True})
+    assert bed.points() == () and bed.backups() == []
 
 
 def test_a_restore_point_of_an_operator_is_never_a_backups_own(bed: Bed) -> None:
