@@ -18,6 +18,9 @@ CODES = {
     "and forks a process for each action. While the service is not active, each action starts an "
     "interpreter of its own: nothing else changes, but a failover of many devices takes longer.",
     "SAN-DOC-010": "A storage node needs this kernel module.",
+    "SAN-DOC-011": "DRBD keeps a bit in memory for each 4 KiB of each replica of this node, 32 MiB "
+    "for each TiB, with DRBD 9 three times as much. That is more than a quarter of the node's "
+    "memory, and buffers, sessions and the actions of a failover come on top.",
     "SAN-DOC-020": "The cluster's DRBD secret, from which each device's own secret is made, is "
     "missing on this storage node.",
     "SAN-DOC-021": "The cluster's DRBD secret must be readable by root only.",

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ from sanctl.plan.cluster.cib_size import (
     has_size_limit,
 )
 from sanctl.plan.health.cluster_health import all_findings
+from sanctl.plan.health.memory_health import memory_finding
 
 SECRET_PATH = "/etc/sanctl/drbd.secret"  # noqa: S105 - where it is, not what it is
 AGENTS = (
@@ -54,6 +56,8 @@ _MODULES = {
     "dm_mod": "holds a target still while the device below it moves",
     "loop": "makes block devices of the pool's files",
 }
+
+_MEMORY_KIB = re.compile(r"^MemTotal:\s+(\d+) kB$", re.MULTILINE)
 
 _CHECKS = (
     ("services", ("SAN-DOC-00",)),
@@ -127,6 +131,8 @@ def examine(
         not_made |= {"votes", "fencing", "nodes", "devices", "leftovers", "pools"}
     if cluster is not None:
         findings.extend(_cib_size_findings(session, host, cluster))
+        if is_storage:
+            findings.extend(_memory_findings(host, cluster))
         findings.extend(all_findings(cluster, topology, now_s=session.clock.wall_s()))
         try:
             findings.extend(silent_device_findings(query_fencing_devices(stonith, cluster)))
@@ -163,6 +169,20 @@ def _cib_size_findings(
             why="past that Pacemaker's daemons get no CIB, and nothing fails over",
             do=problem.hint,
         )
+
+
+def _memory_findings(host: NodeFactsPort, cluster: Cluster) -> Iterator[Finding]:
+    total = _MEMORY_KIB.search(host.text("/proc/meminfo") or "")
+    if total is None:
+        return
+    finding = memory_finding(
+        cluster,
+        host.node_name(),
+        total_bytes=int(total[1]) * 1024,
+        is_drbd_9=(host.text("/sys/module/drbd/version") or "").startswith("9"),
+    )
+    if finding is not None:
+        yield finding
 
 
 def _count(findings: list[Finding], prefixes: tuple[str, ...]) -> int:

@@ -151,6 +151,23 @@ def test_a_secret_others_can_read() -> None:
     assert [finding.code for finding in check(host).findings] == ["SAN-DOC-021"]
 
 
+@pytest.mark.parametrize(
+    ("kib", "version", "codes"),
+    [("200", "8.4.11", []), ("200", "9.3.3", ["SAN-DOC-011"]), ("x", "9.3.3", [])],
+)
+def test_memory_for_the_bitmaps_of_this_nodes_replicas(
+    kib: str, version: str, codes: list[str]
+) -> None:
+    host = FakeHost()
+    host.texts |= {
+        "/proc/meminfo": f"MemTotal:       {kib} kB\nMemFree:  7 kB\n",
+        "/sys/module/drbd/version": f"{version}\n",
+    }
+    cluster = FakePacemaker(golden="one-device")
+    found = [finding.code for finding in check(host, cluster).findings]
+    assert [code for code in found if code.startswith("SAN-DOC-")] == codes
+
+
 def test_without_pacemaker_what_can_be_checked_is_checked() -> None:
     fake = FakePacemaker()
     fake.is_down = True
