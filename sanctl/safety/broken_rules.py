@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from sanctl.model.drbd import ResourceState
+from sanctl.plan.failover import fence_rules
 from sanctl.safety.packed import PackedWorlds
 from sanctl.safety.rules import SHIPPED, MembershipFacts, Rules
 from sanctl.safety.search import Exploration, Progress, explore_machine
@@ -307,6 +308,35 @@ BROKEN_RULES = (
         faults=1,
         finds="3: a serves alone",
         steps=7,
+    ),
+    BrokenRule(
+        "fenced-target",
+        "A resync begins to a member only: a peer that is connected and no member reads another "
+        "CIB. Here the quorum device changes its mind, too.",
+        SHIPPED._replace(may_begin_resync=fence_rules.is_certain, is_device_steady=False),
+        nodes=2,
+        faults=1,
+        finds="4: the replicas have diverged",
+        steps=29,
+        begins=(
+            "the heartbeats of a are cut",
+            "corosync forms a",
+            "corosync forms b",
+            "the quorum device votes for a",
+            "the replica on b stops",
+            "a fences b",
+            "b boots",
+            "the quorum device votes for b",
+            "the replica on b starts",
+            "the quorum device votes for a",
+            "DRBD connects",
+            "the resync handler of a asks: certain",
+            "the resync handler of a marks b",
+            "the resync handler of a asks again: certain, the resync begins",
+            "the quorum device votes for b",
+            "the resync ends on b",
+        ),
+        has_device=True,
     ),
     BrokenRule(
         "late-mark",

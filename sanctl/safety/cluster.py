@@ -28,7 +28,7 @@ def cluster_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
         if formed != world:
             yield f"corosync forms {_names(reach)}", formed
     if world.unreached is not None:
-        yield from _device_votes(world, i)
+        yield from _device_votes(world, i, rules)
     if not world.is_quorate(i):
         return
     if node.view == reach:
@@ -74,7 +74,7 @@ def order_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
         )
 
 
-def _device_votes(world: World, i: int) -> Iterator[Event]:
+def _device_votes(world: World, i: int, rules: Rules) -> Iterator[Event]:
     """Yield what becomes of the quorum device's vote on a node that is alone (`ffsplit`).
 
     Of two nodes that are alone and that the device hears it always votes for the same one. A node
@@ -89,7 +89,8 @@ def _device_votes(world: World, i: int) -> Iterator[Event]:
         without = with_node(world, i, node._replace(has_vote=False))
         yield f"{NAMES[i]} loses the vote of the quorum device", without
     # While both are heard and one still names the other as a member, the device waits.
-    is_stable = not is_other_heard or (there.view == 1 << j and world.favored == i)
+    is_chosen = world.favored == i or not rules.is_device_steady
+    is_stable = not is_other_heard or (there.view == 1 << j and is_chosen)
     if not node.has_vote and is_reached and node.view == 1 << i and is_stable:
         if is_other_heard:
             world = with_node(world, j, there._replace(has_vote=False))
@@ -181,6 +182,11 @@ def write_mark(world: World, i: int, replica: int, *, is_set: bool, rules: Rules
 
 def is_peer_certain(world: World, i: int, rules: Rules) -> bool:
     """Whether the fence rules say that this node's peer cannot be promoted once it is marked."""
+    return rules.is_certain(peer_membership(world, i, rules))
+
+
+def peer_membership(world: World, i: int, rules: Rules) -> str:
+    """Return what the fence rules say that this node knows of its peer."""
     node, peer = world.nodes[i], 1 - i
     seen = MembershipFacts(
         is_quorate=world.is_quorate(i),
@@ -197,7 +203,7 @@ def is_peer_certain(world: World, i: int, rules: Rules) -> bool:
             is_never_connected=lambda: world.replicas[i].disk == "C",
             quorums_intersect=len(world.nodes) > 2,
         )
-    return rules.is_certain(membership)
+    return membership
 
 
 def keeps_mark(world: World, i: int, rules: Rules) -> bool:

@@ -9,7 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sanctl.safety.cluster import is_mark_confirmed, is_peer_certain, keeps_mark, write_mark
+from sanctl.safety.cluster import (
+    is_mark_confirmed,
+    keeps_mark,
+    peer_membership,
+    write_mark,
+)
 from sanctl.safety.rules import Rules
 from sanctl.safety.world import (
     ASKS,
@@ -119,9 +124,11 @@ def resync_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
         if not rules.marks_targets:
             yield f"the resync from {NAMES[i]} begins", _begun(world, i)
             return
-        if not is_peer_certain(world, i, rules):
+        membership = peer_membership(world, i, rules)
+        if not (rules.is_certain(membership) and rules.may_begin_resync(membership)):
             yield f"{name} gives up: the connection is dropped", _lost(world, i, rules)
-        elif not (rules.locks and here.holds_lock):
+        # A fenced peer, too, is marked before its membership is looked at.
+        if rules.is_certain(membership) and not (rules.locks and here.holds_lock):
             yield f"{name} asks: certain", with_replica(world, i, here._replace(resync=MARKS))
     elif here.resync == MARKS:
         if keeps_mark(world, i, rules):
@@ -140,7 +147,9 @@ def resync_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
     elif here.resync == ASKS_AGAIN:
         if not here.is_linked:
             yield f"{name} ends", with_replica(world, i, here._replace(resync=NO_RESYNC))
-        elif is_mark_confirmed(world, i, rules):
+        elif is_mark_confirmed(world, i, rules) and rules.may_begin_resync(
+            peer_membership(world, i, rules)
+        ):
             yield f"{name} asks again: certain, the resync begins", _begun(world, i)
         else:
             retries = with_replica(world, i, here._replace(resync=PREPARES))

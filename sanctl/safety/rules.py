@@ -64,6 +64,9 @@ class Rules(NamedTuple):
         withdraws: a handler that is not certain any more takes its mark back at once: never, `any`
             mark, or its `own`, which was not there before.
         ties_to_quorate: of two equally new CIBs the one from a partition with quorum wins.
+        may_begin_resync: whether a resync may begin to a peer that is marked.
+        is_device_steady: of two nodes that are alone the quorum device votes for the same one each
+            time.
         keeps_marks: the source of a resync changes nothing where its peer, a member, is marked.
     """
 
@@ -93,6 +96,8 @@ class Rules(NamedTuple):
     stays_frozen: bool = True
     withdraws: str = ""
     ties_to_quorate: bool = True
+    may_begin_resync: Callable[[str], bool] = fence_rules.may_begin_resync
+    is_device_steady: bool = True
     keeps_marks: bool = True
 
 

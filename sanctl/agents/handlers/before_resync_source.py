@@ -17,7 +17,8 @@ ends within seconds, and at once when the connection is gone: DRBD calls fence-p
 DRBD may drop that connection for good all the same; then the monitor connects again
 (sanctl/agents/connections/reconnect_dropped.py).
 
-If the mark is not certain by then, the handler returns 1. Any status but 0 makes DRBD drop the
+If the mark is not certain by then, or the peer is no member (a fenced peer that DRBD is connected
+to runs, and reads another CIB), the handler returns 1. Any status but 0 makes DRBD drop the
 connection without a resync, for good (drbd_worker.c, drbd_start_resync). That is safe: a peer whose
 own state is Outdated is not promoted, and the next monitor connects again, which calls this handler
 again.
@@ -80,7 +81,7 @@ def main() -> int:
             # nothing says why the connection was dropped.
             last = repr(error)
         else:
-            if fence_rules.is_certain(membership):
+            if fence_rules.may_begin_resync(membership):
                 if drbd_kernel.generation() < 9:
                     reconnect_dropped.remove_note(device, peer)
                 else:
@@ -98,8 +99,8 @@ def main() -> int:
     _note_peer(device, peer)
     _log(
         device,
-        f"{peer} cannot be marked as outdated, so its resync does not begin: {last}; the monitor"
-        " connects again",
+        f"the resync of {peer} does not begin, as it is not certain to be marked as outdated and a"
+        f" member: {last}; the monitor connects again",
         step="refused",
         duration_s=time.monotonic() - begin,
         priority=journal.WARNING,

@@ -50,6 +50,17 @@ def is_certain(membership: str) -> bool:
     return membership in {"member", "fenced"}
 
 
+def may_begin_resync(membership: str) -> bool:
+    """Whether a resync may begin to a peer of that membership, which is marked.
+
+    DRBD is connected to that peer, so the peer runs. A peer that runs and is no member may have
+    been fenced once; it does not read this node's CIB and with it the mark. Where a quorum device
+    gives such a peer quorum while the resync goes on, the peer would be promoted with what the
+    resync has brought, by a CIB without the mark (sanctl/safety: `fenced-target`).
+    """
+    return membership == "member"
+
+
 def apply_quorum_overlap(
     membership: str,
     *,

@@ -77,7 +77,7 @@ def _is_noted() -> bool:
 
 
 @pytest.mark.parametrize(
-    "standing", [["member"], ["fenced"], ["alone", "unknown", "silent", "broken", "member"]]
+    "standing", [["member"], ["alone", "unknown", "fenced", "silent", "broken", "member"]]
 )
 def test_a_resync_begins_when_its_target_is_marked(
     standing: list[str], fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
@@ -129,11 +129,14 @@ def test_a_note_that_a_monitor_removes_meanwhile_is_written_again(
     assert _is_noted()
 
 
-@pytest.mark.parametrize("standing", ["alone", "unknown", "silent"])
+@pytest.mark.parametrize("standing", ["alone", "unknown", "fenced", "silent"])
 def test_while_the_mark_is_not_certain_there_is_no_resync(
     standing: str, fake_node: FakeNode, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """DRBD waits for it: it must end in less time than `drbdsetup down` waits."""
+    """DRBD waits for it: it must end in less time than `drbdsetup down` waits.
+
+    A fenced peer that DRBD is connected to is no member and runs: it does not read the mark.
+    """
     _source(monkeypatch, fake_node, [standing])
     assert before_resync_source.main() == 1
     assert 14.0 < clock.passed_s < 17.0
