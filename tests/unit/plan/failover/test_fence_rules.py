@@ -29,19 +29,20 @@ def test_only_a_primary_without_its_peer_marks_it(state: ResourceState | None, m
 
 
 @pytest.mark.parametrize(
-    ("peer", "is_certain", "outranks"),
+    ("peer", "is_certain", "outranks", "may_begin_resync"),
     [
-        ("member", True, False),
-        ("fenced", True, True),
-        ("unknown", False, False),
-        ("alone", False, False),
+        ("member", True, False, True),
+        ("fenced", True, True, False),
+        ("unknown", False, False, False),
+        ("alone", False, False, False),
     ],
 )
 def test_only_a_fenced_peer_may_have_a_cib_of_its_own(
-    peer: str, is_certain: bool, outranks: bool
+    peer: str, is_certain: bool, outranks: bool, may_begin_resync: bool
 ) -> None:
     assert fence_rules.is_certain(peer) == is_certain
     assert fence_rules.must_outrank_peer_cib(peer) == outranks
+    assert fence_rules.may_begin_resync(peer) == may_begin_resync
 
 
 @pytest.mark.parametrize(
