@@ -170,6 +170,14 @@ def test_the_open_way_with_a_quorum_device_and_two_faults_is_as_documented() -> 
     assert broken_invariant(world) == "4: the replicas have diverged"
 
 
+def test_the_rule_that_closes_that_way_is_known() -> None:
+    world = initial_world(2, 2, has_device=True)
+    possible = events(SHIPPED._replace(connects_to_members=True))
+    for step in _FENCED_AND_BACK[: _FENCED_AND_BACK.index("DRBD connects")]:
+        world = next(after for name, after in possible(world) if name == step)
+    assert "DRBD connects" not in {name for name, _ in possible(world)}
+
+
 def test_a_mark_that_is_taken_back_costs_the_mark_of_another_device() -> None:
     """A node that is cut off and changes its CIB twice has the newest when the nodes meet."""
     begins = ("a loses all networks",)
@@ -230,7 +238,8 @@ def test_a_cib_that_catches_up_from_an_unknown_distance_ends_the_exploration() -
 def test_every_rule_is_broken_by_a_variant() -> None:
     """Except promises of others than sanctl, and what another variant breaks by its argument.
 
-    And `keeps_marks`, which spares changes of the CIB and prevents nothing.
+    And `keeps_marks`, which spares changes of the CIB and prevents nothing; and
+    `connects_to_members`, which is not shipped.
     """
     broken = {
         name
@@ -243,6 +252,7 @@ def test_every_rule_is_broken_by_a_variant() -> None:
         "may_clear",
         "ties_to_quorate",
         "keeps_marks",
+        "connects_to_members",
     }
 
 
