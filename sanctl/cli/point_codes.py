@@ -159,6 +159,10 @@ CODES = {
     "was changed.",
     "SAN-SITE-026": "A second site has answered, but a minute or more after it was asked: the "
     "device may have been taken over since. It is asked again all the time.",
+    "SAN-SITE-027": "A second site has a complete moment of a group with a device that the command "
+    "does not name. Until it is said that the device has left the group, moments with it stay.",
+    "SAN-SITE-030": "The copies of a group at a second site are not all of the moment that was to "
+    "be made: that moment is not complete, and does not count. The one before stays.",
     "SAN-SNAP-001": "The pool's filesystem cannot share blocks between files, so its devices have "
     "no restore points. XFS can, unless it was made with reflink=0; ext4 cannot.",
     "SAN-SNAP-002": "Copying the data file of a replica takes time for each of its extents, and "

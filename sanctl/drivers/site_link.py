@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from sanctl.drivers import site_protocol, site_reader, site_receiver, site_takeover
+from sanctl.drivers import site_copies, site_protocol, site_reader, site_receiver, site_takeover
 from sanctl.drivers.site_protocol import (
     CHUNK_BYTES,
     HEADER,
@@ -29,7 +29,7 @@ from sanctl.drivers.site_protocol import (
 from sanctl.errors import CommandError, Problem, Refused
 from sanctl.model.site import ProvenCopy, Site, is_host_key
 from sanctl.model.site_takeover import Ending, SiteTakeovers, Successor
-from sanctl.plan.site import pacing
+from sanctl.plan.site import moments, pacing
 from sanctl.system.clock import Clock, SystemClock
 from sanctl.system.files import exists, read_text
 from sanctl.system.piped_process import PipedProcess
@@ -70,7 +70,7 @@ def receiver_script(main: bytes) -> bytes:
         main: the module's text.
     """
     lines = ["import sys, types"]
-    for module in (site_protocol, site_reader, site_takeover):
+    for module in (site_protocol, moments, site_copies, site_reader, site_takeover):
         name, text = module.__name__, Path(str(module.__file__)).read_bytes()
         lines += [
             f"m = sys.modules[{name!r}] = types.ModuleType({name!r})",
@@ -322,7 +322,9 @@ class SiteLink:
 
     def prove(self, copy: ProvenCopy) -> None:
         """Have the copy become a proven one, if its digest is the restore point's."""
-        self._ask("prove", **copy._asdict())
+        # The site numbers the copies of groups.
+        fields = {name: value for name, value in copy._asdict().items() if name != "number"}
+        self._ask("prove", **fields)
 
     def remove(self, tokens: Sequence[str]) -> tuple[str, ...]:
         """Remove proven copies; return their names."""
@@ -411,4 +413,7 @@ class SiteLink:
 
 
 def _copies(found: Sequence[dict[str, Any]]) -> tuple[ProvenCopy, ...]:
-    return tuple(ProvenCopy(*(each[field] for field in ProvenCopy._fields)) for each in found)
+    return tuple(
+        ProvenCopy(**{**each, "group": tuple(each["group"]), "left": tuple(each["left"])})
+        for each in found
+    )

@@ -8,7 +8,7 @@ whatever the site's was before. What lies at the site outlives releases, and has
 
     PATH/sanctl-site.json          the mark: the format, and an id that the cluster knows
     PATH/DEVICE.UUID/POINT.TOKEN   a proven copy, as raw as the device; nobody ever writes it
-    PATH/DEVICE.UUID/POINT.TOKEN.json      what is known of it
+    PATH/DEVICE.UUID/POINT.TOKEN.json      what is known of it (site_copies.py)
     PATH/DEVICE.UUID/TOKEN.partial one that is being made
     PATH/DEVICE.UUID/takeover.json which device goes on instead of this one (site_takeover.py)
     PATH/DEVICE.UUID/given-back.json       the takeovers that were given back
@@ -30,8 +30,18 @@ import os
 import re
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from sanctl.drivers.site_copies import (
+    COPY,
+    FOLDER,
+    KNOWN,
+    copies_in,
+    device_folders,
+    names_in,
+    note_of,
+    protected_in,
+)
 from sanctl.drivers.site_protocol import (
     CHUNK_BYTES,
     RANGE,
@@ -59,10 +69,7 @@ MARK = "sanctl-site.json"
 _SPARE_BYTES = 64 << 20
 _FICLONE = 0x40049409
 _KEEP_SIZE_PUNCH_HOLE = 0x3
-_FOLDER = re.compile(r"[a-z0-9-]{1,63}\.[0-9a-f]{32}")
-_COPY = re.compile(r"([a-z0-9-]{1,40})\.([0-9a-f]{16})")
 _PARTIAL = re.compile(r"[0-9a-f]{16}\.partial")
-_KNOWN = ("made_s", "proven_s", "size_bytes", "changed_bytes", "sent_bytes")
 
 
 def clone(origin: int, copy: int) -> None:
@@ -128,8 +135,8 @@ class Receiver:
     def folders(self, path: str, id: str) -> None:
         """Answer with the proven copies of all devices, by the names of their folders."""
         self._require_site(path, id)
-        names = [each for each in _names(path) if _FOLDER.fullmatch(each)]
-        self._line.answer(folders={each: self._copies(f"{path}/{each}") for each in names})
+        names = device_folders(path)
+        self._line.answer(folders={each: copies_in(f"{path}/{each}") for each in names})
 
     def open(self, path: str, id: str, device: str) -> None:
         """Open a device's folder at the site; answer with its proven copies."""
@@ -143,7 +150,7 @@ class Receiver:
         What was given back is read last: it is written before the takeover is removed.
         """
         self._require_site(path, id)
-        names = [each for each in _names(path) if _FOLDER.fullmatch(each)]
+        names = device_folders(path)
         found = {each: read_takeover(f"{path}/{each}") for each in names}
         ended = {each: read_endings(f"{path}/{each}") for each in names}
         self._line.answer(
@@ -187,7 +194,7 @@ class Receiver:
         return found
 
     def _path_of(self, device: str) -> str:
-        if not _FOLDER.fullmatch(device):
+        if not FOLDER.fullmatch(device):
             raise SiteError("SAN-SITE-008", f"{device!r} is no name of a device's folder")
         return f"{self._path}/{device}"
 
@@ -195,7 +202,7 @@ class Receiver:
         status = os.statvfs(self._path)
         self._line.answer(
             id=mark,
-            copies=self._copies(self._folder) if self._folder else [],
+            copies=copies_in(self._folder) if self._folder else [],
             free_bytes=status.f_bavail * status.f_frsize,
             total_bytes=status.f_blocks * status.f_frsize,
         )
@@ -243,7 +250,7 @@ class Receiver:
         return self._open_copy_in(self._folder, token)
 
     def _open_copy_in(self, folder: str, token: str) -> int:
-        name = next((each["name"] for each in self._copies(folder) if each["token"] == token), None)
+        name = next((each["name"] for each in copies_in(folder) if each["token"] == token), None)
         if name is None:
             raise SiteError("SAN-SITE-018", f"the site has no copy {token}")
         path = f"{folder}/{name}.{token}"
@@ -283,21 +290,33 @@ class Receiver:
         self._digest = digest_of(found, self._size_bytes)
         self._line.send(b"C", found)
 
-    def prove(self, digest: str, name: str, token: str, **known: int) -> None:
-        """Give the copy its name if its digest is that of the restore point."""
+    def prove(
+        self,
+        digest: str,
+        name: str,
+        token: str,
+        group: Sequence[str] = (),
+        left: Sequence[str] = (),
+        **known: int,
+    ) -> None:
+        """Give the copy its name if its digest is that of the restore point.
+
+        One of a group says which devices are of it, and which have left it. The site numbers it.
+        """
         if not self._digest or self._digest != digest:
             raise SiteError(
                 "SAN-SITE-009", "the copy at the site is not equal to the restore point"
             )
         final = f"{self._folder}/{name}.{token}"
-        if not _COPY.fullmatch(f"{name}.{token}") or set(known) != set(_KNOWN):
+        if not COPY.fullmatch(f"{name}.{token}") or set(known) != set(KNOWN):
             raise SiteError("SAN-SITE-008", f"{name!r} is no name of a copy")
-        with _locked(self._folder):
+        with _locked(self._path), _locked(self._folder):
             refuse_taken_over(self._folder)
             if not _is_same(self._handle, self._partial):
                 raise SiteError("SAN-SITE-016", "a later run for this device has taken over")
-            text = json.dumps({"digest": digest, **known})
-            _write_file(f"{final}.json", text.encode())
+            fields: dict[str, object] = {"digest": digest, **known}
+            note = note_of(self._path, os.path.basename(self._folder), fields, group, left)
+            _write_file(f"{final}.json", note)
             os.fchmod(self._handle, 0o400)
             os.fsync(self._handle)
             os.rename(self._partial, final)
@@ -307,12 +326,19 @@ class Receiver:
         self._line.answer()
 
     def remove(self, tokens: list[str]) -> None:
-        """Remove proven copies that nobody reads, and answer with their names."""
+        """Remove proven copies that nobody reads, and answer with their names.
+
+        Those of a group's newest complete moment stay. One removes or proves at a time at the
+        site: else two that remove in the folders of one group might each count on a moment that
+        the other one breaks.
+        """
         removed = []
-        with _locked(self._folder):
+        with _locked(self._path), _locked(self._folder):
             refuse_taken_over(self._folder)
-            for each in self._copies(self._folder):
-                if each["token"] in tokens and not self._is_read(str(each["token"])):
+            protected = protected_in(self._path, os.path.basename(self._folder))
+            for each in copies_in(self._folder):
+                token = str(each["token"])
+                if token in tokens and token not in protected and not self._is_read(token):
                     path = f"{self._folder}/{each['name']}.{each['token']}"
                     _unlink(path)
                     _fsync(self._folder)
@@ -330,28 +356,12 @@ class Receiver:
             os.close(handle)
         return False
 
-    def _copies(self, folder: str) -> list[dict[str, object]]:
-        """Return the proven copies in a folder."""
-        found: list[dict[str, object]] = []
-        for name in _names(folder):
-            words = _COPY.fullmatch(name)
-            if words is None:
-                continue
-            try:
-                with open(f"{folder}/{name}.json", encoding="ascii") as file:
-                    known = json.load(file)
-                copy = {"name": words[1], "token": words[2], "digest": str(known["digest"])}
-                found.append({**copy, **{key: int(known[key]) for key in _KNOWN}})
-            except (OSError, ValueError, KeyError, TypeError):
-                continue  # Of a later release, or damaged: it is no base, and nobody removes it.
-        return found
-
     def _clean_up(self) -> None:
         """Remove what runs that died have left. Only one run has the lock, so none is at it."""
-        names = _names(self._folder)
+        names = names_in(self._folder)
         for name in names:
             copy = name.removesuffix(".json")
-            is_alone = name.endswith(".json") and _COPY.fullmatch(copy) and copy not in names
+            is_alone = name.endswith(".json") and COPY.fullmatch(copy) and copy not in names
             if _PARTIAL.fullmatch(name) or is_alone or name.endswith(".json.new"):
                 _unlink(f"{self._folder}/{name}")
 
@@ -412,13 +422,6 @@ def _require_folder(path: str) -> None:
         os.listdir(path)
     except OSError as error:
         raise SiteError("SAN-SITE-006", f"{path}: {error.strerror}") from None
-
-
-def _names(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except FileNotFoundError:
-        return []
 
 
 def _is_same(handle: int, path: str) -> bool:

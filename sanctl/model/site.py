@@ -40,6 +40,8 @@ _TOKEN = re.compile(r"[0-9a-f]{16}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _POINT = re.compile(r"[a-z0-9-]{1,40}")
 _NOTHING = "-"
+#: How many of a proven copy's fields the CIB has.
+_NOTED_FIELDS = 8
 
 
 class Site(NamedTuple):
@@ -209,6 +211,10 @@ class ProvenCopy(NamedTuple):
         changed_bytes: what differed from the copy before.
         sent_bytes: what went over the line for that, compressed.
         digest: the digest of the content (drivers/site_protocol.py), 64 hex digits.
+        group: the folders at the site, DEVICE.UUID, of all devices whose restore points were made
+            at that moment; empty: of this device alone. The site has it, the cluster does not.
+        left: the folders of devices that had left the group by then.
+        number: of a copy of a group: the later it was proven the higher, as the site counts.
     """
 
     name: str
@@ -219,17 +225,20 @@ class ProvenCopy(NamedTuple):
     changed_bytes: int
     sent_bytes: int
     digest: str
+    group: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    number: int = 0
 
     @property
     def words(self) -> tuple[str, ...]:
         """Its part of a property's value."""
-        return tuple(map(str, self))
+        return tuple(map(str, self[:_NOTED_FIELDS]))
 
     @classmethod
     def parse(cls, words: list[str]) -> ProvenCopy | None:
         """Read what `words` gave; None for anything else."""
         if (
-            len(words) != len(cls._fields)
+            len(words) != _NOTED_FIELDS
             or not _POINT.fullmatch(words[0])
             or not _TOKEN.fullmatch(words[1])
             or not all(word.isdecimal() for word in words[2:7])

@@ -48,6 +48,7 @@ from sanctl.plan.site.copying import (
     surplus_copies,
 )
 from sanctl.plan.site.definition import existing_site
+from sanctl.plan.site.grouping import ALONE, CopyGroup, folder_of, retained
 
 _FILE_S = 30.0
 _POLL_S = 0.5
@@ -81,6 +82,134 @@ class CopyMade(NamedTuple):
     base: ProvenCopy | None
     is_by_extents: bool
     removed: tuple[str, ...]
+
+
+class CopiesThere(NamedTuple):
+    """What a site has of a device.
+
+    Attributes:
+        copies: its proven copies.
+        origin: the copy of another device that its first copy begins as; None: there is none.
+    """
+
+    copies: tuple[ProvenCopy, ...]
+    origin: Base | None
+
+
+class DeviceRun(NamedTuple):
+    """The copy of one device over one connection.
+
+    Attributes:
+        session: the cluster.
+        link: the connection.
+        site: the site.
+        device: the device.
+        node: this node.
+    """
+
+    session: Session
+    link: SiteLink
+    site: Site
+    device: DeviceSpec
+    node: SourceNode
+
+    def ask(self) -> CopiesThere:
+        """Open the device's folder at the site; return what is there.
+
+        Raises:
+            Refused: another device goes on instead of it.
+            CommandError: the site cannot be reached, or is another one.
+        """
+        origin = self._origin()
+        copies = self.link.open(self.site.path, self.site.mark, folder_of(self.device))
+        refuse_taken_over(self.session, self.site, self.device, self.link)
+        return CopiesThere(copies, origin)
+
+    def send(self, point: RestorePoint, there: CopiesThere, group: CopyGroup = ALONE) -> CopyMade:
+        """Send a restore point of the opened device, and have it proven; nothing is noted yet.
+
+        Raises:
+            CommandError: a node or the site could not do its part, and says why. There is no copy.
+        """
+        points = self.session.observe().cib.points_of(self.device.name)
+        base = choose_base(there.copies, points, self.node.name) or there.origin
+        copy, is_by_extents = self._send(point, base, group)
+        return CopyMade(copy, base.copy if base else None, is_by_extents, ())
+
+    def note(self, made: CopyMade, there: CopiesThere, keep: int | None) -> CopyMade:
+        """Note a copy that was proven, remove those that are not kept; return it with these."""
+        copy, name = made.copy, self.site.name
+        self.session.change(lambda seen: plan_proven(seen, self.device, name, copy))
+        if keep is None:
+            return made
+        stay = copies_in_use(self.session.observe(), name)
+        copies = (*there.copies, copy)
+        if any(each.group for each in copies):
+            folders = self.link.folders(self.site.path, self.site.mark)
+            stay |= retained(folder_of(self.device), folders, keep)
+        surplus = surplus_copies(copies, keep, stay, copy.token)
+        removed = self.link.remove(surplus) if surplus else ()
+        return made._replace(removed=removed)
+
+    def _origin(self) -> Base | None:
+        """Return the copy that the device was made from, if the site has it."""
+        origin = origin_of(self.device, self.site.name)
+        if origin is None:
+            return None
+        copies = self.link.open(self.site.path, self.site.mark, origin.folder)
+        found = (each for each in copies if each.token == origin.token)
+        return next((Base(each, None, origin.folder) for each in found), None)
+
+    def _send(
+        self, point: RestorePoint, base: Base | None, group: CopyGroup
+    ) -> tuple[ProvenCopy, bool]:
+        session, link, node = self.session, self.link, self.node
+        if node.name not in point.nodes:
+            raise CommandError(
+                Problem(
+                    "SAN-SITE-011",
+                    f"the replica on this node was not in sync when restore point {point.name} was "
+                    f"made: it is on {', '.join(point.nodes)} alone",
+                    "try again when it is",
+                )
+            )
+        try:
+            with contextlib.ExitStack() as files:
+                handle = _opened(session, node.file_of(point))
+                files.callback(os.close, handle)
+                base_handle = None
+                if base is not None and base.point is not None:
+                    base_handle = _opened(session, node.file_of(base.point))
+                    files.callback(os.close, base_handle)
+                sent = site_transfer.send(
+                    link,
+                    handle,
+                    base_handle,
+                    token=point.token,
+                    base_token=base.copy.token if base else "",
+                    base_folder=base.folder if base else "",
+                    report=session.reporter.update,
+                )
+        except OSError as error:
+            raise CommandError(
+                Problem(
+                    "SAN-SITE-014", f"{node.name} cannot read restore point {point.name}: {error}"
+                )
+            ) from error
+        copy = ProvenCopy(
+            name=point.name,
+            token=point.token,
+            made_s=point.made_s,
+            proven_s=int(session.clock.wall_s()),
+            size_bytes=sent.size_bytes,
+            changed_bytes=sent.changed_bytes,
+            sent_bytes=link.sent_bytes,
+            digest=sent.digest,
+            group=group.folders,
+            left=group.left,
+        )
+        link.prove(copy)
+        return copy, sent.is_by_extents
 
 
 def point_name(site: str, moment_s: int) -> str:
@@ -127,93 +256,28 @@ def replicate(
     session.reporter.update(f"connecting to site {site.name}")
     with connect(site) as link:
         link.limit(site.limit_bytes_s if limit_bytes_s is None else limit_bytes_s, session.clock)
-        origin = _origin(link, site, device)
-        copies = link.open(site.path, site.mark, f"{name}.{device.uuid}")
-        refuse_taken_over(session, site, device, link)
+        run = DeviceRun(session, link, site, device, node)
+        there = run.ask()
         session.change(
             within_room(
                 session,
-                lambda seen: plan_attempt(seen, device, site.name, order.token, copies),
+                lambda seen: plan_attempt(seen, device, site.name, order.token, there.copies),
                 node.ipc_buffer_bytes,
             )
         )
         try:
-            cluster, point = create_point(
+            _, point = create_point(
                 session,
                 name,
                 order,
                 ipc_buffer_bytes=node.ipc_buffer_bytes,
                 timeout_s=timeout_s,
             )
-            base = choose_base(copies, cluster.cib.points_of(name), node.name) or origin
-            copy, is_by_extents = _send(session, link, node, point, base)
+            made = run.send(point, there)
         except BaseException:
-            _give_up(session, device, site, order)
+            give_up(session, device, site, order.token)
             raise
-        session.change(lambda seen: plan_proven(seen, device, site.name, copy))
-        removed: tuple[str, ...] = ()
-        if keep is not None:
-            in_use = copies_in_use(session.observe(), site.name)
-            surplus = surplus_copies((*copies, copy), keep, in_use, copy.token)
-            removed = link.remove(surplus) if surplus else ()
-    return CopyMade(copy, base.copy if base else None, is_by_extents, removed)
-
-
-def _origin(link: SiteLink, site: Site, device: DeviceSpec) -> Base | None:
-    """Return the copy that a device was made from, if the site has it: a first copy begins so."""
-    origin = origin_of(device, site.name)
-    if origin is None:
-        return None
-    copies = link.open(site.path, site.mark, origin.folder)
-    found = (each for each in copies if each.token == origin.token)
-    return next((Base(each, None, origin.folder) for each in found), None)
-
-
-def _send(
-    session: Session, link: SiteLink, node: SourceNode, point: RestorePoint, base: Base | None
-) -> tuple[ProvenCopy, bool]:
-    if node.name not in point.nodes:
-        raise CommandError(
-            Problem(
-                "SAN-SITE-011",
-                f"the replica on this node was not in sync when restore point {point.name} was "
-                f"made: it is on {', '.join(point.nodes)} alone",
-                "try again when it is",
-            )
-        )
-    try:
-        with contextlib.ExitStack() as files:
-            handle = _opened(session, node.file_of(point))
-            files.callback(os.close, handle)
-            base_handle = None
-            if base is not None and base.point is not None:
-                base_handle = _opened(session, node.file_of(base.point))
-                files.callback(os.close, base_handle)
-            sent = site_transfer.send(
-                link,
-                handle,
-                base_handle,
-                token=point.token,
-                base_token=base.copy.token if base else "",
-                base_folder=base.folder if base else "",
-                report=session.reporter.update,
-            )
-    except OSError as error:
-        raise CommandError(
-            Problem("SAN-SITE-014", f"{node.name} cannot read restore point {point.name}: {error}")
-        ) from error
-    copy = ProvenCopy(
-        name=point.name,
-        token=point.token,
-        made_s=point.made_s,
-        proven_s=int(session.clock.wall_s()),
-        size_bytes=sent.size_bytes,
-        changed_bytes=sent.changed_bytes,
-        sent_bytes=link.sent_bytes,
-        digest=sent.digest,
-    )
-    link.prove(copy)
-    return copy, sent.is_by_extents
+        return run.note(made, there, keep)
 
 
 def _opened(session: Session, path: str) -> int:
@@ -228,7 +292,7 @@ def _opened(session: Session, path: str) -> int:
         session.clock.sleep(_POLL_S)
 
 
-def _give_up(session: Session, device: DeviceSpec, site: Site, order: PointOrder) -> None:
+def give_up(session: Session, device: DeviceSpec, site: Site, token: str) -> None:
     """Remove the restore point of a run that failed; what cannot be done the next run does."""
     with contextlib.suppress(SanctlError):
-        session.change(lambda seen: plan_given_up(seen, device, site.name, order.token))
+        session.change(lambda seen: plan_given_up(seen, device, site.name, token))

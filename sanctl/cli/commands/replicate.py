@@ -6,7 +6,6 @@ Copies are used by replicate_restore.py, and takeovers are in replicate_takeover
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import click
@@ -19,17 +18,20 @@ from sanctl.cli.options import output_option, timeout_option
 from sanctl.cli.output import finish, print_table
 from sanctl.cli.views.site import copy_data, copy_state, file_of, schedule_data
 from sanctl.drivers.point_files import final_path
-from sanctl.errors import CommandError, Problem
+from sanctl.errors import CommandError, Problem, UsageError
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import DeviceName, format_bytes
 from sanctl.model.point_schedule import parse_rules
 from sanctl.model.restore_point import PointOrder, RestorePoint
 from sanctl.model.site import CopyRecord, parse_limit, parse_site_name
+from sanctl.model.site_copy import WantedCopy
 from sanctl.model.topology import Topology
-from sanctl.ops.replicate import SourceNode, point_name
+from sanctl.ops.replicate import CopyMade, SourceNode, point_name
 from sanctl.ops.replicate import replicate as copy_once
+from sanctl.ops.replicate_group import replicate_group
 from sanctl.ops.site import change_copy_schedule
 from sanctl.plan.cluster.preconditions import existing_device
+from sanctl.plan.device.point_group import group_names, group_orders
 from sanctl.plan.site.definition import existing_site
 
 if TYPE_CHECKING:
@@ -53,13 +55,20 @@ replicate.add_command(release)
 
 
 @replicate.command()
-@click.argument("device")
+@click.argument("devices", metavar="DEVICE...", nargs=-1, required=True)
 @click.option("--to", "site", required=True, metavar="SITE", help="The second site.")
+@click.option("--group", is_flag=True, help="Of several devices, as they are at one moment.")
+@click.option(
+    "--without",
+    multiple=True,
+    metavar="DEVICE[.UUID]",
+    help="A device that has left the group: moments with it may be removed.",
+)
 @click.option(
     "--keep",
     type=click.IntRange(min=1),
     metavar="N",
-    help="How many copies the site keeps; older ones are removed there. [all]",
+    help="How many copies of each device the site keeps; older ones are removed there. [all]",
 )
 @click.option(
     "--from-active", is_flag=True, help="Read on this node although it serves the device."
@@ -73,8 +82,10 @@ replicate.add_command(release)
 @output_option
 def run(
     *,
-    device: str,
+    devices: tuple[str, ...],
     site: str,
+    group: bool,
+    without: tuple[str, ...],
     keep: int | None,
     from_active: bool,
     limit_rate: str | None,
@@ -85,59 +96,103 @@ def run(
 
     Makes a restore point, sends what has changed since the copy before, and compares the digests of
     the restore point and the copy: only then it is one. --timeout is for the restore point alone.
+
+    With --group the copies of all devices are of one moment, where one node serves them. The moment
+    is complete once all are proven; the site keeps the newest complete one, whatever --keep says.
     """
     env = environment()
-    wanted, to = DeviceName.parse(device), parse_site_name(site)
+    wanted, to = [DeviceName.parse(device) for device in devices], parse_site_name(site)
+    left = [WantedCopy.parse(each)._replace(point="") for each in without]
+    if group:
+        group_names(wanted)
+    elif len(wanted) > 1 or left:
+        raise UsageError(
+            Problem(
+                "SAN-SNAP-016",
+                "several devices are copied with --group: as they are at one moment",
+                "or give one command for each device: then each copy is of a moment of its own",
+            )
+        )
     limit = parse_limit(limit_rate) if limit_rate is not None else None
     topology = env.topology()
     now_s = int(env.clock.wall_s())
-    command_line = f"replicate run {device} --to {to}" + (f" --keep {keep}" if keep else "")
+    name, token = point_name(to, now_s), env.new_uuid()[:16]
+    command_line = (
+        f"replicate run {' '.join(devices)} --to {to}"
+        + " --group" * group
+        + "".join(f" --without {each}" for each in without)
+        + (f" --keep {keep}" if keep else "")
+    )
     with (
         env.session() as session,
-        env.logged("replicate", device=device, command_line=command_line),
+        env.logged(
+            "replicate",
+            device=devices[0] if len(devices) == 1 else "",
+            command_line=command_line,
+        ),
     ):
-        made = copy_once(
-            session,
-            wanted,
-            to,
-            PointOrder(point_name(to, now_s), env.new_uuid()[:16], now_s),
-            SourceNode(
-                env.host.node_name(),
-                lambda point: _file_of(point, topology),
-                env.ipc_buffer_bytes(),
-            ),
-            connect=env.site_link,
-            keep=keep,
-            from_active=from_active,
-            timeout_s=timeout_s,
-            limit_bytes_s=limit,
+        node = SourceNode(
+            env.host.node_name(), lambda point: _file_of(point, topology), env.ipc_buffer_bytes()
         )
+        if group:
+            made = replicate_group(
+                session,
+                group_orders(wanted, name, token, now_s),
+                to,
+                node,
+                connect=env.site_link,
+                without=left,
+                keep=keep,
+                from_active=from_active,
+                timeout_s=timeout_s,
+                limit_bytes_s=limit,
+            )
+        else:
+            alone = copy_once(
+                session,
+                wanted[0],
+                to,
+                PointOrder(name, token, now_s),
+                node,
+                connect=env.site_link,
+                keep=keep,
+                from_active=from_active,
+                timeout_s=timeout_s,
+                limit_bytes_s=limit,
+            )
+            made = {wanted[0].value: alone}
         cluster = session.observe()
-    copy = made.copy
-    file = file_of(
-        existing_site(cluster, to), wanted.value, existing_device(cluster, wanted).uuid, copy
-    )
+    found = [_made_data(cluster, to, device, each) for device, each in made.items()]
 
     def text() -> None:
-        print(f"{wanted} is at site {to} as of {_time_text(copy.made_s)} UTC: {file}")
-        how = "" if made.is_by_extents else "; the content was compared"
-        print(
-            f"{format_bytes(copy.changed_bytes)} of {format_bytes(copy.size_bytes)} had changed, "
-            f"{format_bytes(copy.sent_bytes)} were sent{how}"
-        )
-        for each in made.removed:
-            print(f"removed there: {each}")
+        if group:
+            print(f"{len(found)} devices are at site {to} as they were at one moment:")
+        for each in found:
+            copy = each["copy"]
+            made_text = copy["made"].replace("T", " ").removesuffix("Z")
+            print(f"{each['device']} is at site {to} as of {made_text} UTC: {each['file']}")
+            how = "" if each["by_extents"] else "; the content was compared"
+            print(
+                f"{format_bytes(copy['changed_bytes'])} of {format_bytes(copy['size_bytes'])} had "
+                f"changed, {format_bytes(copy['sent_bytes'])} were sent{how}"
+            )
+            for name in each["removed"]:
+                print(f"removed there: {name}")
 
-    data: site_documents.CopyMade = {
-        "device": wanted.value,
-        "site": to,
-        "copy": copy_data(copy),
-        "file": file,
+    finish(output, data=found if group else found[0], text=text)
+
+
+def _made_data(cluster: Cluster, site: str, device: str, made: CopyMade) -> site_documents.CopyMade:
+    uuid = existing_device(cluster, DeviceName.parse(device)).uuid
+    return {
+        "device": device,
+        "site": site,
+        "copy": copy_data(made.copy),
+        "file": file_of(existing_site(cluster, site), device, uuid, made.copy),
         "base": made.base.name if made.base else None,
         "by_extents": made.is_by_extents,
         "removed": list(made.removed),
     }
-    finish(output, data=data, text=text)
 
 
 @replicate.command()
@@ -265,7 +320,3 @@ def _file_of(point: RestorePoint, topology: Topology) -> str:
     if pool is None:
         raise CommandError(Problem("SAN-AGENT-004", f"cluster.toml has no pool {point.pool} here"))
     return final_path(str(pool.path), point.device, point.uuid, point.token)
-
-
-def _time_text(moment_s: int) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(moment_s))

@@ -131,7 +131,7 @@ DOCUMENTS: Mapping[str, object] = {
     "replicate giveback": GivenBack,
     "replicate release": Released,
     "replicate restore": CopyRestored,
-    "replicate run": CopyMade,
+    "replicate run": CopyMade | list[CopyMade],
     "replicate schedule": CopyScheduleShown,
     "replicate set": HoldSet,
     "replicate status": list[CopyState],

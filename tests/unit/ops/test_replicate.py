@@ -279,7 +279,7 @@ def test_a_run_that_was_killed_is_tidied_up_by_the_next(
     sites.run()
     sites.change(0)
     # Nothing of the end of a run is done by one that is killed.
-    monkeypatch.setattr("sanctl.ops.replicate._give_up", lambda *_: None)
+    monkeypatch.setattr("sanctl.ops.replicate.give_up", lambda *_: None)
     sites.more = b"def write_all(handle, data, at):\n    os._exit(9)\n"
     with pytest.raises(CommandError):
         sites.run()
