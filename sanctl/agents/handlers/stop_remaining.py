@@ -8,19 +8,25 @@ and a node that is shutting down must not decide what that record means later (L
 is such a case).
 
 Run by sanctl-replicas.service, which stops after Pacemaker and Corosync and before the network.
+Several replicas are taken down at a time, each in a process of its own (sanctl/plan/device/
+stop_pace.py): one that waits for I/O in flight, or for a disk that hangs, keeps no other up. A
+process that is killed leaves its replica with some parts down, as a stop that is killed does, and
+the node's end is a power cut for that one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
+from functools import partial
 
 from sanctl.agents.device import take_down
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbdadm, loop
-from sanctl.errors import SanctlError
-from sanctl.system import journal
+from sanctl.plan.device import stop_pace
+from sanctl.system import journal, parallel_calls
 from sanctl.system.files import is_folder, read_text_or
 from sanctl.system.runner import LocalRunner, Runner
 
@@ -44,11 +50,13 @@ def main() -> int:
         return 1
     for device in devices:
         _report(f"{device.name} is still up, left by Pacemaker: taking it down")
-        try:
-            take_down(device)
-        except (SanctlError, OSError) as error:
+    calls = {device.name: partial(take_down, device) for device in devices}
+    for name, failure in parallel_calls.run_all(
+        calls, within_s=stop_pace.ALL_WITHIN_S, may_begin=stop_pace.may_begin
+    ):
+        if failure:
             failed = True
-            _report(f"{device.name} could not be taken down before the network goes: {error}")
+            _report(f"{name} could not be taken down before the network goes: {failure}")
     return int(failed)
 
 
@@ -97,5 +105,8 @@ def _is_pacemaker_in_charge(runner: Runner) -> bool:
 
 def _report(text: str) -> None:
     """Print to the console, through the unit's standard output, and write to the journal."""
-    sys.stdout.write(f"sanctl: {text}\n")
+    # At once, lest it be lost if systemd ends this process; and no console, no reason to stop here.
+    with contextlib.suppress(OSError):
+        sys.stdout.write(f"sanctl: {text}\n")
+        sys.stdout.flush()
     journal.write(text, priority=journal.WARNING, action="stop-remaining")
