@@ -7,11 +7,14 @@ whose replica is to be discarded:
 
     sanctl-discard-NAME = UUID-OF-THE-DEVICE GENERATION bitmap|full
 
-The agent there obeys only while its replica is a standby and holds exactly that generation, which
-no other data ever has: an order that comes late, or twice, or after the device was healed, finds
-another generation and is dropped. The agent on the other node sees the order and connects again.
+The agent there obeys only while its replica is a standby, is marked as outdated, and holds exactly
+that generation: an order that comes late, or twice, or after the device was healed, finds another
+one and is dropped. The generation alone does not tell that: a replica that had diverged already
+keeps it while it serves alone (DRBD 8.4 makes a new one only where it has none for its bitmap,
+drbd_nl.c and drbd_state.c). The mark does: it came with the order, and the operator who later keeps
+this replica takes it off. The agent on the other node sees the order and connects again.
 `sanctl-revive-NAME = UUID GENERATION` is the second order: to make an Outdated replica UpToDate,
-because the replica that was ahead is gone for good.
+because the replica that was ahead is gone for good. It holds while that replica is not marked.
 
 Orders are read only while the replica is without contact. For `device heal` and `status` the
 monitor publishes since when it is, and its data generations (`no_contact_fields`).
@@ -27,7 +30,14 @@ from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.fencing import outdate, quorum_overlap
 from sanctl.agents.replica import lost_writes, parts, reinitialize
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import cib, drbd_kernel, drbdadm, drbdsetup, node_attributes
+from sanctl.drivers import (
+    cib,
+    drbd_kernel,
+    drbdadm,
+    drbdsetup,
+    node_attributes,
+    outdated_marks,
+)
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.plan.drbd.data_generations import Generations, parse_generations
@@ -112,9 +122,14 @@ def carry_out_order(runner: Runner, device: Device, state: ResourceState) -> Res
     orders = _orders(runner, device)
     own = orders.pop(here, {})
     discard, revive = own.get("discard", []), own.get("revive", [])
-    if revive:
+    is_marked = bool(own) and here in _marked(runner, device)
+    if discard and not is_marked:
+        _drop(runner, device, "discard", here, "this replica is not marked: it was kept since")
+    if revive and is_marked:
+        _drop(runner, device, "revive", here, "this replica is marked: another was kept since")
+    if revive and not is_marked:
         _revive(runner, device, state, revive, here)
-    elif discard:
+    elif discard and is_marked:
         _discard(runner, device, state, discard, here)
     elif (
         any("discard" in other for other in orders.values())
@@ -127,6 +142,16 @@ def carry_out_order(runner: Runner, device: Device, state: ResourceState) -> Res
     else:
         return state
     return drbdsetup.observe(runner, device.name) or state
+
+
+def _marked(runner: Runner, device: Device) -> frozenset[str]:
+    return outdated_marks.read_device(runner, device.name).devices[device.name].nodes()
+
+
+def _drop(runner: Runner, device: Device, kind: str, here: str, why: str) -> None:
+    """Delete an order that a later decision has overtaken."""
+    _delete_order(runner, device, kind, here)
+    _log(device.name, f"order to {kind} dropped: {why}", step="drop")
 
 
 def _orders(runner: Runner, device: Device) -> dict[str, dict[str, list[str]]]:

@@ -11,6 +11,7 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import MEMBER_STATES, NodeState
 from sanctl.model.device import DeviceSpec, ReplicaState
 from sanctl.model.names import NodeName
+from sanctl.parse.cib import DISCARD_PREFIX, REVIVE_PREFIX
 from sanctl.plan.drbd.data_generations import (
     Generations,
     Relation,
@@ -50,6 +51,8 @@ class ReplicaFacts:
     serves: bool
     is_never_connected: bool = False
     """Never connected since its start, and quorums need not intersect: its mark may be missing."""
+    orders: frozenset[str] = frozenset()
+    """Attributes of its node with orders of `device heal` that are not carried out yet."""
 
     @property
     def is_present(self) -> bool:
@@ -133,6 +136,9 @@ class Diagnosis:
                     facts.generations,
                     facts.replica.bitmaps,
                     facts.serves,
+                    # Another operator's decision.
+                    facts.is_marked,
+                    facts.orders,
                 )
                 for facts in self.replicas
             ),
@@ -172,6 +178,17 @@ def _facts(cluster: Cluster, device: DeviceSpec, node: NodeName) -> ReplicaFacts
         ),
         serves=node.value in cluster.mon.active_nodes(device.name),
         is_never_connected=replica.disk == _UNCONFIRMED and not _quorums_intersect(cluster, node),
+        orders=_orders(cluster, device, node),
+    )
+
+
+def _orders(cluster: Cluster, device: DeviceSpec, node: NodeName) -> frozenset[str]:
+    names = {f"{prefix}{device.name}" for prefix in (DISCARD_PREFIX, REVIVE_PREFIX)}
+    return frozenset(
+        name
+        for member in cluster.cib.nodes
+        if member.name == node
+        for name in names & set(member.attributes)
     )
 
 

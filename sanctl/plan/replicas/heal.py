@@ -9,10 +9,11 @@ outdated, knows itself to be behind, is on a node that is gone, or has never con
 that is gone since it was started, in a cluster whose quorums need not intersect
 (sanctl/agents/fencing/quorum_overlap.py).
 
-The operator names the replica to keep. One change of the CIB then does three things at once, so
-that at no moment both replicas may be served: the kept one loses its mark, the other gets one, and
-the other's node gets the order to discard exactly the generation that the operator was shown. A
-choice that would lose nothing is still a choice: no replica is discarded that was not named.
+The operator names the replica to keep. One change of the CIB then does four things at once, so
+that at no moment both replicas may be served: the kept one loses its mark, the other gets one, the
+other's node gets the order to discard exactly the generation that the operator was shown, and what
+an earlier decision has ordered and is not carried out is withdrawn. A choice that would lose
+nothing is still a choice: no replica is discarded that was not named.
 """
 
 from __future__ import annotations
@@ -20,7 +21,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from sanctl.errors import Problem, Refused
-from sanctl.model.cib_change import Change, RemoveMark, SetMark, SetNodeAttribute
+from sanctl.model.cib_change import (
+    Change,
+    RemoveMark,
+    RemoveNodeAttribute,
+    SetMark,
+    SetNodeAttribute,
+)
 from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import NodeState
 from sanctl.model.names import DeviceName, NodeName, format_bytes
@@ -243,6 +250,7 @@ def _changes(
 ) -> tuple[Change, ...]:
     name, uuid = diagnosis.device.name, diagnosis.device.uuid
     changes: list[Change] = []
+    orders: list[SetNodeAttribute] = []
     if kept.is_marked:
         changes.append(RemoveMark(name=name, node=kept.node))
     changes += [
@@ -252,7 +260,7 @@ def _changes(
         (other,) = others  # Of more the choice is refused.
         assert other.generations is not None
         how = "bitmap" if diagnosis.condition is Condition.DIVERGED else "full"
-        changes.append(
+        orders.append(
             SetNodeAttribute(
                 node=other.node,
                 attribute=f"{DISCARD_PREFIX}{name}",
@@ -273,11 +281,18 @@ def _changes(
                     "look again in half a minute; 'sanctl status' shows whether its agent runs",
                 )
             )
-        changes.append(
+        orders.append(
             SetNodeAttribute(
                 node=kept.node,
                 attribute=f"{REVIVE_PREFIX}{name}",
                 value=f"{uuid} {kept.generations.name}",
             )
         )
-    return tuple(changes)
+    given = {(order.node, order.attribute) for order in orders}
+    withdrawn = (
+        RemoveNodeAttribute(node=facts.node, attribute=attribute)
+        for facts in diagnosis.replicas
+        for attribute in sorted(facts.orders)
+        if (facts.node, attribute) not in given
+    )
+    return (*changes, *orders, *withdrawn)

@@ -70,6 +70,38 @@ def test_sound_replicas_are_left_alone(cluster: FakePacemaker, session: Session)
     assert examine_replicas(session, VM1).condition is Condition.SOUND
 
 
+def test_a_second_decision_withdraws_what_the_first_has_ordered(
+    cluster: FakePacemaker, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the replica that is kept now would be discarded later: its generation is the same."""
+    diverge(cluster)
+    remember(cluster, "n1", "sanctl-discard-vm1", f"{uuid(cluster)} 00000000000000A0 bitmap")
+    remember(cluster, "n2", "sanctl-revive-vm1", f"{uuid(cluster)} 00000000000000B0")
+    shown = examine_replicas(session, VM1)
+    seen: list[list[str | None]] = []
+    carry_out = cluster.after_patch
+
+    def after_patch() -> None:
+        names = (("n1", "discard"), ("n2", "revive"), ("n2", "discard"))
+        seen.append([cluster.permanent(node, f"sanctl-{kind}-vm1") for node, kind in names])
+        carry_out()
+
+    monkeypatch.setattr(cluster, "after_patch", after_patch)
+    heal(session, N1, shown)
+    assert seen == [[None, None, f"{uuid(cluster)} 00000000000000B0 bitmap"]]
+
+
+@pytest.mark.parametrize("node", ["n1", "n2"])
+def test_a_decision_that_somebody_else_has_taken_meanwhile_is_looked_at_first(
+    cluster: FakePacemaker, session: Session, node: str
+) -> None:
+    diverge(cluster)
+    shown = examine_replicas(session, VM1)
+    remember(cluster, node, "sanctl-discard-vm1", f"{uuid(cluster)} 00000000000000A0 bitmap")
+    with pytest.raises(Refused, match="SAN-HEAL-005"):
+        heal(session, N1, shown)
+
+
 def test_the_standby_that_diverged_is_discarded(cluster: FakePacemaker, session: Session) -> None:
     diverge(cluster)
     shown = examine_replicas(session, VM1)

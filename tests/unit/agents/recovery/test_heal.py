@@ -11,7 +11,8 @@ import pytest
 from sanctl.agents.recovery import heal
 from sanctl.agents.replica import lost_writes, reinitialize
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdsetup
+from sanctl.drivers import drbdsetup, outdated_marks
+from sanctl.drivers.outdated_marks import DeviceMarks, SeenMarks
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.system import state_files
@@ -32,10 +33,18 @@ def state(connection: str, *, role: str = "Secondary", disk: str = "UpToDate") -
 class Node(FakeRunner):
     """A node whose CIB holds orders."""
 
-    def __init__(self, orders: dict[str, tuple[str, str]], gi: str = GI) -> None:
+    def __init__(
+        self,
+        orders: dict[str, tuple[str, str]],
+        gi: str = GI,
+        marked: Sequence[str] | None = None,
+    ) -> None:
+        """Begin with marks as a decision has left them, or with those of `marked`."""
         super().__init__(self._answer)
         self.orders = orders
         self.gi = gi
+        discarding = [node for node, (kind, _) in orders.items() if kind == "discard"]
+        self.marked = discarding if marked is None else marked
 
     def _answer(self, argv: Sequence[str]) -> Answer:
         if argv[0] == "cibadmin":
@@ -63,7 +72,12 @@ class Node(FakeRunner):
 
 
 @pytest.fixture(autouse=True)
-def here(fake_node: FakeNode) -> FakeNode:
+def here(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> FakeNode:
+    def read_device(runner: Node, name: str) -> SeenMarks:
+        paths = tuple((node, "/path") for node in runner.marked)
+        return SeenMarks(0, 0, None, {name: DeviceMarks(UUID, paths)})
+
+    monkeypatch.setattr(outdated_marks, "read_device", read_device)
     fake_node.name = "n2"
     fake_node.states["vm1"] = state("Connecting")
     return fake_node
@@ -138,6 +152,26 @@ def test_a_stale_order_is_deleted() -> None:
     node = Node(order(f"{UUID} 00000000000000AA bitmap"))
     heal.carry_out_order(node, DEVICE, state("Connecting"))
     assert [act.split()[0] for act in node.acts] == ["crm_attribute"]
+
+
+@pytest.mark.parametrize("role", ["Primary", "Secondary"])
+@pytest.mark.parametrize(("kind", "marked"), [("discard", ()), ("revive", ("n2",))])
+def test_an_order_that_a_later_decision_has_overtaken_is_dropped(
+    kind: str, marked: tuple[str, ...], role: str
+) -> None:
+    """The operator keeps this replica after all, or gives it up: its generation is the same."""
+    words = f"{UUID} {HELD}" + (" bitmap" if kind == "discard" else "")
+    node = Node({"n2": (kind, words)}, marked=marked)
+    heal.carry_out_order(node, DEVICE, state("StandAlone", role=role, disk="Consistent"))
+    assert [act.split()[0] for act in node.acts] == ["crm_attribute"]
+
+
+def test_the_next_order_is_carried_out_in_the_same_monitor() -> None:
+    """The replica that is kept now had an order to discard: the other one's is about it."""
+    node = Node({"n2": ("discard", f"{UUID} {HELD} bitmap")}, marked=())
+    node.orders["n1"] = ("discard", f"{UUID} {HELD} bitmap")
+    heal.carry_out_order(node, DEVICE, state("StandAlone"))
+    assert [" ".join(act.split()[:2]) for act in node.acts][1:] == ["drbdadm adjust"]
 
 
 def test_a_suspect_replica_is_never_resynced_by_bitmap(monkeypatch: pytest.MonkeyPatch) -> None:
