@@ -161,6 +161,12 @@ CODES = {
     "device may have been taken over since. It is asked again all the time.",
     "SAN-SITE-027": "A second site has a complete moment of a group with a device that the command "
     "does not name. Until it is said that the device has left the group, moments with it stay.",
+    "SAN-SITE-028": "A device is copied to a second site together with others, and the copy that "
+    "was meant is of no moment of which the site has copies of all of them. With --allow-mix it is "
+    "taken all the same: what the devices then hold may not belong together.",
+    "SAN-SITE-029": "Devices that were made from copies at a second site, and belong together, "
+    "would be of several moments, or one of them is missing: a database whose data and log are on "
+    "two devices does not survive that. Nothing was changed.",
     "SAN-SITE-030": "The copies of a group at a second site are not all of the moment that was to "
     "be made: that moment is not complete, and does not count. The one before stays.",
     "SAN-SNAP-001": "The pool's filesystem cannot share blocks between files, so its devices have "

@@ -21,8 +21,8 @@ from sanctl.ops.session import Session
 from sanctl.plan.cluster.convergence import Progress
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.device.creation_request import DeviceArguments
-from sanctl.plan.site.choosing import choose_copy
 from sanctl.plan.site.definition import existing_site
+from sanctl.plan.site.group_choice import Choice, choose_of_moment
 
 
 def list_copies(
@@ -41,17 +41,34 @@ def list_copies(
 
 
 def find_copy(
-    session: Session, site_name: str, wanted: WantedCopy, connect: Callable[[Site], SiteLink]
-) -> tuple[SiteCopy, ProvenCopy]:
+    session: Session,
+    site_name: str,
+    wanted: WantedCopy,
+    connect: Callable[[Site], SiteLink],
+    *,
+    filled: DeviceName | None,
+    allows_mix: bool,
+) -> Choice:
     """Return the copy at a site that is meant.
 
+    Args:
+        session: the cluster.
+        site_name: the site.
+        wanted: what was typed.
+        connect: makes a connection to a site.
+        filled: the device that is to hold it; None: it is created.
+        allows_mix: of a device that is copied with others any copy, also of no complete moment.
+
     Raises:
-        Refused: there is no such site or copy, or several copies may be meant.
+        Refused: there is no such site or copy, several copies may be meant, or devices of a group
+            would be of several moments.
         CommandError: the site cannot be reached, is another one, or says another digest of the
             copy than this cluster has noted.
     """
     site, folders = list_copies(session, site_name, connect)
-    return choose_copy(session.observe(), site.name, folders, wanted)
+    return choose_of_moment(
+        session.observe(), site.name, folders, wanted, filled=filled, allows_mix=allows_mix
+    )
 
 
 def restore_copy(

@@ -3,20 +3,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from sanctl.drivers.site_link import SiteLink
 from sanctl.errors import Refused
 from sanctl.model.cib_change import RemoveTakeover
+from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName
-from sanctl.model.site import Site
+from sanctl.model.site import ProvenCopy, Site
 from sanctl.model.site_copy import SiteCopy, WantedCopy
 from sanctl.model.site_takeover import Ending, Successor, Takeover
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.site.definition import existing_site
+from sanctl.plan.site.group_choice import devices_taking_over, taken_together
 from sanctl.plan.site.takeover import (
     choose_taken,
     copy_taken,
@@ -28,40 +30,72 @@ from sanctl.plan.site.takeover import (
 
 
 class TakenOver(NamedTuple):
-    """What a takeover has come to.
+    """What the takeover by one device has come to.
 
     Attributes:
+        device: the device.
         copy: the copy that the device was made from.
         changed: it was not noted before.
         took_back: the other device had taken this one over, and that has ended.
     """
 
+    device: str
     copy: SiteCopy
     changed: bool
     took_back: bool
 
 
 def take_over(
-    session: Session, name: DeviceName, node: str, connect: Callable[[Site], SiteLink]
-) -> TakenOver:
-    """Note at the site that a device goes on instead of the one whose copy it was made from.
+    session: Session,
+    names: Sequence[DeviceName],
+    node: str,
+    connect: Callable[[Site], SiteLink],
+    *,
+    allows_mix: bool,
+) -> tuple[TakenOver, ...]:
+    """Note at the site that devices go on instead of those whose copies they were made from.
 
-    If that one had taken this one over, that ends, and only then: whatever dies in between, none
-    of both is copied.
+    With a device the others of its group do, which were made from the same moment. One after the
+    other: if this ends in between, the same command notes the rest, and no copy of the group is
+    begun meanwhile.
 
     Args:
         session: the cluster.
-        name: the device that goes on.
+        names: the devices that go on.
         node: this node.
         connect: makes a connection to a site.
+        allows_mix: these devices alone, whatever moments they were made from.
 
     Raises:
-        Refused: there is no such device, or it was not made from a copy.
+        Refused: there is no such device, it was not made from a copy, or others of its group were
+            not made from the same moment.
         CommandError: a third device goes on already, or the site cannot be reached.
     """
     cluster = session.observe()
-    device = existing_device(cluster, name)
-    copy = copy_taken(device)
+    found = {name: copy_taken(existing_device(cluster, name)) for name in names}
+    folders: dict[str, tuple[ProvenCopy, ...]] = {}
+    for site_name in sorted({copy.site for copy in found.values()}):
+        site = existing_site(cluster, site_name)
+        session.reporter.update(f"connecting to site {site.name}")
+        with connect(site) as link:
+            folders |= link.folders(site.path, site.mark)
+    devices = devices_taking_over(cluster, names, folders, allows_mix=allows_mix)
+    return tuple(_take_over(session, cluster, device, node, connect) for device in devices)
+
+
+def _take_over(
+    session: Session,
+    cluster: Cluster,
+    device: DeviceSpec,
+    node: str,
+    connect: Callable[[Site], SiteLink],
+) -> TakenOver:
+    """Note at the site that a device goes on instead of another one.
+
+    If that one had taken this one over, that ends, and only then: whatever dies in between, none
+    of both is copied.
+    """
+    name, copy = device.name, copy_taken(device)
     site = existing_site(cluster, copy.site)
     successor = Successor(name.value, device.uuid, copy.point, int(session.clock.wall_s()))
     own = f"{name}.{device.uuid}"
@@ -75,15 +109,19 @@ def take_over(
             ending = Ending(current, int(session.clock.wall_s()), node)
             link.give_back(site.path, site.mark, own, ending)
         note_takeovers(session, site, link)
-    return TakenOver(copy, changed, took_back)
+    return TakenOver(name.value, copy, changed, took_back)
 
 
 def find_taken(
     session: Session, site_name: str, wanted: WantedCopy, connect: Callable[[Site], SiteLink]
-) -> tuple[str, Successor] | None:
-    """Return the folder of the device that was taken over that is meant, and by what; or None.
+) -> tuple[tuple[str, Successor], ...]:
+    """Return the folders of the devices that were taken over that are meant, and by what.
 
+    The named one is the first; those that are copied with it, and were taken over, too, follow.
     What the site says is noted.
+
+    Returns:
+        None of them, if the named one was not taken over.
 
     Raises:
         Refused: there is no such site, or several devices may be meant.
@@ -92,9 +130,13 @@ def find_taken(
     site = existing_site(session.observe(), site_name)
     with connect(site) as link:
         found = link.takeovers(site.path, site.mark)
+        folders = link.folders(site.path, site.mark)
     session.change(lambda seen: plan_takeovers(seen, site.name, found), reads_replicas=False)
-    cluster = session.observe()
-    return choose_taken(site.name, known_takeovers(cluster, site.name, found), wanted)
+    known = known_takeovers(session.observe(), site.name, found)
+    named = choose_taken(site.name, known, wanted)
+    if named is None:
+        return ()
+    return (named, *((each, known[each]) for each in taken_together(named[0], known, folders)))
 
 
 def give_back(

@@ -7,6 +7,7 @@ FAMILIES = {
     "Backups, second sites": (
         "test_backups",
         "test_second_site",
+        "test_site_groups",
         "test_site_hold",
         "test_site_restore",
     ),

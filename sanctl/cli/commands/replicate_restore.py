@@ -22,8 +22,15 @@ from sanctl.ops.device_restore import check_restore, restore_device
 from sanctl.ops.site_restore import find_copy, restore_copy
 from sanctl.plan.device.creation_request import DeviceArguments
 from sanctl.plan.device.restore_request import RestoreRequest
+from sanctl.plan.site.group_choice import Choice
 
 _COPY = "DEVICE[.UUID][@POINT]"
+_mix_option = click.option(
+    "--allow-mix",
+    "allows_mix",
+    is_flag=True,
+    help="Of a device that is copied with others: any copy, although they may not belong together.",
+)
 
 
 @click.command(short_help="Create a device from a copy at a second site.")
@@ -42,6 +49,7 @@ _COPY = "DEVICE[.UUID][@POINT]"
     help="A host that may use it afterwards; may be given several times. Default: no host.",
 )
 @click.option("--host", "hosts", multiple=True, metavar="HOST", help="The same by its name.")
+@_mix_option
 @timeout_option(86400)
 @output_option
 def restore(
@@ -55,13 +63,16 @@ def restore(
     prefer: str | None,
     initiators: tuple[str, ...],
     hosts: tuple[str, ...],
+    allows_mix: bool,
     timeout_s: float,
     output: str,
 ) -> None:
     """Create a device from a copy at a second site; hosts are let in when it has its digest.
 
-    Without @POINT from the newest copy. The copy may be another cluster's. It stays as it is: what
-    is written to the device changes nothing at the site. Whatever dies meanwhile, it goes on.
+    Without @POINT from the newest copy; of a device that is copied with others (replicate run
+    --group) from the newest moment that is complete. The copy may be another cluster's. It stays as
+    it is: what is written to the device changes nothing at the site. Whatever dies meanwhile, it
+    goes on.
     """
     env = environment()
     wanted, source = WantedCopy.parse(copy), parse_site_name(site)
@@ -81,7 +92,11 @@ def restore(
         env.session() as session,
         env.logged("replicate", device=device, command_line=command_line),
     ):
-        found, proven = find_copy(session, source, wanted, env.site_link)
+        choice = find_copy(
+            session, source, wanted, env.site_link, filled=None, allows_mix=allows_mix
+        )
+        found, proven = choice.copy, choice.proven
+        _say(choice)
         outcome = restore_copy(
             session,
             topology,
@@ -127,6 +142,7 @@ def restore(
     is_flag=True,
     help="Make no restore point of what is on the device now: it is lost.",
 )
+@_mix_option
 @yes_option
 @accept_option
 @timeout_option(86400)
@@ -137,12 +153,15 @@ def failback(
     site: str,
     copy: str,
     no_keep: bool,
+    allows_mix: bool,
     yes: bool,
     accepted: tuple[str, ...],
     timeout_s: float,
     output: str,
 ) -> None:
     """Make DEVICE what a copy at a second site is; only what differs is sent.
+
+    Of a device that is copied with others that is the copy of the newest complete moment.
 
     No host may be logged in, and none is let in before the device has the copy's digest. What is on
     it now becomes a restore point first: 'sanctl device restore' goes back to that. Whatever dies
@@ -158,7 +177,11 @@ def failback(
     kept_name = KEPT_PREFIX + time.strftime("%Y%m%d-%H%M%S", time.gmtime(now_s))
     command_line = f"replicate failback {name} --from {site} --copy {copy}"
     with env.session() as session:
-        found, proven = find_copy(session, source, wanted, env.site_link)
+        choice = find_copy(
+            session, source, wanted, env.site_link, filled=device, allows_mix=allows_mix
+        )
+        found, proven = choice.copy, choice.proven
+        _say(choice)
         request = RestoreRequest(
             device=device,
             point=(found, proven.size_bytes),
@@ -201,3 +224,9 @@ def failback(
         },
         text=text,
     )
+
+
+def _say(choice: Choice) -> None:
+    """Say of which moment the copy is, before anything is done: what is later will be missing."""
+    for note in choice.notes:
+        click.echo(note, err=True)

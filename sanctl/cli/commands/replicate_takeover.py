@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from sanctl.cli.environment import environment
@@ -15,89 +17,128 @@ from sanctl.model.site_copy import WantedCopy
 from sanctl.ops.site_takeover import find_taken, give_back, take_over
 from sanctl.plan.site.takeover import successor_text
 
+if TYPE_CHECKING:
+    from sanctl.cli.documents import site as site_documents
+
 
 @click.command(short_help="Note at the site that a device goes on instead of the one copied.")
-@click.argument("device")
+@click.argument("devices", metavar="DEVICE...", nargs=-1, required=True)
+@click.option(
+    "--allow-mix",
+    "allows_mix",
+    is_flag=True,
+    help="These devices alone, although they may not belong together.",
+)
 @output_option
-def takeover(device: str, output: str) -> None:
+def takeover(*, devices: tuple[str, ...], allows_mix: bool, output: str) -> None:
     """Note at the site that DEVICE goes on instead of the one whose copy it was made from.
 
     The cluster of that one makes no copy any more, removes none, and shows a critical finding once
     it has asked the site. Nothing keeps its hosts out. After a failback, at home: the roles turn,
     and the takeover from there ends.
+
+    If that one was copied together with others (replicate run --group), the devices here that were
+    made from the same moment take over with it; without one of them it is refused.
     """
     env = environment()
-    name = DeviceName.parse(device)
+    names = [DeviceName.parse(device) for device in dict.fromkeys(devices)]
+    option = " --allow-mix" if allows_mix else ""
     with (
         env.session() as session,
-        env.logged("replicate", device=device, command_line=f"replicate takeover {device}"),
+        env.logged(
+            "replicate",
+            device=devices[0] if len(devices) == 1 else "",
+            command_line=f"replicate takeover {' '.join(devices)}{option}",
+        ),
     ):
-        done = take_over(session, name, env.host.node_name(), env.site_link)
-    copy = done.copy
+        done = take_over(session, names, env.host.node_name(), env.site_link, allows_mix=allows_mix)
 
     def text() -> None:
-        print(
-            f"device {name} goes on instead of {copy.device}.{copy.uuid[:8]}, from {copy.name}"
-            + ("" if done.changed else ": it did before")
-        )
-        if done.took_back:
-            print(f"{copy.device}.{copy.uuid[:8]} does not go on instead of {name} any more")
+        for each in done:
+            copy = each.copy
+            print(
+                f"device {each.device} goes on instead of {copy.device}.{copy.uuid[:8]}, from "
+                f"{copy.name}" + ("" if each.changed else ": it did before")
+            )
+            if each.took_back:
+                print(
+                    f"{copy.device}.{copy.uuid[:8]} does not go on instead of {each.device} any "
+                    "more"
+                )
 
-    finish(
-        output,
-        data={
-            "device": name.value,
-            "site": copy.site,
-            "instead_of": copy.folder,
-            "changed": done.changed,
-            "took_back": done.took_back,
-        },
-        text=text,
-    )
+    data: list[site_documents.TakenOver] = [
+        {
+            "device": each.device,
+            "site": each.copy.site,
+            "instead_of": each.copy.folder,
+            "changed": each.changed,
+            "took_back": each.took_back,
+        }
+        for each in done
+    ]
+    finish(output, data=data if len(data) > 1 else data[0], text=text)
 
 
 @click.command(short_help="End the takeover of a device at a second site.")
 @click.argument("device", metavar="DEVICE[.UUID]")
 @click.option("--at", "site", required=True, metavar="SITE", help="The second site.")
+@click.option(
+    "--allow-mix",
+    "allows_mix",
+    is_flag=True,
+    help="Of this device alone, although others of its group go on elsewhere.",
+)
 @yes_option
 @output_option
-def giveback(*, device: str, site: str, yes: bool, output: str) -> None:
+def giveback(*, device: str, site: str, allows_mix: bool, yes: bool, output: str) -> None:
     """End the takeover of DEVICE: it goes on itself, and is copied again.
 
     What was written to the device that had taken it over stays where it is. On either cluster, or
-    where the site has lost the takeover on the one of DEVICE.
+    where the site has lost the takeover on the one of DEVICE. Of a device that is copied with
+    others that ends the takeovers of all of them.
     """
     env = environment()
     wanted, at = WantedCopy.parse(device)._replace(point=""), parse_site_name(site)
     with env.session() as session:
         found = find_taken(session, at, wanted, env.site_link)
-        if found is not None and not yes:
-            click.echo(
-                f"{successor_text(found[1])} goes on instead of {wanted}. What hosts have written "
-                f"there is not in {wanted}; let none write there any more.",
-                err=True,
-            )
+        if allows_mix:
+            found = found[:1]
+        if found and not yes:
+            for folder, successor in found:
+                name = folder[: folder.index(".") + 9]
+                click.echo(
+                    f"{successor_text(successor)} goes on instead of {name}. What hosts have "
+                    f"written there is not in {name}; let none write there any more.",
+                    err=True,
+                )
             click.confirm(f"End the takeover of {wanted}?", abort=True, err=True)
-        if found is not None:
-            command_line = f"replicate giveback {device} --at {at}"
-            with env.logged("replicate", device=wanted.device, command_line=command_line):
-                give_back(session, at, found, env.host.node_name(), env.site_link)
-    changed = found is not None
+        option = " --allow-mix" if allows_mix else ""
+        for each in found:
+            command_line = f"replicate giveback {device} --at {at}{option}"
+            with env.logged(
+                "replicate", device=each[0].partition(".")[0], command_line=command_line
+            ):
+                give_back(session, at, each, env.host.node_name(), env.site_link)
 
     def text() -> None:
-        print(
-            f"the takeover of {wanted} at site {at} has ended"
-            if changed
-            else f"{wanted} is not taken over at site {at}"
-        )
+        if not found:
+            print(f"{wanted} is not taken over at site {at}")
+        for folder, _ in found:
+            print(f"the takeover of {folder[: folder.index('.') + 9]} at site {at} has ended")
 
-    finish(
-        output,
-        data={
-            "device": found[0] if found else str(wanted),
+    data: list[site_documents.GivenBack] = [
+        {
+            "device": folder,
             "site": at,
-            "successor": successor_data(found[1]) if found else None,
-            "changed": changed,
-        },
-        text=text,
-    )
+            "successor": successor_data(successor),
+            "changed": True,
+        }
+        for folder, successor in found
+    ]
+    nothing: site_documents.GivenBack = {
+        "device": str(wanted),
+        "site": at,
+        "successor": None,
+        "changed": False,
+    }
+    finish(output, data=data if len(data) > 1 else data[0] if data else nothing, text=text)

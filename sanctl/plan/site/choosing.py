@@ -18,31 +18,19 @@ def newest_first(copies: Sequence[ProvenCopy]) -> list[ProvenCopy]:
     return sorted(copies, key=lambda each: (each.made_s, each.proven_s), reverse=True)
 
 
-def choose_copy(
-    cluster: Cluster,
-    site: str,
-    folders: Mapping[str, Sequence[ProvenCopy]],
-    wanted: WantedCopy,
-) -> tuple[SiteCopy, ProvenCopy]:
-    """Return the copy that is meant: of the newest restore point, unless one was named.
-
-    Args:
-        cluster: the cluster, which knows the digests of the copies that it has made last.
-        site: the site's name.
-        folders: the proven copies at the site by folder, DEVICE.UUID.
-        wanted: what was typed.
+def meant_folder(site: str, folders: Mapping[str, Sequence[ProvenCopy]], wanted: WantedCopy) -> str:
+    """Return the folder at a site, DEVICE.UUID, of the device that was typed.
 
     Raises:
-        Refused: there is none, or there are several.
-        CommandError: the site's digest of it is not the one that this cluster has noted.
+        Refused: there is none with a copy, or there are several.
     """
-    found = {
-        folder: newest_first(copies)
+    found = sorted(
+        folder
         for folder, copies in folders.items()
         if copies
         and folder.partition(".")[0] == wanted.device
         and folder.partition(".")[2].startswith(wanted.uuid)
-    }
+    )
     if not found:
         known = sorted({folder.partition(".")[0] for folder, copies in folders.items() if copies})
         raise Refused(
@@ -53,7 +41,10 @@ def choose_copy(
             )
         )
     if len(found) > 1:
-        each = ", ".join(f"{f[: f.index('.') + 9]}@{found[f][0].name}" for f in sorted(found))
+        each = ", ".join(
+            f"{folder[: folder.index('.') + 9]}@{newest_first(folders[folder])[0].name}"
+            for folder in found
+        )
         raise Refused(
             Problem(
                 "SAN-SITE-019",
@@ -62,8 +53,37 @@ def choose_copy(
                 "say which, as DEVICE.UUID: the begin of the UUID is enough",
             )
         )
-    ((folder, copies),) = found.items()
-    named = [copy for copy in copies if wanted.point in {"", copy.name}]
+    return found[0]
+
+
+def choose_copy(
+    cluster: Cluster,
+    site: str,
+    folders: Mapping[str, Sequence[ProvenCopy]],
+    wanted: WantedCopy,
+    *,
+    token: str = "",
+) -> tuple[SiteCopy, ProvenCopy]:
+    """Return the copy that is meant: of the newest restore point, unless one was named.
+
+    Args:
+        cluster: the cluster, which knows the digests of the copies that it has made last.
+        site: the site's name.
+        folders: the proven copies at the site by folder, DEVICE.UUID.
+        wanted: what was typed.
+        token: the token of the copy, where what was typed is known to mean that one.
+
+    Raises:
+        Refused: there is none, or there are several.
+        CommandError: the site's digest of it is not the one that this cluster has noted.
+    """
+    folder = meant_folder(site, folders, wanted)
+    copies = newest_first(folders[folder])
+    named = [
+        copy
+        for copy in copies
+        if (copy.token == token if token else wanted.point in {"", copy.name})
+    ]
     if not named or (wanted.point and len(named) > 1):
         listed = ", ".join(copy.name for copy in copies[:_SHOWN])
         raise Refused(
@@ -74,7 +94,7 @@ def choose_copy(
             )
         )
     proven = named[0]
-    if not wanted.point:
+    if not wanted.point and not token:
         _refuse_unclear_order(folder, proven, copies)
     device, _, uuid = folder.partition(".")
     copy = SiteCopy(site, device, uuid, proven.name, proven.token, proven.digest)

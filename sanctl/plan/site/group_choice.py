@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Rules: which moment of a group a device is made from, and which devices take over together.
+
+A copy of a device that is copied with others is used as of the newest moment that is complete at
+the site. One that would leave the devices here of several moments is used if that was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from sanctl.errors import Problem, Refused
+from sanctl.model.cluster import Cluster
+from sanctl.model.device import DeviceSpec
+from sanctl.model.names import DeviceName
+from sanctl.model.site import ProvenCopy
+from sanctl.model.site_copy import SiteCopy, WantedCopy
+from sanctl.plan.cluster.preconditions import existing_device
+from sanctl.plan.site.choosing import choose_copy, meant_folder, newest_first
+from sanctl.plan.site.grouping import group_copies, moments_of
+from sanctl.plan.site.moments import Moment, moment_of
+from sanctl.plan.site.takeover import copy_taken, utc_text
+
+_OPTION = "--allow-mix"
+Folders = Mapping[str, Sequence[ProvenCopy]]
+
+
+class Choice(NamedTuple):
+    """A copy that a device is to hold.
+
+    Attributes:
+        copy: the copy, by its names and with its digest.
+        proven: the copy as the site has it.
+        notes: what the operator should know of its moment; empty: it is of one device alone.
+    """
+
+    copy: SiteCopy
+    proven: ProvenCopy
+    notes: tuple[str, ...]
+
+
+def choose_of_moment(
+    cluster: Cluster,
+    site: str,
+    folders: Folders,
+    wanted: WantedCopy,
+    *,
+    filled: DeviceName | None,
+    allows_mix: bool,
+) -> Choice:
+    """Return the copy that is meant; of a device that is copied with others, of a complete moment.
+
+    Without a named one that is the newest complete one, also if other devices here are of another
+    moment: that may have been a test.
+
+    Args:
+        cluster: the cluster, and what its devices were made from.
+        site: the site's name.
+        folders: all proven copies at the site, by folder, DEVICE.UUID.
+        wanted: what was typed.
+        filled: the device that is filled; None: it is created.
+        allows_mix: the operator wants the newest or the named copy, whatever moment it is of.
+
+    Raises:
+        Refused: there is no such copy, there are several; it is of no complete moment, or it is not
+            clear which is the newest; or a device is created beside others of another moment.
+        CommandError: the site's digest of it is not the one that this cluster has noted.
+    """
+    folder = meant_folder(site, folders, wanted)
+    if not any(copy.group for copy in folders[folder]):
+        return Choice(*choose_copy(cluster, site, folders, wanted), ())
+    moments = moments_of(folder, folders)
+    if allows_mix:
+        copy, proven = choose_copy(cluster, site, folders, wanted)
+        moment = _of_token(moments, folder, proven.token)
+        note = "it is of no complete moment of its group, as --allow-mix has it"
+        return Choice(copy, proven, _notes(moment, folders) if moment else (note,))
+    if wanted.point:
+        copy, proven = choose_copy(cluster, site, folders, wanted)
+        moment = _of_token(moments, folder, proven.token)
+        if moment is None:
+            raise Refused(_no_moment(site, folder, f"copy {proven.name}", moments))
+    else:
+        moment = _newest(site, folder, moments)
+        token = moment.token_of(folder)
+        copy, proven = choose_copy(cluster, site, folders, wanted, token=token)
+    mixed = _others(cluster, moment, folder, filled)
+    if mixed and filled is None:
+        raise Refused(_mix(moment, mixed))
+    notes = _notes(moment, folders)
+    if moment.id != moments[0].id:
+        notes += (f"the newest complete moment is {moments[0].name}",)
+    if mixed:
+        notes += (f"of another moment than {moment.name} here: {_listed(mixed)}; fill them, too",)
+    return Choice(copy, proven, notes)
+
+
+def _of_token(moments: Sequence[Moment], folder: str, token: str) -> Moment | None:
+    return next((each for each in moments if each.token_of(folder) == token), None)
+
+
+def _newest(site: str, folder: str, moments: Sequence[Moment]) -> Moment:
+    if not moments:
+        raise Refused(_no_moment(site, folder, "what the site has of it", moments))
+    last = max(moments, key=lambda each: each.number)
+    if last.id != moments[0].id:
+        raise Refused(
+            Problem(
+                "SAN-SITE-019",
+                f"of {folder.partition('.')[0]} the newest complete moment is {moments[0].name}, "
+                f"and the one that came last is {last.name}: a node's clock may be wrong, or one "
+                "run has overtaken another",
+                "find out which one holds the latest data, and say DEVICE@POINT",
+            )
+        )
+    return moments[0]
+
+
+def _devices_from(
+    cluster: Cluster, folder: str, filled: DeviceName | None
+) -> list[tuple[DeviceSpec, SiteCopy]]:
+    """Return the devices here that hold, or are to hold, a copy in a folder; not the filled one."""
+    found = []
+    for device in cluster.cib.devices:
+        copy = device.restore.copy if device.restore is not None else None
+        if copy is not None and copy.folder == folder and device.name != filled:
+            found.append((device, copy))
+    return found
+
+
+def _others(
+    cluster: Cluster, moment: Moment, folder: str, filled: DeviceName | None
+) -> list[tuple[DeviceSpec, SiteCopy]]:
+    """Return the devices here from other folders of the group of which none is of the moment."""
+    mixed = []
+    for other in moment.group:
+        found = _devices_from(cluster, other, filled) if other != folder else []
+        if not any(moment_of(copy.token) == moment.id for _, copy in found):
+            mixed += found
+    return mixed
+
+
+def _listed(found: Sequence[tuple[DeviceSpec, SiteCopy]]) -> str:
+    return ", ".join(f"{device.name} ({copy.device}@{copy.point})" for device, copy in found)
+
+
+def _mix(moment: Moment, mixed: Sequence[tuple[DeviceSpec, SiteCopy]]) -> Problem:
+    return Problem(
+        "SAN-SITE-029",
+        f"devices here would be of several moments of one group: this one of {moment.name}, and "
+        f"{_listed(mixed)}",
+        f"take the same moment, as DEVICE@POINT; delete what was a test; or {_OPTION}",
+    )
+
+
+def _no_moment(site: str, folder: str, what: str, moments: Sequence[Moment]) -> Problem:
+    device = folder.partition(".")[0]
+    return Problem(
+        "SAN-SITE-028",
+        f"device {device} is copied to site {site} together with others, and {what} is of no "
+        "moment that is complete there",
+        (f"take {device}@{moments[0].name}, the newest one that is; or " if moments else "")
+        + f"{_OPTION} takes it, and the devices may not belong together",
+    )
+
+
+def _notes(moment: Moment, folders: Folders) -> tuple[str, ...]:
+    """Say of which moment all is, and what the site has of later ones, which is not used."""
+    names = ", ".join(folder.partition(".")[0] for folder in moment.group)
+    notes = [f"moment {moment.name} of {names}, {utc_text(moment.made_s)} UTC, is complete"]
+    for folder in moment.group:
+        newest = newest_first(folders[folder])[0]
+        later_s = newest.made_s - moment.made_s
+        if moment_of(newest.token) != moment.id and later_s > 0:
+            notes.append(
+                f"not used: the copy {newest.name} of {folder.partition('.')[0]} alone, "
+                f"{-(-later_s // 60)} min later"
+            )
+    return tuple(notes)
+
+
+def devices_taking_over(
+    cluster: Cluster, names: Sequence[DeviceName], folders: Folders, *, allows_mix: bool
+) -> tuple[DeviceSpec, ...]:
+    """Return the devices that take over together: those named, and the rest of their group.
+
+    Args:
+        cluster: the cluster, and what its devices were made from.
+        names: the devices that were typed.
+        folders: all proven copies at the site, by folder, DEVICE.UUID.
+        allows_mix: the operator wants those that were typed alone, whatever they were made from.
+
+    Raises:
+        Refused: there is no such device; it was not made from a copy; or there is no device here
+            from the same moment's copy of another device of the group, or there are several.
+    """
+    found = {name: existing_device(cluster, name) for name in names}
+    copies = {name: copy_taken(device) for name, device in found.items()}
+    if allows_mix:
+        return tuple(found.values())
+    problems: list[Problem] = []
+    for name in names:
+        copy = copies[name]
+        for folder in _group_of(copy, folders):
+            there = _devices_from(cluster, folder, name)
+            same = [each for each, its in there if moment_of(its.token) == moment_of(copy.token)]
+            named = [each for each in same if each.name in copies]
+            same = named or same
+            if len(same) == 1:
+                found[same[0].name] = same[0]
+                continue
+            problems.append(_not_together(found[name], copy, folder, there, len(same)))
+    if problems:
+        raise Refused(*problems)
+    return tuple(found.values())
+
+
+def _group_of(copy: SiteCopy, folders: Folders) -> tuple[str, ...]:
+    """Return the other folders of the group that a copy is of.
+
+    What the copy says; where the site has it no more, or it is of its device alone, what the newest
+    copies of the device say: a device that is copied with others belongs to them.
+    """
+    copies = [each for each in group_copies(folders) if each.folder == copy.folder]
+    own = [each for each in copies if each.token == copy.token]
+    newest = max(own or copies, key=lambda each: each.number, default=None)
+    return tuple(each for each in newest.group if each != copy.folder) if newest else ()
+
+
+def taken_together(folder: str, taken: Collection[str], folders: Folders) -> tuple[str, ...]:
+    """Return which of the folders of devices that were taken over are of the group of one of them.
+
+    Args:
+        folder: that one's folder.
+        taken: the folders of the devices that were taken over.
+        folders: all proven copies at the site, by folder, DEVICE.UUID.
+    """
+    together = {
+        other for copy in group_copies(folders) if copy.folder == folder for other in copy.group
+    }
+    return tuple(sorted(together.intersection(taken) - {folder}))
+
+
+def _not_together(
+    device: DeviceSpec,
+    copy: SiteCopy,
+    folder: str,
+    there: Sequence[tuple[DeviceSpec, SiteCopy]],
+    count: int,
+) -> Problem:
+    other = folder.partition(".")[0]
+    has = f"; from others: {_listed(there)}" if there and not count else ""
+    return Problem(
+        "SAN-SITE-029",
+        f"device {device.name} was made from {copy.device}@{copy.point}, and {count or 'no'} "
+        f"device{'s' if count else ''} here from the copy of {other} of that moment{has}",
+        "name the one that goes on, too"
+        if count
+        else f"'sanctl replicate restore' or 'failback' of {other} from that moment; or {_OPTION}: "
+        f"then {device.name} alone goes on instead of {copy.device}",
+    )

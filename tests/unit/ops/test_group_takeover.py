@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Devices of a group are made from one moment at a site, take over together, and are given back so.
+
+The real receiver, on this machine. What the agents do is done by the cluster in memory.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from sanctl.errors import CommandError, Refused
+from sanctl.model.host_session import SESSIONS_ATTRIBUTE
+from tests.support.json_contract import breaches
+from tests.unit.ops.test_replicate_group import Group, group
+from tests.unit.ops.test_site_restore import run
+
+__all__ = ["group"]
+
+
+@pytest.fixture
+def there(group: Group, monkeypatch: pytest.MonkeyPatch) -> Group:
+    """Two complete moments of web and db, and a third one of which web alone is there."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    for pair in group.bed.cluster.root.findall("status//nvpair[@name='sanctl-pool-main']"):
+        pair.set("value", f"{pair.get('value')} clones=1")
+    group.bed.env.site_link = group.connect  # type: ignore[attr-defined]
+    group.bed.env.host = SimpleNamespace(node_name=lambda: "n1")  # type: ignore[attr-defined]
+    group.run_both()
+    group.run_both()
+    group.dies_at = 3
+    with pytest.raises(CommandError):
+        group.run_both()
+    group.dies_at = 0
+    for node in ("n1", "n2"):
+        group.bed.cluster.private_attributes[node, SESSIONS_ATTRIBUTE] = ""
+    return group
+
+
+def point_of(group: Group, name: str) -> str:
+    device = group.bed.seen().cib.device(name)
+    assert device is not None and device.restore is not None and device.restore.copy is not None
+    return device.restore.copy.point
+
+
+def test_both_are_made_from_the_newest_complete_moment(
+    there: Group, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = run("replicate restore web --from far --to web-dr --output json", monkeypatch, capsys)
+    assert breaches("replicate restore", out) == []
+    run("replicate restore db --from far --to db-dr", monkeypatch, capsys)
+    assert point_of(there, "web-dr") == point_of(there, "db-dr") == "to-far-2"
+    whole = there.copies()
+    out = run("replicate takeover web-dr --output json", monkeypatch, capsys)
+    assert breaches("replicate takeover", out) == []
+    assert {each["device"] for each in json.loads(out)["data"]} == {"web-dr", "db-dr"}
+    text = run("replicate takeover db-dr", monkeypatch, capsys)
+    assert text.count("it did before") == 2
+    with pytest.raises(Refused, match="SAN-SITE-021"):
+        there.run_both()
+    assert there.copies() == whole
+    # One is given back with the others.
+    out = run("replicate giveback web --at far --yes --output json", monkeypatch, capsys)
+    assert breaches("replicate giveback", out) == []
+    assert len(json.loads(out)["data"]) == 2 and there.bed.seen().cib.takeovers == ()
+    there.run_both()
+    # Unless that was asked for.
+    run("replicate takeover web-dr", monkeypatch, capsys)
+    text = run("replicate giveback db --at far --yes --allow-mix", monkeypatch, capsys)
+    assert text.count("has ended") == 1 and "takeover of db." in text
+    assert [each.device for each in there.bed.seen().cib.takeovers] == ["web"]
+
+
+def test_a_mix_is_made_only_if_that_is_asked_for(
+    there: Group, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = "replicate restore web@to-far-3 --from far --to web-dr"
+    assert "SAN-SITE-028" in run(line, monkeypatch, capsys, status=4)
+    assert there.bed.seen().cib.device("web-dr") is None
+    run(f"{line} --allow-mix", monkeypatch, capsys)
+    line = "replicate restore db --from far --to db-dr"
+    assert "SAN-SITE-029" in run(line, monkeypatch, capsys, status=4)
+    assert there.bed.seen().cib.device("db-dr") is None
+    run(f"{line} --allow-mix", monkeypatch, capsys)
+    assert (point_of(there, "web-dr"), point_of(there, "db-dr")) == ("to-far-3", "to-far-2")
+    assert "SAN-SITE-029" in run("replicate takeover web-dr", monkeypatch, capsys, status=4)
+    assert not list(there.folder.glob("*/takeover.json"))
+    text = run("replicate takeover web-dr --allow-mix", monkeypatch, capsys)
+    assert text.count("goes on instead") == 1
+    assert len(list(there.folder.glob("*/takeover.json"))) == 1
+
+
+def test_what_is_later_is_said_before_anything_is_done(
+    there: Group, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = "replicate failback web --from far --copy web"
+    said = run(line, monkeypatch, capsys, status=2)
+    assert "moment to-far-2 of" in said and "not used: the copy to-far-3 of web alone" in said
+    assert "SAN-CLI-002" in said, "nobody answers the question"
+    (device,) = (each for each in there.bed.seen().cib.devices if each.name.value == "web")
+    assert device.restore is None
+    out = run(f"{line} --yes --output json", monkeypatch, capsys)
+    assert breaches("replicate failback", out) == []
+    assert point_of(there, "web") == "to-far-2"
+    # The other one is still as it was: it was made from no copy.
+    run("replicate failback db --from far --copy db@to-far-1 --yes", monkeypatch, capsys)
+    assert point_of(there, "db") == "to-far-1"
+
+
+def test_the_command_ends_in_between_and_is_typed_again(
+    there: Group, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("web", "db"):
+        run(f"replicate restore {name} --from far --to {name}-dr", monkeypatch, capsys)
+    there.connected = 0
+    real = there.connect
+    breaks_at = 3  # One connection asks what is there, and each device has its own.
+
+    def connect(site: object) -> object:
+        if there.connected + 1 == breaks_at:
+            there.connected += 1
+            raise OSError("gone")
+        return real(site)  # type: ignore[arg-type]
+
+    there.bed.env.site_link = connect  # type: ignore[attr-defined]
+    run("replicate takeover web-dr", monkeypatch, capsys, status=70)
+    assert [each.parent.name[:4] for each in there.folder.glob("*/takeover.json")] == ["web."]
+    with pytest.raises(Refused, match="SAN-SITE-021"):
+        there.run_both()
+    breaks_at = 0
+    assert run("replicate takeover web-dr", monkeypatch, capsys).count("it did before") == 1
+    assert len(list(there.folder.glob("*/takeover.json"))) == 2
