@@ -13,7 +13,8 @@ import contextlib
 import os
 import time
 
-from sanctl.drivers import point_files, pool_files, pool_notes, reflink, space_reservation
+from sanctl.agents.points import known_blocks
+from sanctl.drivers import point_files, pool_files, pool_notes, space_reservation
 from sanctl.errors import SanctlError
 from sanctl.model.pool_space import reserve_bytes
 from sanctl.plan.pool.usage_history import (
@@ -22,14 +23,13 @@ from sanctl.plan.pool.usage_history import (
     format_samples,
     parse_samples,
 )
-from sanctl.system import journal, state_files
+from sanctl.system import journal
 from sanctl.system.runner import Runner
 
 _USAGE = "usage"
 # For all pools of a node: the monitor has other things to do, and writes wait for each slice.
 _LONGEST_S = 3.0
 _KINDS = (".data", ".meta")
-_SHARED_EVERY_S = 60.0
 
 
 def daily_growth(pool: str, *, total_bytes: int, free_bytes: int) -> int | None:
@@ -70,26 +70,12 @@ def own_bytes(pool: str, path: str) -> int:
 def _shared_bytes(pool: str, path: str) -> int:
     """Return how much of a pool's device files is shared: a write there needs a block.
 
-    With restore points, and among devices of which one was made from a restore point. Looked at
-    anew when there is another restore point or clone, or after a minute: the time grows with the
-    files' extents.
+    With restore points, and among devices of which one was made from a restore point.
     """
-    points = " ".join([file.token for file in point_files.listed(path)] + _clones(path))
-    if not points:
+    if not point_files.listed(path) and not known_blocks.clones(path):
         return 0
-    note = state_files.of_pool(pool, "shared")
-    words = note.read().split("\n")
-    if len(words) == 3 and words[0] == points:
-        age_s = time.monotonic() - float(words[1])
-        if 0 <= age_s < _SHARED_EVERY_S:
-            return int(words[2])
-    shared = 0
-    for entry in _device_files(path):
-        # A file that is removed meanwhile shares nothing any more.
-        with contextlib.suppress(FileNotFoundError):
-            shared += reflink.blocks_of(f"{path}/devices/{entry}").shared
-    note.write("\n".join((points, str(time.monotonic()), str(shared))))
-    return shared
+    looks = known_blocks.looks(pool, path, _device_files(path))
+    return sum(look.shared for look in looks.values())
 
 
 def reserve_device_files(
@@ -131,19 +117,6 @@ def _reserve(runner: Runner, path: str, without: frozenset[str], deadline_s: flo
                 return
 
 
-def _clones(path: str) -> list[str]:
-    """Return the notes of clones: they share blocks also when the restore point is deleted."""
-    try:
-        names = os.listdir(f"{path}/devices")
-    except FileNotFoundError:
-        return []
-    return sorted(name for name in names if name.endswith(f".{pool_files.CLONE_NOTE}"))
-
-
 def _device_files(path: str) -> list[str]:
-    try:
-        # Metadata first: without its blocks DRBD drops the disk as well, and they are few.
-        names = [one for one in os.listdir(f"{path}/devices") if one.endswith(_KINDS)]
-    except FileNotFoundError:
-        return []
-    return sorted(names, key=lambda one: (one.endswith(".data"), one))
+    # Metadata first: without its blocks DRBD drops the disk as well, and they are few.
+    return sorted(known_blocks.names(path, *_KINDS), key=lambda one: (one.endswith(".data"), one))

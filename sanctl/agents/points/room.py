@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
+from sanctl.agents.points import known_blocks
 from sanctl.drivers import pool_files, reflink
 from sanctl.errors import CommandError, Problem
 from sanctl.model.names import format_bytes
+from sanctl.plan.device.known_blocks import at_least
 from sanctl.plan.device.point_room import DataFile, needed_bytes
 
 
@@ -40,14 +42,10 @@ def check(pool: str, pool_path: str, wanted: DataFile, *, without: Collection[st
     """
     status = os.statvfs(pool_path)
     total, free = status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
-    folder = f"{pool_path}/devices"
-    paths = [f"{folder}/{name}" for name in os.listdir(folder) if name.endswith(".data")]
-    others = []
-    for path in paths:
-        # A file that is removed meanwhile needs nothing any more.
-        with contextlib.suppress(FileNotFoundError):
-            others += [of_file(path)] if path not in without else []
-    needed = needed_bytes(total, wanted, others)
+    if needed_bytes(total, wanted, _known(pool, pool_path, without)) <= free:
+        return
+    # What is known may be more than is needed: it refuses nothing.
+    needed = needed_bytes(total, wanted, _exact(pool_path, without))
     if free < needed:
         raise CommandError(
             Problem(
@@ -58,3 +56,25 @@ def check(pool: str, pool_path: str, wanted: DataFile, *, without: Collection[st
                 "delete restore points or devices, or make the pool larger",
             )
         )
+
+
+def _known(pool: str, pool_path: str, without: Collection[str]) -> Iterator[DataFile]:
+    """Yield data files by what is known of each: they need as much room as the files, or more."""
+    looks = known_blocks.looks(pool, pool_path, _others(pool_path, without))
+    for name, look in looks.items():
+        path = f"{pool_path}/devices/{name}"
+        # A file that is removed meanwhile needs nothing any more.
+        with contextlib.suppress(FileNotFoundError):
+            allocated = known_blocks.allocated_bytes(path)
+            yield at_least(look, size=pool_files.size_bytes(path) or 0, allocated=allocated)
+
+
+def _exact(pool_path: str, without: Collection[str]) -> Iterator[DataFile]:
+    for name in _others(pool_path, without):
+        with contextlib.suppress(FileNotFoundError):
+            yield of_file(f"{pool_path}/devices/{name}")
+
+
+def _others(pool_path: str, without: Collection[str]) -> list[str]:
+    names = known_blocks.names(pool_path, ".data")
+    return [name for name in names if f"{pool_path}/devices/{name}" not in without]
