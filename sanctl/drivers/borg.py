@@ -74,8 +74,9 @@ _CODES = {
 _HINTS = {
     "SAN-BKP-010": "is it mounted? A new one is made by 'sanctl backup init'",
     "SAN-BKP-011": f"the right one belongs in {SECRETS}/NAME.passphrase on this node",
-    "SAN-BKP-012": "another backup or check uses it: try again later. Where none does, because a "
-    "server was lost: 'borg break-lock' (docs/howto/backups.md)",
+    "SAN-BKP-012": "another backup or check uses it: try again later, or give 'sanctl backup run' "
+    "--wait SECONDS, and it waits for its turn. Where none does, because a server was lost: "
+    "'borg break-lock' (docs/howto/backups.md)",
     "SAN-BKP-013": "'sanctl backup prune' makes room; nothing that is there was lost",
     "SAN-BKP-014": "is the server up, is borg installed there, does it know this node's key?",
     "SAN-BKP-016": "'sanctl backup list' shows those that there are",

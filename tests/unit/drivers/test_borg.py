@@ -224,6 +224,12 @@ def test_what_another_server_says_is_told() -> None:
     assert problem.code == "SAN-BKP-014" and "(Host key verification)" in problem.text
 
 
+def test_a_repository_that_another_node_uses_can_be_waited_for() -> None:
+    problem = problem_of(Failure("LockTimeout", "Failed to create/acquire the lock", ""), "nas")
+    assert problem.code == "SAN-BKP-012"
+    assert "--wait SECONDS" in problem.hint and "break-lock" in problem.hint
+
+
 @pytest.mark.parametrize("command", ["import-tar", "extract"])
 def test_one_that_hangs_is_ended(
     repository: Borg, image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
