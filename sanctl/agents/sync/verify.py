@@ -24,6 +24,7 @@ from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.publish import replica_state
 from sanctl.agents.replica import parts, sync_policy
 from sanctl.agents.replica.parts import Device
+from sanctl.agents.sync import verify_turn
 from sanctl.drivers import drbd_kernel, drbdadm, drbdsetup, kernel_log, node_attributes
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
@@ -68,13 +69,34 @@ def begin(runner: Runner, device: Device, state: ResourceState) -> bool:
     now_s = int(time.time())
     if plan.is_order_open(order, latest, now_s):
         assert order is not None
-        number = order.number
-    elif plan.is_due(schedule, latest, time.localtime()):
-        number = now_s
-    else:
+        if not plan.may_start_verify(state) or _is_done_on_peer(runner, device, order.number):
+            return False
+        _start(runner, device, state, order.number)
+        return True
+    if schedule is None or not plan.is_due(
+        schedule,
+        latest,
+        time.localtime(),
+        waits_since_s=verify_turn.due_since_s(device, schedule),
+    ):
+        verify_turn.forget(device)
         return False
-    if not plan.may_start_verify(state) or _is_done_on_peer(runner, device, number):
+    if not plan.may_start_verify(state):
         return False
+    compared_s = 0 if latest is None else latest.began_s
+    with verify_turn.taken(runner, device, schedule, compared_s=compared_s) as may_begin:
+        if may_begin:
+            _start(runner, device, state, now_s)
+            verify_turn.forget(device)
+        return may_begin
+
+
+def _start(runner: Runner, device: Device, state: ResourceState, number: int) -> None:
+    """Begin a verify.
+
+    Raises:
+        SanctlError: DRBD refused.
+    """
     # The disks are compared, not a read cache in RAM.
     read_cache.remove(device)
     # Before the verify begins: its lines in the kernel log come after this position.
@@ -92,9 +114,8 @@ def begin(runner: Runner, device: Device, state: ResourceState) -> bool:
             before
         )  # The end of another verify may come after that.
         raise
-    _record(runner, device, VerifyResult(number, RUNNING, now_s))
+    _record(runner, device, VerifyResult(number, RUNNING, int(time.time())))
     _log(device.name, "verify begins")
-    return True
 
 
 def _is_done_on_peer(runner: Runner, device: Device, number: int) -> bool:

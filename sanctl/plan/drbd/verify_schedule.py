@@ -19,6 +19,9 @@ from sanctl.model.verify_result import (
 
 #: An order that no node could carry out for so long is dropped: the operator waits no more.
 ORDER_ENDS_AFTER_S = 24 * 3600
+#: One that has waited for its turn for so long begins with the next hour of its schedule, as one of
+#: the first: the hours in which many verifies burden nobody are over.
+WAITS_AT_MOST_S = 8 * 3600
 #: A repair that has resynced nothing by then is begun again: the connection never ended.
 _REPEAT_AFTER_S = 30
 
@@ -47,17 +50,30 @@ def is_order_done_on_peer(
     return published.order == number and published.result in done
 
 
-def is_due(schedule: Schedule | None, latest: VerifyResult | None, now: time.struct_time) -> bool:
+def is_due(
+    schedule: Schedule,
+    latest: VerifyResult | None,
+    now: time.struct_time,
+    *,
+    waits_since_s: int | None,
+) -> bool:
     """Whether a scheduled verify is to begin: within its hour, unless one began in that hour.
 
-    `latest` is the verify before, `now` the local time.
+    Or later, if it has been waiting for its turn since that hour.
+
+    Args:
+        schedule: by which the device is verified.
+        latest: the verify before.
+        now: the local time.
+        waits_since_s: since when it waits for its turn, in seconds since 1970; None: it does not.
     """
-    if schedule is None or now.tm_hour != schedule.hour:
-        return False
-    if schedule.day is not None and now.tm_wday != schedule.day:
-        return False
-    since_s = now.tm_min * 60 + now.tm_sec
-    return latest is None or latest.began_s < int(time.mktime(now)) - since_s
+    now_s = int(time.mktime(now))
+    begin_s = now_s - now.tm_min * 60 - now.tm_sec
+    if now.tm_hour != schedule.hour or schedule.day not in {None, now.tm_wday}:
+        if waits_since_s is None or not 0 <= now_s - waits_since_s < WAITS_AT_MOST_S:
+            return False
+        begin_s = waits_since_s
+    return latest is None or latest.began_s < begin_s
 
 
 def may_repair(

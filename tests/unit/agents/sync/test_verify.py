@@ -196,9 +196,12 @@ def test_only_a_primary_with_a_good_peer_begins_a_verify(here: Path, state: Reso
     assert node.calls == []
 
 
-def test_a_verify_begins_by_schedule(monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
+def test_a_verify_begins_by_schedule(fake_node: FakeNode, here: Path) -> None:
+    """By the second monitor that finds it due: whose turn it is is in test_verify_turn.py."""
     hour = time.localtime().tm_hour
     node = Node()
+    assert not verify.begin(node, device("", f"verify=daily@{hour:02}"), ACTIVE)
+    fake_node.clock.now_s += 60
     assert verify.begin(node, device("", f"verify=daily@{hour:02}"), ACTIVE)
     assert not verify.begin(node, device("", f"verify=daily@{hour:02}"), ACTIVE)
     assert not verify.begin(node, device("", f"verify=daily@{(hour + 2) % 24:02}"), ACTIVE)

@@ -20,6 +20,7 @@ from sanctl.model.verify_result import (
     VerifyResult,
 )
 from sanctl.plan.drbd.verify_schedule import (
+    WAITS_AT_MOST_S,
     has_peer_found_differences,
     is_due,
     is_order_open,
@@ -65,14 +66,35 @@ def test_a_scheduled_verify_starts_once_in_its_hour() -> None:
     sunday = time.strptime("2026-11-22 03:20:10", "%Y-%m-%d %H:%M:%S")
     schedule = Schedule(day=6, hour=3)
     began = int(time.mktime(sunday))
-    assert is_due(schedule, None, sunday)
-    assert is_due(schedule, VerifyResult(1, SAME, began - 7 * 86400), sunday)
-    assert is_due(schedule, VerifyResult(1, SAME, began - 1211), sunday)
-    assert not is_due(schedule, VerifyResult(1, SAME, began - 1209), sunday)
-    assert not is_due(Schedule(day=5, hour=3), None, sunday)
-    assert not is_due(Schedule(day=6, hour=4), None, sunday)
-    assert is_due(Schedule(day=None, hour=3), None, sunday)
-    assert not is_due(None, None, sunday)
+    assert is_due(schedule, None, sunday, waits_since_s=None)
+    assert is_due(schedule, VerifyResult(1, SAME, began - 7 * 86400), sunday, waits_since_s=None)
+    assert is_due(schedule, VerifyResult(1, SAME, began - 1211), sunday, waits_since_s=None)
+    assert not is_due(schedule, VerifyResult(1, SAME, began - 1209), sunday, waits_since_s=None)
+    assert not is_due(Schedule(day=5, hour=3), None, sunday, waits_since_s=None)
+    assert not is_due(Schedule(day=6, hour=4), None, sunday, waits_since_s=None)
+    assert is_due(Schedule(day=None, hour=3), None, sunday, waits_since_s=None)
+
+
+@pytest.mark.parametrize(
+    ("waited_s", "latest_s", "expected"),
+    [
+        (WAITS_AT_MOST_S - 1, None, True),
+        (WAITS_AT_MOST_S, None, False),
+        (-1, None, False),
+        (7200, 7201, True),
+        (7200, 7200, False),
+        (7200, 3600, False),
+    ],
+)
+def test_one_that_waits_for_its_turn_starts_after_its_hour(
+    waited_s: int, latest_s: int | None, expected: bool
+) -> None:
+    """Unless one began since: `latest_s` is how long ago that was."""
+    now = time.strptime("2026-11-22 05:20:10", "%Y-%m-%d %H:%M:%S")
+    now_s = int(time.mktime(now))
+    latest = None if latest_s is None else VerifyResult(1, SAME, now_s - latest_s)
+    found = is_due(Schedule(day=6, hour=3), latest, now, waits_since_s=now_s - waited_s)
+    assert found is expected
 
 
 def test_only_a_standby_in_contact_repairs_and_only_what_is_marked() -> None:
