@@ -33,6 +33,7 @@ from sanctl.model.point_schedule import SCHEDULE_PREFIX
 from sanctl.model.pool_cache import MODE_ATTRIBUTE_PREFIX, parse_wanted_mode
 from sanctl.model.restore_point import POINT_PREFIX, POINTS_ID
 from sanctl.model.site import COPY_PREFIX, COPY_SCHEDULE_PREFIX, SITES_ID
+from sanctl.model.site_group import COPY_GROUP_PREFIX
 from sanctl.model.vote_mode import DROPPED_MEMBER_ATTRIBUTE, VOTES_ATTRIBUTE
 from sanctl.system import journal, state_files
 from sanctl.system.runner import DeadlineRunner, LocalRunner
@@ -50,6 +51,8 @@ _RESERVE_S = 8.0
 _LOCK_S = 5.0
 _POOL_ATTRIBUTE = "sanctl-pool-"
 _MISSING = "SAN-CMD-001"
+#: Of what is copied to second sites.
+_OF_SITES = (COPY_SCHEDULE_PREFIX, COPY_PREFIX, COPY_GROUP_PREFIX)
 
 METADATA = """\
 <?xml version="1.0"?>
@@ -221,8 +224,7 @@ def _keep_points_up(
 ) -> None:
     try:
         if not any(
-            name.startswith((POINT_PREFIX, SCHEDULE_PREFIX, COPY_SCHEDULE_PREFIX, COPY_PREFIX))
-            for name in attributes
+            name.startswith((POINT_PREFIX, SCHEDULE_PREFIX, *_OF_SITES)) for name in attributes
         ) and not any(point_files.listed(path) for path in usable.values()):
             return
         # Imported here: nodes without restore points do not need it.
@@ -230,9 +232,7 @@ def _keep_points_up(
 
         is_quorate = deleted_devices.is_quorate()
         upkeep.keep_up(runner, usable, attributes, is_quorate=is_quorate)
-        if is_quorate and any(
-            name.startswith((COPY_SCHEDULE_PREFIX, COPY_PREFIX)) for name in attributes
-        ):
+        if is_quorate and any(name.startswith(_OF_SITES) for name in attributes):
             from sanctl.agents.sites import due  # noqa: PLC0415 - likewise
 
             due.start_look(runner, attributes)

@@ -168,6 +168,10 @@ CODES = {
     "(sanctl replicate set), and a node cannot do that: its release of sanctl lets hosts in "
     "without asking, or takes a takeover that a site has lost for ended; or it cannot tell one "
     "start of Pacemaker from another, and lets no host in again by itself.",
+    "SAN-HLT-122": "Devices are copied to a second site together (sanctl replicate run --group), "
+    "and the newest moment of which the site has copies of all of them is older than their "
+    "schedule allows; or runs have been begun for an hour, and none has made one; or one of the "
+    "devices is gone. The site keeps the newest complete moment.",
     "SAN-HLT-119": "The hook of a device's newest restore point failed: before it, and the point "
     "is crash-consistent; or after it, and the application may still be quiet.",
 }

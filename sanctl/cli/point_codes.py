@@ -169,6 +169,8 @@ CODES = {
     "two devices does not survive that. Nothing was changed.",
     "SAN-SITE-030": "The copies of a group at a second site are not all of the moment that was to "
     "be made: that moment is not complete, and does not count. The one before stays.",
+    "SAN-SITE-031": "Devices are copied to a second site together by a schedule, and another group "
+    "with one of them was to take its place.",
     "SAN-SNAP-001": "The pool's filesystem cannot share blocks between files, so its devices have "
     "no restore points. XFS can, unless it was made with reflink=0; ext4 cannot.",
     "SAN-SNAP-002": "Copying the data file of a replica takes time for each of its extents, and "

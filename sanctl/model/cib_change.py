@@ -12,6 +12,7 @@ from sanctl.model.names import DeviceName, NodeName
 from sanctl.model.point_schedule import PointSchedule
 from sanctl.model.restore_point import RestorePoint
 from sanctl.model.site import CopyRecord, CopySchedule, Site
+from sanctl.model.site_group import GroupRecord
 from sanctl.model.site_takeover import Takeover
 
 
@@ -258,6 +259,20 @@ class RemoveTakeover:
     takeover: Takeover
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetGroupRecord:
+    """Note what is known of the copies of a group at a site."""
+
+    record: GroupRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveGroupRecord:
+    """Forget the copies of a group at a site."""
+
+    record: GroupRecord
+
+
 Change = (
     AddDevice
     | RemoveDevice
@@ -291,4 +306,6 @@ Change = (
     | RemoveCopySchedule
     | SetTakeover
     | RemoveTakeover
+    | SetGroupRecord
+    | RemoveGroupRecord
 )

@@ -19,6 +19,7 @@ from sanctl.model.names import DeviceName, NodeName, PoolName
 from sanctl.model.point_schedule import PointSchedule
 from sanctl.model.restore_point import PointFailure, RestorePoint
 from sanctl.model.site import CopyRecord, CopySchedule, Site
+from sanctl.model.site_group import GroupRecord
 from sanctl.model.site_takeover import Takeover
 from sanctl.model.verify_result import VerifyResult
 from sanctl.model.vote_mode import VOTES_ATTRIBUTE, NodeVotes, WantedVotes
@@ -153,6 +154,8 @@ class Cib:
     """What is known of devices' copies at sites, by device and site."""
     copy_schedules: tuple[CopySchedule, ...] = ()
     """Which devices are copied to which sites by themselves, by device and site."""
+    copy_groups: tuple[GroupRecord, ...] = ()
+    """Which devices are copied to which sites as they are at one moment, by device and site."""
     takeovers: tuple[Takeover, ...] = ()
     """Which devices were taken over at which sites, by device and site."""
 

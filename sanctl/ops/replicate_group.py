@@ -29,6 +29,7 @@ from sanctl.model.names import DeviceName
 from sanctl.model.restore_point import PointOrder, RestorePoint
 from sanctl.model.site import Site
 from sanctl.model.site_copy import WantedCopy
+from sanctl.model.site_group import CompleteMoment
 from sanctl.ops.cib_room import within_room
 from sanctl.ops.replicate import (
     CopiesThere,
@@ -41,6 +42,7 @@ from sanctl.ops.session import Session
 from sanctl.ops.snapshot import create_group
 from sanctl.plan.site.copying import plan_attempt, refuse_sender
 from sanctl.plan.site.definition import existing_site
+from sanctl.plan.site.group_record import plan_group_begun, plan_group_complete
 from sanctl.plan.site.grouping import folder_of, group_of_run
 
 
@@ -84,6 +86,7 @@ def replicate_group(
     devices = {
         name: refuse_sender(cluster, name, node.name, from_active=from_active) for name in orders
     }
+    names = [name.value for name in orders]
     there: dict[DeviceName, CopiesThere] = {}
     session.reporter.update(f"connecting to site {site.name}")
     with connect(site) as link:
@@ -93,13 +96,15 @@ def replicate_group(
     group = group_of_run(site.name, tuple(devices.values()), folders, without)
 
     def plan(seen: Cluster) -> tuple[Change, ...]:
-        return tuple(
+        attempts = (
             change
             for name, device in devices.items()
             for change in plan_attempt(
                 seen, device, site.name, orders[name].token, there[name].copies
             )
         )
+        now_s = int(session.clock.wall_s())
+        return (*attempts, *plan_group_begun(seen, names, site.name, now_s))
 
     session.change(within_room(session, plan, node.ipc_buffer_bytes))
     left = {name: orders[name].token for name in devices}
@@ -133,6 +138,14 @@ def replicate_group(
         raise
     if problems:
         raise CommandError(_incomplete(site.name, points, made), *problems)
+    moment = CompleteMoment(
+        points[0].name,
+        min(each.copy.made_s for each in made.values()),
+        max(each.copy.proven_s for each in made.values()),
+    )
+    session.change(
+        lambda seen: plan_group_complete(seen, names, site.name, moment), reads_replicas=False
+    )
     return made
 
 

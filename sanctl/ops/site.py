@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sanctl.drivers.site_link import SiteLink
 from sanctl.errors import Problem, Refused
@@ -22,6 +22,7 @@ from sanctl.plan.site.definition import (
     plan_site_removal,
     refuse_taken,
 )
+from sanctl.plan.site.group_record import plan_group_schedule
 from sanctl.plan.site.schedule import plan_copy_schedule
 
 
@@ -96,6 +97,31 @@ def change_copy_schedule(
 
     def plan(seen: Cluster) -> tuple[Change, ...]:
         return plan_copy_schedule(seen, device, site, rule, session.clock.wall_s())
+
+    return bool(session.change(within_room(session, plan, ipc_buffer_bytes)))
+
+
+def change_group_schedule(
+    session: Session,
+    devices: Sequence[DeviceName],
+    site: str,
+    rule: Rule | None,
+    *,
+    ipc_buffer_bytes: int,
+) -> bool:
+    """Have devices copied to a site together by themselves; without a rule that ends.
+
+    Returns:
+        Whether there was anything to do.
+
+    Raises:
+        Refused: there is no such device or site, a device has no standby, or another group with one
+            of them is copied by a schedule.
+    """
+    names = [device.value for device in devices]
+
+    def plan(seen: Cluster) -> tuple[Change, ...]:
+        return plan_group_schedule(seen, names, site, rule, session.clock.wall_s())
 
     return bool(session.change(within_room(session, plan, ipc_buffer_bytes)))
 

@@ -51,6 +51,7 @@ from sanctl.model.restore_point import (
     parse_sizes,
 )
 from sanctl.model.site import CopyRecord, CopySchedule, Site
+from sanctl.model.site_group import GroupRecord
 from sanctl.model.site_takeover import Takeover
 from sanctl.model.sync_policy import SyncPolicy
 from sanctl.model.verify_result import VerifyResult, parse_published
@@ -181,6 +182,9 @@ def parse_cib(root: ET.Element, states: Mapping[str, str] = _NO_STATES) -> Cib:
         sites=tuple(sorted(_sites(_properties(configuration)))),
         copies=tuple(sorted(_copies(_properties(configuration)), key=lambda each: each[:2])),
         copy_schedules=tuple(sorted(_copy_schedules(_properties(configuration)))),
+        copy_groups=tuple(
+            sorted(_copy_groups(_properties(configuration)), key=lambda each: each.id)
+        ),
         takeovers=tuple(sorted(_takeovers(_properties(configuration)))),
         operation_timeouts={
             operation.get("id", ""): operation.get("timeout", "")
@@ -264,6 +268,12 @@ def _copy_schedules(properties: dict[str, str]) -> Iterator[CopySchedule]:
     for name, value in properties.items():
         if (schedule := CopySchedule.parse(name, value)) is not None:
             yield schedule
+
+
+def _copy_groups(properties: dict[str, str]) -> Iterator[GroupRecord]:
+    for name, value in properties.items():
+        if (group := GroupRecord.parse(name, value)) is not None:
+            yield group
 
 
 def _takeovers(properties: dict[str, str]) -> Iterator[Takeover]:

@@ -25,6 +25,7 @@ from sanctl.model.cib_change import (
     RemoveCopySchedule,
     RemoveDevice,
     RemoveFencing,
+    RemoveGroupRecord,
     RemoveHost,
     RemoveHostGroup,
     RemoveMark,
@@ -37,6 +38,7 @@ from sanctl.model.cib_change import (
     RemoveTakeover,
     SetCopy,
     SetCopySchedule,
+    SetGroupRecord,
     SetGroupsOfDevice,
     SetHost,
     SetHostGroup,
@@ -165,6 +167,10 @@ def _add(patch: Patchset, change: Change) -> None:
             patch.set_property(SITES_ID, takeover.id, takeover.id, takeover.value)
         case RemoveTakeover(takeover=takeover):
             patch.remove_property(SITES_ID, takeover.id)
+        case SetGroupRecord(record=group):
+            patch.set_property(SITES_ID, group.id, group.id, group.value)
+        case RemoveGroupRecord(record=group):
+            patch.remove_property(SITES_ID, group.id)
         case _:
             assert_never(change)
 

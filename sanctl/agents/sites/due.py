@@ -12,27 +12,57 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from sanctl.drivers import gate
 from sanctl.errors import SanctlError
+from sanctl.model.point_schedule import Rule
 from sanctl.model.site import COPY_PREFIX, COPY_SCHEDULE_PREFIX, CopyRecord, CopySchedule
+from sanctl.model.site_group import GroupRecord
+from sanctl.plan.site.group_record import is_group_due
 from sanctl.plan.site.schedule import attempt_of, is_due
 from sanctl.system import state_files
 from sanctl.system.runner import Runner
 
+#: What the instance of a group's unit ends with.
+GROUP = "group"
 _TIMEOUT_S = 5.0
 #: How often sites are asked, in seconds.
 _LOOK_S = 600
 
 
-def note_attempt(schedule: CopySchedule) -> None:
+class Turn(NamedTuple):
+    """What a unit copies by schedule: a device, or several as they are at one moment.
+
+    Attributes:
+        name: the unit's instance: DEVICE.SITE, or DEVICE.SITE.group, the first device of a group.
+        devices: the names of the devices.
+        rule: how often.
+    """
+
+    name: str
+    devices: tuple[str, ...]
+    rule: Rule
+
+    @classmethod
+    def of_device(cls, schedule: CopySchedule) -> Turn:
+        """Return that of a device alone."""
+        return cls(f"{schedule.device}.{schedule.site}", (schedule.device,), schedule.rule)
+
+    @classmethod
+    def of_group(cls, group: GroupRecord, rule: Rule) -> Turn:
+        """Return that of a group."""
+        return cls(f"{group.devices[0]}.{group.site}.{GROUP}", group.devices, rule)
+
+
+def note_attempt(turn: Turn) -> None:
     """Note that the attempt of the present time is made; the next one follows after an interval."""
-    _note(schedule).write(str(attempt_of(schedule, time.time())))
+    _note(turn).write(str(attempt_of(turn.rule, time.time())))
 
 
-def has_attempted(schedule: CopySchedule) -> bool:
+def has_attempted(turn: Turn) -> bool:
     """Whether this node has made the attempt of the present time."""
-    return _note(schedule).read() == str(attempt_of(schedule, time.time()))
+    return _note(turn).read() == str(attempt_of(turn.rule, time.time()))
 
 
 def lock_path() -> str:
@@ -40,8 +70,8 @@ def lock_path() -> str:
     return state_files.node_lock("copy")
 
 
-def _note(schedule: CopySchedule) -> state_files.StateFile:
-    return state_files.of_node(f"copy-attempt.{schedule.device}.{schedule.site}")
+def _note(turn: Turn) -> state_files.StateFile:
+    return state_files.of_node(f"copy-attempt.{turn.name}")
 
 
 def start_look(runner: Runner, properties: dict[str, str]) -> None:
@@ -65,7 +95,7 @@ def start_look(runner: Runner, properties: dict[str, str]) -> None:
 
 
 def start_due(runner: Runner, properties: dict[str, str]) -> None:
-    """Start the unit of one device of which a copy is due, and which is a standby here.
+    """Start the unit of one device or group of which a copy is due, and which is a standby here.
 
     One for each monitor, and none while a copy is under way: a node makes one at a time. The one
     that was started longest ago is first. So no device waits for ever behind one that its process
@@ -80,21 +110,24 @@ def start_due(runner: Runner, properties: dict[str, str]) -> None:
     waiting = [each for each in _due(properties) if not has_attempted(each)]
     if not waiting or _is_copying():
         return
-    for schedule in sorted(waiting, key=_started_ns):
+    for turn in sorted(waiting, key=_started_ns):
         # A standby's gate leads nowhere; where there is no replica there is no gate.
-        if gate.gate_table(schedule.device) != "error":
+        if any(gate.gate_table(device) != "error" for device in turn.devices):
             continue
         # Without room for the note it is first again.
         with contextlib.suppress(OSError):
-            _started_note(schedule).write(str(time.monotonic_ns()))
-        unit = f"sanctl-copy@{schedule.device}.{schedule.site}.service"
+            _started_note(turn).write(str(time.monotonic_ns()))
+        unit = f"sanctl-copy@{turn.name}.service"
         with contextlib.suppress(SanctlError):
             runner.run(["systemctl", "start", "--no-block", unit], timeout_s=_TIMEOUT_S)
         return
 
 
-def _due(properties: dict[str, str]) -> Iterator[CopySchedule]:
+def _due(properties: dict[str, str]) -> Iterator[Turn]:
     for identifier, value in properties.items():
+        group = GroupRecord.parse(identifier, value)
+        if group is not None and group.rule and is_group_due(group, time.time()):
+            yield Turn.of_group(group, group.rule)
         if not identifier.startswith(COPY_SCHEDULE_PREFIX):
             continue
         schedule = CopySchedule.parse(identifier, value)
@@ -102,7 +135,7 @@ def _due(properties: dict[str, str]) -> Iterator[CopySchedule]:
             known = f"{COPY_PREFIX}{schedule.device}.{schedule.site}"
             record = CopyRecord.parse(known, properties.get(known, ""))
             if is_due(schedule, record, time.time()):
-                yield schedule
+                yield Turn.of_device(schedule)
 
 
 def _is_copying() -> bool:
@@ -111,11 +144,11 @@ def _is_copying() -> bool:
         return not is_free
 
 
-def _started_ns(schedule: CopySchedule) -> int:
+def _started_ns(turn: Turn) -> int:
     """Return when a copy was started here last, since the boot; 0: never."""
-    text = _started_note(schedule).read()
+    text = _started_note(turn).read()
     return int(text) if text.isdecimal() else 0
 
 
-def _started_note(schedule: CopySchedule) -> state_files.StateFile:
-    return state_files.of_node(f"copy-started.{schedule.device}.{schedule.site}")
+def _started_note(turn: Turn) -> state_files.StateFile:
+    return state_files.of_node(f"copy-started.{turn.name}")

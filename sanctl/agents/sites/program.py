@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Program of sanctl-copy@DEVICE.SITE.service: makes the copy that a schedule has due.
 
+Of sanctl-copy@DEVICE.SITE.group.service, DEVICE the first of a group, the copies of all of it.
+
 It may end at any point: what is left follows from the CIB and the site (sanctl/ops/replicate.py).
 Each standby of the device starts it, and all but the first one end at once. A node makes one copy
 at a time: one that finds another under way ends, and the next monitor starts it again.
@@ -23,9 +25,12 @@ from sanctl.drivers.site_link import SiteLink
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.names import DeviceName, format_bytes
 from sanctl.model.restore_point import PointOrder, RestorePoint
-from sanctl.ops.replicate import SourceNode, point_name, replicate
+from sanctl.ops.replicate import CopyMade, SourceNode, point_name, replicate
+from sanctl.ops.replicate_group import replicate_group
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.cib_size import DEFAULT_IPC_BUFFER_BYTES
+from sanctl.plan.device.point_group import group_orders
+from sanctl.plan.site.group_record import is_group_due, sender_of_group
 from sanctl.plan.site.schedule import is_due, sender_of
 from sanctl.system import journal, state_files
 from sanctl.system.clock import SystemClock
@@ -46,12 +51,15 @@ class _Silent:
 def main() -> int:
     """Make the copy, if it is due and this node's to make; return the exit status."""
     state_files.make_folder()
-    device, _, site = sys.argv[1].partition(".")
+    device, site, *kind = sys.argv[1].split(".")
     with state_files.locked(due.lock_path(), wait_s=_LOCK_WAIT_S) as is_mine:
         if not is_mine:
             return 0
         try:
-            _copy(device, site)
+            if kind == [due.GROUP]:
+                _copy_group(device, site)
+            else:
+                _copy(device, site)
         except (SanctlError, OSError) as error:
             text = f"no copy at site {site}: {error}"
             _log(device, text, priority=journal.WARNING)
@@ -59,37 +67,80 @@ def main() -> int:
 
 
 def _copy(name: str, site: str) -> None:
-    session = Session(Pacemaker(_RUNNER), SystemClock(), _Silent())
+    session = _session()
     cluster, here = session.observe(), os.uname().nodename
     device, schedule = cluster.cib.device(name), cluster.cib.copy_schedule(name, site)
     if device is None or schedule is None or sender_of(cluster, device) != here:
         return
-    if due.has_attempted(schedule) or not is_due(
-        schedule, cluster.cib.copy(name, site), time.time()
-    ):
+    turn = due.Turn.of_device(schedule)
+    if due.has_attempted(turn) or not is_due(schedule, cluster.cib.copy(name, site), time.time()):
         return
-    due.note_attempt(schedule)
+    due.note_attempt(turn)
     now_s = int(time.time())
-    seed = f"{here} {os.getpid()} {time.time_ns()} {time.monotonic_ns()} {name}"
-    token = hashlib.sha256(os.urandom(32) + seed.encode()).hexdigest()[:16]
     made = replicate(
         session,
         DeviceName.parse(name),
         site,
-        PointOrder(point_name(site, now_s), token, now_s),
-        SourceNode(
-            here, _file_of, NodeFacts(_RUNNER).ipc_buffer_bytes() or DEFAULT_IPC_BUFFER_BYTES
-        ),
+        PointOrder(point_name(site, now_s), _token(name), now_s),
+        _node(here),
         connect=SiteLink.by_ssh,
         keep=schedule.rule.keep,
         from_active=False,
         timeout_s=_POINT_S,
     )
+    _say_made(name, site, made, now_s)
+
+
+def _copy_group(first: str, site: str) -> None:
+    session = _session()
+    cluster, here = session.observe(), os.uname().nodename
+    found = (e for e in cluster.cib.copy_groups if (e.devices[0], e.site) == (first, site))
+    group = next(found, None)
+    rule = group.rule if group is not None else None
+    if group is None or rule is None or sender_of_group(cluster, group) != here:
+        return
+    turn = due.Turn.of_group(group, rule)
+    if due.has_attempted(turn) or not is_group_due(group, time.time()):
+        return
+    due.note_attempt(turn)
+    now_s = int(time.time())
+    devices = [DeviceName.parse(each) for each in group.devices]
+    copies = replicate_group(
+        session,
+        group_orders(devices, point_name(site, now_s), _token(first), now_s),
+        site,
+        _node(here),
+        connect=SiteLink.by_ssh,
+        without=(),
+        keep=rule.keep,
+        from_active=False,
+        timeout_s=_POINT_S,
+    )
+    for name, made in copies.items():
+        _say_made(name, site, made, now_s)
+
+
+def _session() -> Session:
+    return Session(Pacemaker(_RUNNER), SystemClock(), _Silent())
+
+
+def _node(here: str) -> SourceNode:
+    return SourceNode(
+        here, _file_of, NodeFacts(_RUNNER).ipc_buffer_bytes() or DEFAULT_IPC_BUFFER_BYTES
+    )
+
+
+def _token(name: str) -> str:
+    seed = f"{os.uname().nodename} {os.getpid()} {time.time_ns()} {time.monotonic_ns()} {name}"
+    return hashlib.sha256(os.urandom(32) + seed.encode()).hexdigest()[:16]
+
+
+def _say_made(name: str, site: str, made: CopyMade, began_s: int) -> None:
     copy = made.copy
     _log(
         name,
         f"copy {copy.name} is proven at site {site}: {format_bytes(copy.changed_bytes)} had "
-        f"changed, {format_bytes(copy.sent_bytes)} were sent, {time.time() - now_s:.0f} s",
+        f"changed, {format_bytes(copy.sent_bytes)} were sent, {time.time() - began_s:.0f} s",
     )
 
 

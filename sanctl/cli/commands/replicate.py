@@ -6,6 +6,7 @@ Copies are used by replicate_restore.py, and takeovers are in replicate_takeover
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -16,7 +17,7 @@ from sanctl.cli.commands.replicate_takeover import giveback, takeover
 from sanctl.cli.environment import environment
 from sanctl.cli.options import output_option, timeout_option
 from sanctl.cli.output import finish, print_table
-from sanctl.cli.views.site import copy_data, copy_state, file_of, schedule_data
+from sanctl.cli.views.site import copy_data, copy_state, file_of, group_data, schedule_data
 from sanctl.drivers.point_files import final_path
 from sanctl.errors import CommandError, Problem, UsageError
 from sanctl.model.cluster import Cluster
@@ -25,14 +26,16 @@ from sanctl.model.point_schedule import parse_rules
 from sanctl.model.restore_point import PointOrder, RestorePoint
 from sanctl.model.site import CopyRecord, parse_limit, parse_site_name
 from sanctl.model.site_copy import WantedCopy
+from sanctl.model.site_group import GroupRecord
 from sanctl.model.topology import Topology
 from sanctl.ops.replicate import CopyMade, SourceNode, point_name
 from sanctl.ops.replicate import replicate as copy_once
 from sanctl.ops.replicate_group import replicate_group
-from sanctl.ops.site import change_copy_schedule
+from sanctl.ops.site import change_copy_schedule, change_group_schedule
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.device.point_group import group_names, group_orders
 from sanctl.plan.site.definition import existing_site
+from sanctl.plan.site.group_record import group_record
 
 if TYPE_CHECKING:
     from sanctl.cli.documents import site as site_documents
@@ -103,16 +106,9 @@ def run(
     env = environment()
     wanted, to = [DeviceName.parse(device) for device in devices], parse_site_name(site)
     left = [WantedCopy.parse(each)._replace(point="") for each in without]
-    if group:
-        group_names(wanted)
-    elif len(wanted) > 1 or left:
-        raise UsageError(
-            Problem(
-                "SAN-SNAP-016",
-                "several devices are copied with --group: as they are at one moment",
-                "or give one command for each device: then each copy is of a moment of its own",
-            )
-        )
+    _refuse_several(wanted, group=group)
+    if left and not group:
+        raise click.UsageError("--without needs --group.")
     limit = parse_limit(limit_rate) if limit_rate is not None else None
     topology = env.topology()
     now_s = int(env.clock.wall_s())
@@ -196,49 +192,86 @@ def _made_data(cluster: Cluster, site: str, device: str, made: CopyMade) -> site
 
 
 @replicate.command()
-@click.argument("device")
+@click.argument("devices", metavar="DEVICE...", nargs=-1, required=True)
 @click.option("--to", "site", required=True, metavar="SITE", help="The second site.")
+@click.option("--group", is_flag=True, help="Of several devices, as they are at one moment.")
 @click.option("--every", metavar="15m|off", help="The interval: m, h, d, w; off: no more.")
 @click.option(
     "--keep",
     type=click.IntRange(min=1),
     metavar="N",
-    help="How many copies the site keeps. [with --every: 7]",
+    help="How many copies of each device the site keeps. [with --every: 7]",
 )
 @output_option
-def schedule(device: str, site: str, every: str | None, keep: int | None, output: str) -> None:
+def schedule(
+    *,
+    devices: tuple[str, ...],
+    site: str,
+    group: bool,
+    every: str | None,
+    keep: int | None,
+    output: str,
+) -> None:
     """Show or change how often DEVICE is copied to a second site by itself.
 
     A node with a standby replica in sync does it, after a move or a failover another one. Intervals
     begin in UTC. With off, no copy is made or removed any more.
+
+    With --group all devices are copied as they are at one moment, where one node serves them.
     """
     env = environment()
-    wanted, to = DeviceName.parse(device), parse_site_name(site)
+    wanted, to = [DeviceName.parse(device) for device in devices], parse_site_name(site)
+    _refuse_several(wanted, group=group)
     if keep is not None and (every is None or every == _OFF):
         raise click.UsageError("--keep needs --every INTERVAL.")
     rule = None if every in {None, _OFF} else parse_rules(f"{every} keep {keep or _KEEP}")[0]
     with env.session() as session:
         changed = False
         if every is not None:
-            command_line = f"replicate schedule {device} --to {site} --every {every}"
-            with env.logged("replicate", device=device, command_line=command_line):
-                changed = change_copy_schedule(
-                    session, wanted, to, rule, ipc_buffer_bytes=env.ipc_buffer_bytes()
+            words = f"{' '.join(devices)} --to {site}" + " --group" * group
+            with env.logged(
+                "replicate",
+                device=devices[0] if len(devices) == 1 else "",
+                command_line=f"replicate schedule {words} --every {every}",
+            ):
+                room = env.ipc_buffer_bytes()
+                changed = (
+                    change_group_schedule(session, wanted, to, rule, ipc_buffer_bytes=room)
+                    if group
+                    else change_copy_schedule(session, wanted[0], to, rule, ipc_buffer_bytes=room)
                 )
         cluster = session.observe()
-    existing_device(cluster, wanted)
     existing_site(cluster, to)
-    found = schedule_data(cluster, wanted.value, to)
+    if group:
+        known = group_record(cluster, devices, to)
+        found = group_data(known, env.clock.wall_s())["schedule"] if known else None
+    else:
+        existing_device(cluster, wanted[0])
+        found = schedule_data(cluster, wanted[0].value, to)
 
     def text() -> None:
         how = f"every {found['every']}, the newest {found['keep']} are kept" if found else "none"
-        print(f"copies of {wanted} to site {to} by schedule: {how}")
+        together = ", at one moment" if group else ""
+        print(f"copies of {', '.join(devices)} to site {to}{together} by schedule: {how}")
 
-    finish(
-        output,
-        data={"device": wanted.value, "site": to, "changed": changed, "schedule": found},
-        text=text,
-    )
+    data: list[site_documents.CopyScheduleShown] = [
+        {"device": each.value, "site": to, "changed": changed, "schedule": found} for each in wanted
+    ]
+    finish(output, data=data if group else data[0], text=text)
+
+
+def _refuse_several(devices: Sequence[DeviceName], *, group: bool) -> None:
+    """Raise UsageError unless it is one device, or a group."""
+    if group:
+        group_names(devices)
+    elif len(devices) > 1:
+        raise UsageError(
+            Problem(
+                "SAN-SNAP-016",
+                "several devices are copied with --group: as they are at one moment",
+                "or give one command for each device: then each copy is of a moment of its own",
+            )
+        )
 
 
 @replicate.command()
@@ -265,6 +298,9 @@ def status(device: str | None, output: str) -> None:
         if not found:
             print("nothing has been copied to a site")
             return
+        groups = [
+            each for each in cluster.cib.copy_groups if device is None or device in each.devices
+        ]
         print_table(
             ("DEVICE", "SITE", "EVERY", "COPY", "MADE (UTC)", "LAG", "CHANGED", "SENT", "NOW"),
             (
@@ -278,8 +314,28 @@ def status(device: str | None, output: str) -> None:
                 for each in found
             ),
         )
+        for group in groups:
+            print(_group_text(group, now_s))
 
     finish(output, data=found, text=text)
+
+
+def _group_text(group: GroupRecord, now_s: float) -> str:
+    complete = group.complete
+    newest = (
+        f"the newest complete moment is {complete.name}, {_lag_text(int(now_s) - complete.made_s)} "
+        "old"
+        if complete
+        else "no moment is complete yet"
+    )
+    begun = "; a run is under way, or has not made one" if group.begun_s else ""
+    every = f", every {group.rule.interval}" if group.rule else ""
+    return f"{', '.join(group.devices)} together at site {group.site}{every}: {newest}{begun}"
+
+
+def _lag_text(lag_s: int) -> str:
+    lag_s = max(0, lag_s)
+    return f"{lag_s // 3600}:{lag_s % 3600 // 60:02}:{lag_s % 60:02}"
 
 
 def _records(cluster: Cluster) -> list[CopyRecord]:
@@ -298,7 +354,7 @@ def _copy_texts(state: site_documents.CopyState) -> tuple[str, ...]:
     return (
         copy["point"],
         copy["made"].replace("T", " ").removesuffix("Z"),
-        f"{lag_s // 3600}:{lag_s % 3600 // 60:02}:{lag_s % 60:02}",
+        _lag_text(lag_s),
         format_bytes(copy["changed_bytes"]),
         format_bytes(copy["sent_bytes"]),
     )

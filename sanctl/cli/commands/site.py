@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from sanctl.cli.environment import environment
@@ -21,6 +23,11 @@ from sanctl.model.site import (
 from sanctl.ops.site import add_site, limit_site, remove_site
 from sanctl.ops.site_restore import list_copies
 from sanctl.plan.site.choosing import newest_first
+from sanctl.plan.site.grouping import group_copies
+from sanctl.plan.site.moments import complete_moments
+
+if TYPE_CHECKING:
+    from sanctl.cli.documents import site as site_documents
 
 
 @click.group(no_args_is_help=False)
@@ -171,8 +178,11 @@ def copies(name: str, device: str | None, output: str) -> None:
     with env.session() as session:
         where, folders = list_copies(session, wanted, env.site_link)
         cluster = session.observe()
+    complete = {
+        token for moment in complete_moments(group_copies(folders)) for token in moment.tokens
+    }
     found = [
-        site_copy_data(cluster, where, folder, each)
+        site_copy_data(cluster, where, folder, each, complete)
         for folder in sorted(folders)
         for each in newest_first(folders[folder])
         if only in {None, folder.partition(".")[0]}
@@ -183,19 +193,27 @@ def copies(name: str, device: str | None, output: str) -> None:
             print(f"site {name} has no copies")
             return
         print_table(
-            ("COPY", "MADE (UTC)", "SIZE", "OF"),
+            ("COPY", "MADE (UTC)", "SIZE", "OF", "MOMENT"),
             (
                 (
                     each["copy"],
                     each["made"].replace("T", " ").removesuffix("Z"),
                     format_bytes(each["size_bytes"]),
                     "a device here" if each["is_of_this_cluster"] else "-",
+                    _moment_text(each),
                 )
                 for each in found
             ),
         )
 
     finish(output, data=found, text=text)
+
+
+def _moment_text(copy: site_documents.SiteCopy) -> str:
+    """Say whether the site has the copies of all devices of that moment."""
+    if not copy["group"]:
+        return "alone"
+    return f"of {len(copy['group'])}, " + ("complete" if copy["is_complete"] else "not complete")
 
 
 @site.command()

@@ -132,7 +132,7 @@ DOCUMENTS: Mapping[str, object] = {
     "replicate release": Released,
     "replicate restore": CopyRestored,
     "replicate run": CopyMade | list[CopyMade],
-    "replicate schedule": CopyScheduleShown,
+    "replicate schedule": CopyScheduleShown | list[CopyScheduleShown],
     "replicate set": HoldSet,
     "replicate status": list[CopyState],
     "replicate takeover": TakenOver | list[TakenOver],

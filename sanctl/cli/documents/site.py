@@ -56,6 +56,11 @@ class SiteCopy(Copy):
     uuid: Annotated[str, "that device's UUID"]
     file: Annotated[str, "its file at the site, as raw as the device"]
     is_of_this_cluster: Annotated[bool, "this cluster has that very device"]
+    group: Annotated[
+        list[str],
+        "the devices of which copies were made at that moment, as DEVICE.UUID; empty: of it alone",
+    ]
+    is_complete: Annotated[bool, "the site has the copies of all of them; of it alone: true"]
 
 
 class CopyRestored(Device):
@@ -149,6 +154,22 @@ class Released(TypedDict):
     changed: Annotated[bool, "false: hosts were not kept out"]
 
 
+class CopyGroup(TypedDict):
+    """Devices that are copied to a site as they are at one moment."""
+
+    devices: Annotated[list[str], "all of them"]
+    point: Annotated[
+        str | None, "the restore points of the newest moment that is complete; null: none is"
+    ]
+    made: Annotated[str | None, "when they were made, in UTC"]
+    lag_s: Annotated[int | None, "how old that moment is, in seconds"]
+    waiting_since: Annotated[
+        str | None,
+        "since when runs were begun of which none has made its moment complete; null: the last has",
+    ]
+    schedule: Annotated[CopySchedule | None, "when they are copied by themselves; null: never"]
+
+
 class CopyState(TypedDict):
     """What the cluster knows of a device's copies at a site."""
 
@@ -178,3 +199,6 @@ class CopyState(TypedDict):
         bool, "a run is under way, or has ended without a copy and not tidied up yet"
     ]
     schedule: Annotated[CopySchedule | None, "when copies are made by themselves; null: never"]
+    group: Annotated[
+        CopyGroup | None, "the devices that it is copied together with; null: it is copied alone"
+    ]

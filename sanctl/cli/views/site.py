@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import format_bytes
+from sanctl.model.point_schedule import Rule
 from sanctl.model.site import CopyRecord, ProvenCopy, Site
+from sanctl.model.site_group import GroupRecord
 from sanctl.model.site_takeover import Successor
 from sanctl.plan.site.holding import held, held_text, is_let_in
 
@@ -51,9 +54,16 @@ def copy_data(copy: ProvenCopy) -> site_documents.Copy:
 
 
 def site_copy_data(
-    cluster: Cluster, site: Site, folder: str, copy: ProvenCopy
+    cluster: Cluster,
+    site: Site,
+    folder: str,
+    copy: ProvenCopy,
+    complete: Collection[str],
 ) -> site_documents.SiteCopy:
-    """Return a copy as a site has it, in the folder of a device, DEVICE.UUID."""
+    """Return a copy as a site has it, in the folder of a device, DEVICE.UUID.
+
+    `complete` are the tokens of the copies that are of complete moments.
+    """
     device, _, uuid = folder.partition(".")
     own = cluster.cib.device(device)
     return {
@@ -62,6 +72,8 @@ def site_copy_data(
         "uuid": uuid,
         "file": file_of(site, device, uuid, copy),
         "is_of_this_cluster": own is not None and own.uuid == uuid,
+        "group": list(copy.group),
+        "is_complete": not copy.group or copy.token in complete,
         **copy_data(copy),
     }
 
@@ -92,6 +104,27 @@ def copy_state(cluster: Cluster, record: CopyRecord, now_s: float) -> site_docum
         "hold_after_restart": device is not None and record.site in device.awaits,
         "held": found.why if found and device and record.site in device.awaits else None,
         "schedule": schedule_data(cluster, record.device, record.site),
+        "group": next(
+            (
+                group_data(each, now_s)
+                for each in cluster.cib.copy_groups
+                if record.device in each.devices and each.site == record.site
+            ),
+            None,
+        ),
+    }
+
+
+def group_data(group: GroupRecord, now_s: float) -> site_documents.CopyGroup:
+    """Return what is known of devices that are copied together."""
+    complete, schedule = group.complete, group.schedule
+    return {
+        "devices": list(group.devices),
+        "point": complete.name if complete else None,
+        "made": utc(complete.made_s) if complete else None,
+        "lag_s": max(0, int(now_s) - complete.made_s) if complete else None,
+        "waiting_since": utc(group.begun_s) if group.begun_s else None,
+        "schedule": rule_data(schedule.rules[0], schedule.set_s) if schedule else None,
     }
 
 
@@ -120,11 +153,16 @@ def schedule_data(cluster: Cluster, device: str, site: str) -> site_documents.Co
     found = cluster.cib.copy_schedule(device, site)
     if found is None:
         return None
+    return rule_data(found.rule, found.set_s)
+
+
+def rule_data(rule: Rule, set_s: int) -> site_documents.CopySchedule:
+    """Return how often copies are made by themselves."""
     return {
-        "every": found.rule.interval,
-        "every_s": found.rule.every_s,
-        "keep": found.rule.keep,
-        "since": utc(found.set_s),
+        "every": rule.interval,
+        "every_s": rule.every_s,
+        "keep": rule.keep,
+        "since": utc(set_s),
     }
 
 

@@ -16,6 +16,7 @@ from sanctl.model.cib_change import (
     Change,
     SetCopy,
     SetCopySchedule,
+    SetGroupRecord,
     SetGroupsOfDevice,
     SetHost,
     SetHostGroup,
@@ -106,6 +107,8 @@ def added_text(cluster: Cluster, changes: Iterable[Change]) -> str:
             old, new = "", change.site.value
         elif isinstance(change, SetTakeover):
             old, new = "", change.takeover.value
+        elif isinstance(change, SetGroupRecord):
+            old, new = "", change.record.value
         elif isinstance(change, SetCopySchedule):
             old, new = "", change.schedule.value
         elif isinstance(change, SetCopy):

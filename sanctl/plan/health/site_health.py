@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from sanctl.model.cluster import Cluster
 from sanctl.model.findings import Finding, Severity
+from sanctl.plan.site.group_record import is_group_late
 from sanctl.plan.site.schedule import is_late
 from sanctl.plan.site.takeover import takeover_text
 
@@ -32,6 +33,7 @@ def site_findings(cluster: Cluster, *, now_s: float) -> Iterator[Finding]:
                 else ""
             ),
         )
+    yield from _group_findings(cluster, now_s)
     for schedule in cluster.cib.copy_schedules:
         record = cluster.cib.copy(schedule.device, schedule.site)
         if (
@@ -56,3 +58,41 @@ def site_findings(cluster: Cluster, *, now_s: float) -> Iterator[Finding]:
             do=f"'journalctl SANCTL_DEVICE={schedule.device} SANCTL_ACTION=replicate' on its "
             "standby says why; a first copy takes as long as it takes",
         )
+
+
+def _group_findings(cluster: Cluster, now_s: float) -> Iterator[Finding]:
+    """Return groups whose newest complete moment is older than is allowed, or cannot be made."""
+    for group in cluster.cib.copy_groups:
+        gone = [name for name in group.devices if cluster.cib.device(name) is None]
+        taken = [n for n in group.devices if cluster.cib.takeover(n, group.site) is not None]
+        if taken or not (is_group_late(group, now_s) or (gone and group.schedule)):
+            continue
+        names = " ".join(group.devices)
+        since = f"a run was begun {_minutes(now_s - group.begun_s)} ago" if group.begun_s else ""
+        age = (
+            f"the newest moment that is complete at site {group.site} is "
+            f"{_minutes(now_s - group.complete.made_s)} old"
+            if group.complete
+            else f"no moment is complete at site {group.site}"
+        )
+        due = f"one is due every {group.rule.interval}" if group.rule else ""
+        lost = f"there is no device {', '.join(gone)} any more" if gone else ""
+        off = f"'sanctl replicate schedule {names} --to {group.site} --group --every off'"
+        yield Finding(
+            code="SAN-HLT-122",
+            severity=Severity.WARNING,
+            subject=f"devices {', '.join(group.devices)}",
+            what=", and ".join(part for part in (lost, age, due, since) if part),
+            why="if this cluster were lost, so would be what was written since: newer copies of "
+            "single devices do not belong together",
+            do=(
+                f"{off}, and a run of the others with --without"
+                if gone
+                else f"'sanctl replicate run {names} --to {group.site} --group' says why; a first "
+                f"copy takes as long as it takes. If they are not copied together any more: {off}"
+            ),
+        )
+
+
+def _minutes(seconds: float) -> str:
+    return f"{int(seconds) // 60} minutes"

@@ -8,6 +8,7 @@ from sanctl.model.cib_change import (
     Change,
     RemoveCopy,
     RemoveCopySchedule,
+    RemoveGroupRecord,
     RemoveSite,
     RemoveTakeover,
     SetSite,
@@ -128,6 +129,9 @@ def plan_site_removal(cluster: Cluster, name: str) -> tuple[Change, ...]:
         RemoveCopySchedule(schedule=each)
         for each in cluster.cib.copy_schedules
         if each.site == name
+    ]
+    changes += [
+        RemoveGroupRecord(record=each) for each in cluster.cib.copy_groups if each.site == name
     ]
     changes += [
         RemoveTakeover(takeover=each) for each in cluster.cib.takeovers if each.site == name

@@ -34,9 +34,9 @@ def is_due(schedule: CopySchedule, record: CopyRecord | None, now_s: float) -> b
     return schedule.rule.slot_of(proven.made_s) < schedule.rule.slot_of(now_s)
 
 
-def attempt_of(schedule: CopySchedule, now_s: float) -> int:
+def attempt_of(rule: Rule, now_s: float) -> int:
     """Return when the time began in which one attempt is made, in seconds since 1970."""
-    return Rule(min(schedule.rule.every_s, _TRY_AGAIN_S), 1).slot_of(now_s)
+    return Rule(min(rule.every_s, _TRY_AGAIN_S), 1).slot_of(now_s)
 
 
 def sender_of(cluster: Cluster, device: DeviceSpec) -> str | None:
@@ -69,15 +69,18 @@ def plan_copy_schedule(
     if before is not None and before.rule == rule:
         return ()
     if len(device.nodes) < 2:
-        raise Refused(
-            Problem(
-                "SAN-SITE-010",
-                f"device {name} has one replica, and a schedule reads a standby",
-                f"'sanctl device replicas {name} 2'; or 'sanctl replicate run --from-active' now "
-                "and then",
-            )
-        )
+        raise Refused(one_replica_problem(device))
     return (SetCopySchedule(schedule=CopySchedule(name.value, site, int(now_s), rule)),)
+
+
+def one_replica_problem(device: DeviceSpec) -> Problem:
+    """Return that a device without a standby is copied by command alone."""
+    return Problem(
+        "SAN-SITE-010",
+        f"device {device.name} has one replica, and a schedule reads a standby",
+        f"'sanctl device replicas {device.name} 2'; or 'sanctl replicate run --from-active' now "
+        "and then",
+    )
 
 
 def is_late(schedule: CopySchedule, record: CopyRecord | None, now_s: float) -> bool:

@@ -16,8 +16,10 @@ from sanctl.drivers import reflink
 from sanctl.drivers.site_link import SiteLink
 from sanctl.errors import CommandError, Refused
 from sanctl.model.names import DeviceName
+from sanctl.model.point_schedule import Rule
 from sanctl.model.site import Site
 from sanctl.model.site_copy import WantedCopy
+from sanctl.model.site_group import GroupRecord
 from sanctl.ops.replicate import CopyMade, SourceNode
 from sanctl.ops.replicate_group import replicate_group
 from sanctl.plan.device.point_group import group_orders
@@ -166,6 +168,73 @@ def test_a_device_that_leaves(group: Group, monkeypatch: pytest.MonkeyPatch) -> 
     assert group.complete()[0] == "to-far-5"
 
 
+def record(group: Group) -> GroupRecord:
+    (found,) = group.bed.seen().cib.copy_groups
+    return found
+
+
+def test_what_is_complete_is_noted(
+    group: Group, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    group.dies_at = 3
+    with pytest.raises(CommandError):
+        group.run_both()
+    before = record(group)
+    assert before.devices == ("db", "web") and before.begun_s and before.complete is None
+    capsys.readouterr()
+    assert printed("replicate status", monkeypatch) == 0
+    assert "no moment is complete yet; a run is under way, or has" in capsys.readouterr().out
+    with pytest.raises(CommandError):
+        group.run_both()
+    assert record(group) == before
+    group.dies_at = 0
+    made = group.run_both()
+    done = record(group)
+    assert not done.begun_s and done.complete is not None and done.complete.name == "to-far-3"
+    assert done.complete.proven_s == max(each.copy.proven_s for each in made.values())
+    assert printed("replicate status web", monkeypatch) == 0
+    assert "db, web together at site far: the newest complete moment is to-far-3, 0:00:" in (
+        capsys.readouterr().out
+    )
+    assert printed("replicate status --output json", monkeypatch) == 0
+    out = capsys.readouterr().out
+    assert breaches("replicate status", out) == []
+    assert {each["group"]["point"] for each in json.loads(out)["data"]} == {"to-far-3"}
+
+
+def test_the_schedule(
+    group: Group, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = "replicate schedule web db --to far --group"
+    for more, text in (
+        ("", "schedule: none"),
+        ("--every 15m", "every 15m, the newest 7 are kept"),
+        ("", "of web, db to site far, at one moment by schedule: every 15m"),
+    ):
+        capsys.readouterr()
+        assert printed(f"{line} {more}", monkeypatch) == 0
+        assert text in capsys.readouterr().out
+    assert record(group).rule == Rule(900, 7)
+    assert printed(f"{line} --every 1h --keep 3 --output json", monkeypatch) == 0
+    out = capsys.readouterr().out
+    assert breaches("replicate schedule", out) == []
+    assert [(e["device"], e["changed"]) for e in json.loads(out)["data"]] == [
+        ("web", True),
+        ("db", True),
+    ]
+    group.run_both()
+    assert record(group).rule == Rule(3600, 3) and record(group).complete is not None
+    # A device that is deleted leaves the schedule, and a finding, until somebody sees to it.
+    assert printed("device delete db --yes --with-points", monkeypatch) == 0
+    assert record(group).devices == ("db", "web")
+    capsys.readouterr()
+    printed("status", monkeypatch)
+    assert "there is no device db any more" in capsys.readouterr().out
+    assert printed(f"{line} --every off", monkeypatch) == 0
+    assert group.bed.seen().cib.copy_groups == ()
+    assert printed("replicate schedule web db --to far", monkeypatch) == 2
+
+
 def test_the_command(
     group: Group, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -190,6 +259,7 @@ def test_the_command(
     monkeypatch.setattr(env, "new_uuid", lambda: "d" * 32)
     assert printed(f"{line} --without x --keep 3", monkeypatch) == 0
     assert "2 devices are at site far as they were at one moment" in capsys.readouterr().out
-    for wrong in ("web db", "web --without db", "web web --group", "web --group"):
+    for wrong in ("web db", "web web --group", "web --group"):
         assert printed(f"replicate run {wrong} --to far", monkeypatch) == 2
         assert "SAN-SNAP-016" in capsys.readouterr().err
+    assert printed("replicate run web --without db --to far", monkeypatch) == 2

@@ -18,9 +18,10 @@ from sanctl.agents.sites import due, program
 from sanctl.drivers import gate, point_files
 from sanctl.drivers.node_facts import NodeFacts
 from sanctl.errors import CommandError, Problem
-from sanctl.model.cib_change import SetCopySchedule, SetSite
-from sanctl.model.point_schedule import Rule
+from sanctl.model.cib_change import SetCopySchedule, SetGroupRecord, SetSite
+from sanctl.model.point_schedule import PointSchedule, Rule
 from sanctl.model.site import CopyRecord, CopySchedule
+from sanctl.model.site_group import CompleteMoment, GroupRecord
 from sanctl.ops.replicate import CopyMade
 from sanctl.system import state_files
 from sanctl.system.runner import CommandResult, LocalRunner
@@ -72,7 +73,7 @@ def test_started_on_a_standby_once_in_an_interval(
     monkeypatch.setattr(gate, "gate_table", lambda _: "error")
     record = CopyRecord("web", "far", "d" * 32, "", COPY._replace(made_s=int(NOW)))
     assert started({**PROPERTIES, record.id: record.value}) == []
-    due.note_attempt(SCHEDULE)
+    due.note_attempt(due.Turn.of_device(SCHEDULE))
     assert started(PROPERTIES) == []
     clock[0] += 900
     assert started(PROPERTIES) == [UNIT]
@@ -179,6 +180,57 @@ def test_the_first_standby_makes_it(runs: Runs, clock: list[float]) -> None:
     runs.error = CommandError(Problem("SAN-SITE-005", "no route"))
     assert len(runs.on("n2")) == 1
     assert runs.on("n2") == [], "also one that failed is an attempt"
+
+
+GROUP = GroupRecord(("db", "web"), "far", 0, PointSchedule(0, (Rule(900, 7),)))
+
+
+def test_a_group_is_started_where_all_its_devices_are_standbys(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    unit = "sanctl-copy@db.far.group.service"
+    properties = {GROUP.id: GROUP.value}
+    assert started(properties) == [unit]
+    complete = GROUP._replace(complete=CompleteMoment("p", int(NOW), int(NOW)))
+    assert started({GROUP.id: complete.value}) == []
+    assert started({GROUP.id: GROUP._replace(schedule=None).value}) == []
+    monkeypatch.setattr(gate, "gate_table", lambda name: "error" if name == "web" else "drbd1")
+    assert started(properties) == []
+    monkeypatch.setattr(gate, "gate_table", lambda _: "error")
+    due.note_attempt(due.Turn.of_group(GROUP, Rule(900, 7)))
+    assert started(properties) == []
+    assert started({**properties, **PROPERTIES}) == [UNIT], "it has turns of its own"
+
+
+def test_a_group_is_copied_by_its_unit(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch, clock: list[float]
+) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def replicate_group(
+        _session: Any, orders: Any, site: str, node: Any, **w: Any
+    ) -> dict[str, CopyMade]:
+        assert (site, node.name, w["keep"], w["without"]) == ("far", "n2", 7, ())
+        asked.append(tuple(each.value for each in orders))
+        return dict.fromkeys(asked[-1], CopyMade(COPY, None, True, ()))
+
+    monkeypatch.setattr(program, "replicate_group", replicate_group)
+    monkeypatch.setattr(sys, "argv", ["copy-to-site", "db.far.group"])
+    runs.on("n2")
+    assert asked == [], "there is no such group"
+    runs.bed.session.change(lambda _: (SetSite(site=SITE), SetGroupRecord(record=GROUP)))
+    runs.on("n2")
+    assert asked == [], "there is no device db"
+    monkeypatch.setattr(program, "sender_of_group", lambda *_: "n2")
+    runs.on("n1")
+    assert asked == []
+    runs.on("n2")
+    runs.on("n2")
+    assert asked == [("db", "web")]
+    clock[0] += 900
+    runs.bed.session.change(lambda _: (SetGroupRecord(record=GROUP._replace(schedule=None)),))
+    runs.on("n2")
+    assert len(asked) == 1
 
 
 def test_files_are_in_the_pool(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,10 +57,10 @@ def test_a_copy_that_is_not_proven_is_none() -> None:
 
 
 def test_one_attempt_for_an_interval_or_an_hour() -> None:
-    assert plan.attempt_of(SCHEDULE, NOON + 899) == NOON
+    assert plan.attempt_of(SCHEDULE.rule, NOON + 899) == NOON
     daily = SCHEDULE._replace(rule=Rule(86400, 1))
-    assert plan.attempt_of(daily, NOON + 3599) == NOON
-    assert plan.attempt_of(daily, NOON + 3600) == NOON + 3600
+    assert plan.attempt_of(daily.rule, NOON + 3599) == NOON
+    assert plan.attempt_of(daily.rule, NOON + 3600) == NOON + 3600
 
 
 def test_the_first_standby_in_sync_sends(bed: Bed) -> None:
