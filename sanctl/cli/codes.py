@@ -140,7 +140,8 @@ _CODES = {
     "SAN-DEV-018": "The device, or the whole cluster, is unmanaged or in maintenance mode in "
     "Pacemaker. A change would be stored and not carried out.",
     "SAN-DEV-019": "A resource in the CIB uses sanctl's agent and is not a valid device: a "
-    "parameter is missing or was changed by hand.",
+    "parameter is missing or was changed by hand, or a later release than this node's wrote it. "
+    "Where the device may be is not known, so nothing is done that could cost its last replica.",
     "SAN-DEV-021": "Each new device needs a name of its own; nothing was created.",
     "SAN-DEV-020": "The device's agent failed on a node; the message contains the agent's reason. "
     "Pacemaker remembers the failure until it is cleaned up, and may keep the device off the node "
@@ -306,6 +307,10 @@ _CODES = {
     "filesystem is blank or another's, or its marker is gone. The disk may have been replaced, or "
     "read wrongly. The pool is never made again automatically: 'sanctl pool prepare NAME --anew' "
     "does that, and the replicas are filled from their peers.",
+    "SAN-POOL-031": "'sanctl pool prepare NAME --anew' found, with the pool out of use and just "
+    "before it would have discarded anything, that a replica here may be needed: another one was "
+    "lost after the first check, or the cluster does not answer any more. Nothing was discarded; "
+    "the same command without --anew mounts the pool again.",
     "SAN-POOL-030": "A step of preparing a pool had no effect. The steps before it stay, and the "
     "command may be run again.",
     "SAN-QUO-001": "Corosync refused to read its configuration again. It goes on with the one it "

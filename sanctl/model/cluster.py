@@ -130,6 +130,8 @@ class Cib:
     """All ids in the configuration: a new id must not be among them."""
     operation_timeouts: Mapping[str, str]
     """By id: the timeouts of devices' operations, as they are written."""
+    unreadable_origins: tuple[tuple[str, str], ...] = ()
+    """Of the devices that cannot be read, those that are clones: id and parameter `origin`."""
     hosts: tuple[Host, ...] = ()
     """The hosts that have been created, by name; those who use a device by IQN alone are none."""
     unreadable_hosts: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ from sanctl.model.findings import Finding, Severity
 from sanctl.model.names import NodeName
 from sanctl.ops.node_standby import put_in_standby
 from sanctl.ops.session import Session
-from sanctl.plan.cluster.standby import ACCEPT_STOP, check_fencing, plan_online, stranded_devices
+from sanctl.plan.cluster.standby import ACCEPT_STOP, check_fencing, plan_online, stop_problems
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,25 +112,16 @@ def fence_node(
     says.
 
     Raises:
-        Refused: no such node, no fencing device for it, or a device would stop being served.
+        Refused: no such node, no fencing device for it, or a device would or may stop being served.
         NotConverged: the drain did not end.
         CommandError: the node is not known to have been fenced.
     """
     cluster = session.observe()
     check_fencing(cluster, name)
     is_member = cluster.mon.state(name) in MEMBER_STATES
-    stranded = stranded_devices(cluster, name) if is_member else ()
-    if stranded and ACCEPT_STOP not in accepted:
-        raise Refused(
-            *(
-                Problem(
-                    ACCEPT_STOP,
-                    f"device {device} would stop: no other node has an up-to-date replica of it",
-                    f"wait for the resync, or accept the stop with --accept {ACCEPT_STOP}",
-                )
-                for device in stranded
-            )
-        )
+    problems = stop_problems(cluster, name) if is_member else ()
+    if problems and ACCEPT_STOP not in accepted:
+        raise Refused(*problems)
     drained = False
     if is_member and drain:
         drained = put_in_standby(session, name, accepted=accepted, timeout_s=timeout_s)

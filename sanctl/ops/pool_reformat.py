@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sanctl.drivers import bcache, flash_cache, loop, pool_notes
 from sanctl.drivers.pool_problems import cache_unit
-from sanctl.errors import Problem, Refused
+from sanctl.errors import Problem, Refused, SanctlError
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import NodeName, PoolName
 from sanctl.model.pool_cache import mount_unit_name
@@ -44,14 +46,25 @@ def check_reformat(cluster: Cluster, topology: Topology, name: PoolName, node: s
         raise Refused(*problems)
 
 
-def clear_pool(runner: Runner, topology: Topology, name: PoolName) -> None:
+def clear_pool(
+    runner: Runner, topology: Topology, name: PoolName, check: Callable[[], None]
+) -> None:
     """Discard what a pool holds on this node; `prepare_pool` then makes an empty pool.
 
     After an interruption the command begins again: until its end nothing uses the disk.
 
+    Args:
+        runner: runs the tools.
+        topology: what cluster.toml says.
+        name: the pool.
+        check: `check_reformat` of the cluster as it is when this is called. An operator may have
+            been asked for an hour, and the units take minutes to stop: the other replica can have
+            been lost meanwhile, and this one be the last.
+
     Raises:
-        Refused: the slow disk or the flash holds something else, or cannot be read.
-        SanctlError, OSError: the filesystem or the disk is still in use.
+        Refused: the slow disk or the flash holds something else, or cannot be read; or a replica
+            here may be needed by now, and nothing was discarded.
+        SanctlError, OSError: the filesystem or the disk is still in use; Pacemaker does not answer.
     """
     pool = existing_cached_pool(topology, name)
     cache = flash_cache.cache_of(pool)
@@ -60,6 +73,7 @@ def clear_pool(runner: Runner, topology: Topology, name: PoolName) -> None:
         found = inspect_disk(runner, pool, device, is_flash=is_flash)
         if found.holds not in {DeviceContent.OURS, DeviceContent.BLANK}:
             raise Refused(found.problem)
+    check()
     runner.run(["systemctl", "stop", unit], timeout_s=_UNIT_TIMEOUT_S)
     if is_mount_point(pool.path):
         runner.run(["umount", str(pool.path)], timeout_s=_TOOL_TIMEOUT_S)
@@ -67,6 +81,7 @@ def clear_pool(runner: Runner, topology: Topology, name: PoolName) -> None:
     bcache.stop(origin, within_s=_TOOL_TIMEOUT_S)
     if bcache.cache_set_folder(str(cache.flash)) is not None:
         bcache.detach_flash(str(cache.flash), within_s=_TOOL_TIMEOUT_S)
+    _check_again(check, name)
     # Both together: a disk of which only a part is zero yet is not used, whatever comes between.
     pool_notes.write(pool.name, pool_notes.MADE, pool.uuid)
     pool_notes.write(pool.name, pool_notes.MAKING, pool.uuid)
@@ -74,3 +89,23 @@ def clear_pool(runner: Runner, topology: Topology, name: PoolName) -> None:
     # The last step: until here the notes say that the disk alone must not be used.
     flash_cache.clear_notes(pool)
     flash_cache.clear_flash_lost(pool)
+
+
+def _check_again(check: Callable[[], None], name: PoolName) -> None:
+    """Check the cluster once more, when the pool is out of use and whole.
+
+    Raises:
+        SanctlError: as `check` says, and how the pool comes back.
+    """
+    try:
+        check()
+    except SanctlError as error:
+        raise type(error)(
+            *error.problems,
+            Problem(
+                "SAN-POOL-031",
+                f"pool {name} was taken out of use here, and this run has discarded nothing",
+                f"'sanctl pool prepare {name}' mounts it again, unless an earlier --anew was "
+                "interrupted",
+            ),
+        ) from error

@@ -105,6 +105,7 @@ def parse_cib(root: ET.Element, states: Mapping[str, str] = _NO_STATES) -> Cib:
     nodes = tuple(_nodes(configuration))
     devices: list[DeviceSpec] = []
     unreadable: list[tuple[str, str]] = []
+    origins: list[tuple[str, str]] = []
     preferred = {
         location.get("rsc", ""): location.get("node", "")
         for location in configuration.findall("constraints/rsc_location")
@@ -115,6 +116,8 @@ def parse_cib(root: ET.Element, states: Mapping[str, str] = _NO_STATES) -> Cib:
             devices.append(_device(clone, primitive, preferred.get(clone.get("id", ""))))
         except (SanctlError, ValueError) as error:
             unreadable.append((primitive.get("id", "?"), str(error)))
+            if origin := _pairs_of(primitive, "instance_attributes").get("origin"):
+                origins.append((primitive.get("id", "?"), origin))
     hosts, unreadable_hosts = _hosts(_properties(configuration))
     host_groups, unreadable_groups = _host_groups(_properties(configuration))
     replicas = parse_replicas(states)
@@ -152,6 +155,7 @@ def parse_cib(root: ET.Element, states: Mapping[str, str] = _NO_STATES) -> Cib:
         nodes=nodes,
         devices=tuple(sorted(devices, key=lambda device: device.name)),
         unreadable=tuple(sorted(unreadable)),
+        unreadable_origins=tuple(sorted(origins)),
         has_pools_clone=configuration.find(f"resources//clone[@id='{POOLS_CLONE}']") is not None,
         fencing=tuple(_fencing(configuration)),
         moves=tuple(_moves(configuration)),

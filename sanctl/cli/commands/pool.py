@@ -151,14 +151,18 @@ def prepare(name: str, anew: bool, yes: bool, output: str) -> None:
     env = environment()
     topology, wanted = env.topology(), PoolName.parse(name)
     node = env.host.node_name()
-    if anew:
+
+    def check() -> None:
         with env.session() as session:
             check_reformat(session.observe(), topology, wanted, node)
+
+    if anew:
+        check()
         if not yes:
             click.confirm(f"Discard all replicas in pool {wanted} on {node}?", abort=True, err=True)
     with env.logged("pool-prepare", command_line=f"pool prepare {name}{' --anew' if anew else ''}"):
         if anew:
-            clear_pool(env.runner, topology, wanted)
+            clear_pool(env.runner, topology, wanted, check)
         done = prepare_pool(env.runner, topology, wanted, node)
     if anew:
         _clean_up_failures(wanted)

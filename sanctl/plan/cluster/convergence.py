@@ -173,6 +173,7 @@ def standby_progress(
     """A standby is done when no device runs on the node and another node serves what it served."""
     state = cluster.mon.state(name)
     names = {device.name.value for device in cluster.cib.devices}
+    names |= {identifier for identifier, _ in cluster.cib.unreadable}
     running = sorted(
         instance.resource
         for instance in cluster.mon.instances

@@ -40,6 +40,24 @@ def existing_device(cluster: Cluster, name: DeviceName) -> DeviceSpec:
     )
 
 
+def unreadable_device_problems(cluster: Cluster, risk: str) -> tuple[Problem, ...]:
+    """Return which devices cannot be read, where a decision has to look at every device.
+
+    `risk` is what such a device may have to do with the decision. An entry that a later release
+    wrote, or that was changed by hand, is a device all the same: its nodes may be any.
+    """
+    return tuple(
+        Problem(
+            "SAN-DEV-019",
+            f"the CIB's entry for device {identifier} cannot be read ({reason}): it {risk}",
+            "upgrade sanctl on this node, or run the command on an upgraded one, if a later "
+            "release made the entry; else correct it: cibadmin --query --xpath "
+            f"\"//clone[@id='sanctl-{identifier}']\"",
+        )
+        for identifier, reason in cluster.cib.unreadable
+    )
+
+
 def existing_node(cluster: Cluster, name: NodeName) -> CibNode:
     """Return the node of that name.
 

@@ -20,7 +20,11 @@ from sanctl.model.crm_mon import NodeState
 from sanctl.model.names import NodeName
 from sanctl.model.topology import NodeRole, Topology
 from sanctl.model.vote_mode import MAJORITY_OF_NODES
-from sanctl.plan.cluster.preconditions import existing_node, quorum_problems
+from sanctl.plan.cluster.preconditions import (
+    existing_node,
+    quorum_problems,
+    unreadable_device_problems,
+)
 
 #: Data of deleted devices and dropped replicas on the node that leaves is not removed.
 ACCEPT_LEFT_DATA = "SAN-NODE-006"
@@ -80,7 +84,7 @@ def refuse_removal(
 
 
 def _data_problems(cluster: Cluster, name: NodeName, accepted: Collection[str]) -> list[Problem]:
-    problems = []
+    problems = [*unreadable_device_problems(cluster, f"may have a replica on {name}")]
     held = [device.name.value for device in cluster.cib.devices if name in device.nodes]
     if held:
         problems.append(

@@ -44,30 +44,49 @@ def stranded_devices(cluster: Cluster, name: NodeName) -> tuple[DeviceName, ...]
     )
 
 
+def stop_problems(cluster: Cluster, name: NodeName) -> tuple[Problem, ...]:
+    """Return which devices would stop, or may, if a node served nothing any more.
+
+    Of a device that cannot be read nothing says where its other replicas are.
+    """
+    return (
+        *(
+            Problem(
+                ACCEPT_STOP,
+                f"device {device} would stop: no other node has an up-to-date replica of it",
+                f"wait for the resync, or accept that with --accept {ACCEPT_STOP}",
+            )
+            for device in stranded_devices(cluster, name)
+        ),
+        *(
+            Problem(
+                ACCEPT_STOP,
+                f"device {identifier} may stop: {name} serves it, and its entry in the CIB cannot "
+                f"be read ({reason}), so whether another node can is not known",
+                "upgrade sanctl on this node if a later release made the entry; else correct it; "
+                f"or accept that with --accept {ACCEPT_STOP}",
+            )
+            for identifier, reason in cluster.cib.unreadable
+            if name.value in cluster.mon.active_nodes(identifier)
+        ),
+    )
+
+
 def plan_standby(
     cluster: Cluster, name: NodeName, *, accepted: Collection[str] = ()
 ) -> tuple[Change, ...]:
     """Return the change that puts a node into standby; nothing when it is in standby.
 
     Raises:
-        Refused: a device would stop being served, and that was not accepted.
+        Refused: a device would stop being served, or may, and that was not accepted.
     """
     node = existing_node(cluster, name)
     refuse_without_quorum(cluster)
     if node.wants_standby:
         return ()
-    stranded = stranded_devices(cluster, name)
-    if stranded and ACCEPT_STOP not in accepted:
-        raise Refused(
-            *(
-                Problem(
-                    ACCEPT_STOP,
-                    f"device {device} would stop: no other node has an up-to-date replica of it",
-                    f"wait for the resync, or accept that with --accept {ACCEPT_STOP}",
-                )
-                for device in stranded
-            )
-        )
+    problems = stop_problems(cluster, name)
+    if problems and ACCEPT_STOP not in accepted:
+        raise Refused(*problems)
     return (SetNodeAttribute(node=name, attribute="standby", value="on"),)
 
 

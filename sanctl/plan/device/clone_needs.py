@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from sanctl.errors import Problem
+from sanctl.model.clone_origin import CloneOrigin
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import NodeName
 from sanctl.model.restore_point import RestorePoint
@@ -44,4 +45,21 @@ def needed_by_clones(
                 "cannot be made has to be deleted first",
             )
         )
-    return tuple(problems)
+    return (*problems, *_needed_by_unreadable(cluster, tokens))
+
+
+def _needed_by_unreadable(cluster: Cluster, tokens: Collection[str]) -> tuple[Problem, ...]:
+    """Return which clones that cannot be read may need restore points: new ones, for all we know.
+
+    A clone whose origin cannot be read either may be being made from any of them.
+    """
+    return tuple(
+        Problem(
+            "SAN-CLONE-005",
+            f"device {identifier} cannot be read, and may be being made from such a restore point",
+            "upgrade sanctl on this node if a later release made the device; else correct its "
+            f"entry: cibadmin --query --xpath \"//clone[@id='sanctl-{identifier}']\"",
+        )
+        for identifier, text in cluster.cib.unreadable_origins
+        if tokens and ((origin := CloneOrigin.parse(text)) is None or origin.token in tokens)
+    )

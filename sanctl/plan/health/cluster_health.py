@@ -229,8 +229,12 @@ def _leftover_findings(cluster: Cluster, now_s: float) -> Iterator[Finding]:
             why="" if here else "the node is absent and removes it when it is back",
             do=f"journalctl SYSLOG_IDENTIFIER=sanctl on {stone.node}" if here else "",
         )
+    unread = {identifier for identifier, _ in cluster.cib.unreadable}
     for mark in cluster.cib.outdated:
         device = cluster.cib.device(mark.device)
+        if mark.device in unread:
+            # Perhaps of this device, which would be promoted there without it.
+            continue
         if device is None or device.uuid != mark.uuid:
             yield Finding(
                 code="SAN-HLT-053",

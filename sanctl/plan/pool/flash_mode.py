@@ -16,6 +16,7 @@ from sanctl.plan.cluster.preconditions import (
     maintenance_problems,
     quorum_problems,
     unknown_pool_problem,
+    unreadable_device_problems,
 )
 from sanctl.plan.replicas.replica_safety import is_known_up_to_date
 
@@ -213,7 +214,8 @@ def flash_text(state: CacheState) -> str:
 
 def reformat_problems(cluster: Cluster, pool: Pool, node: NodeName) -> tuple[Problem, ...]:
     """Return why a node's pool may not be reformatted: each device must be good on another node."""
-    return quorum_problems(cluster) or tuple(
+    unread = unreadable_device_problems(cluster, f"may have its only good replica on {node}")
+    return quorum_problems(cluster) or unread + tuple(
         Problem(
             "SAN-POOL-020",
             f"device {device.name} is not known to have a good replica on another node than {node}",

@@ -7,7 +7,11 @@ from sanctl.errors import Problem, Refused
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName, NodeName
-from sanctl.plan.cluster.preconditions import existing_node, refuse_without_quorum
+from sanctl.plan.cluster.preconditions import (
+    existing_node,
+    refuse_without_quorum,
+    unreadable_device_problems,
+)
 from sanctl.plan.replicas.replica_choice import ReplicaRequest
 from sanctl.plan.replicas.replica_safety import is_known_up_to_date
 
@@ -22,7 +26,8 @@ def plan_replacement(
     whose replica on the new node is not in sync yet.
 
     Raises:
-        Refused: the new node does not exist, or is the old one; or no quorum.
+        Refused: the new node does not exist, or is the old one; no quorum; or a device cannot be
+            read: it would be left out, and the old node taken for one without replicas.
     """
     existing_node(cluster, new)
     if old == new:
@@ -30,6 +35,12 @@ def plan_replacement(
             Problem("SAN-REP-006", f"{old} cannot replace itself", "name two different nodes")
         )
     refuse_without_quorum(cluster)
+    unread = unreadable_device_problems(
+        cluster,
+        f"may have a replica on {old}; 'sanctl device replicas' moves those of other devices",
+    )
+    if unread:
+        raise Refused(*unread)
     return tuple(
         (device.name, replacement_request(device, old, new))
         for device in cluster.cib.devices

@@ -16,7 +16,7 @@ from sanctl.model.cib_change import (
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.site import SITE_PREFIX, Site
-from sanctl.plan.cluster.preconditions import refuse_without_quorum
+from sanctl.plan.cluster.preconditions import refuse_without_quorum, unreadable_device_problems
 from sanctl.plan.device.restore_refusals import being_restored_problem
 from sanctl.plan.site.copying import point_removal
 
@@ -101,9 +101,14 @@ def plan_site_removal(cluster: Cluster, name: str) -> tuple[Change, ...]:
 
     Raises:
         Refused: there is no such site, no quorum, a device is being filled from a copy there, or
-            awaits it.
+            awaits it; or one cannot be read.
     """
     refuse_without_quorum(cluster)
+    unread = unreadable_device_problems(
+        cluster, f"may be being filled from site {name}, or await it"
+    )
+    if unread:
+        raise Refused(*unread)
     users = [
         device
         for device in cluster.cib.devices

@@ -109,10 +109,11 @@ def ending_of(takeover: Takeover, found: SiteTakeovers) -> Ending | None:
 
 def _is_kept(cluster: Cluster, known: Takeover, found: SiteTakeovers) -> bool:
     """Whether a takeover that was noted and is not at the site is in force all the same."""
-    return (
-        cluster.cib.takeover(known.device, known.site) is not None
-        and ending_of(known, found) is None
+    # That of a device that cannot be read may be its own: nothing else keeps both from going on.
+    is_own = cluster.cib.takeover(known.device, known.site) is not None or any(
+        identifier == known.device for identifier, _ in cluster.cib.unreadable
     )
+    return is_own and ending_of(known, found) is None
 
 
 def plan_takeovers(cluster: Cluster, site: str, found: SiteTakeovers) -> tuple[Change, ...]:

@@ -244,6 +244,30 @@ def test_a_point_that_is_needed_is_not_deleted(
     assert run("device show copy")["made_from"] == "web@one"
 
 
+def test_a_clone_that_cannot_be_read_may_need_its_restore_point(bed: Bed, run: Run) -> None:
+    """As where a later release has given it a policy that this one does not know."""
+    point = bed.create("one")
+    other = point._replace(token="9" * 16)
+    run("device create copy --from web@one")
+    pair = bed.cluster.root.find(".//nvpair[@id='copy-params-size']")
+    assert pair is not None
+    pair.set("value", "many")
+    assert [name for name, _ in bed.seen().cib.unreadable] == ["copy"]
+    for on in (None, (N3,)):
+        (problem,) = clone_needs.needed_by_clones(bed.seen(), (point,), on=on)
+        assert problem.code == "SAN-CLONE-005" and "copy" in problem.text
+    assert clone_needs.needed_by_clones(bed.seen(), (other,)) == ()
+    with pytest.raises(Refused, match="SAN-CLONE-005"):
+        delete_point(bed.session, NAME, "one", timeout_s=30)
+    with pytest.raises(Refused, match="SAN-CLONE-005"):
+        deletion.check_deletion(bed.seen(), NAME)
+    origin = bed.cluster.root.find(".//nvpair[@id='copy-params-origin']")
+    assert origin is not None
+    origin.set("value", "something newer")
+    assert clone_needs.needed_by_clones(bed.seen(), (other,)), "it may be of any"
+    assert clone_needs.needed_by_clones(bed.seen(), ()) == ()
+
+
 def test_an_origin_that_is_none_makes_the_device_unreadable(bed: Bed, run: Run) -> None:
     bed.create("one")
     run("device create copy --from web@one")

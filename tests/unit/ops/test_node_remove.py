@@ -245,6 +245,14 @@ def test_a_node_with_replicas_stays() -> None:
     assert "SAN-NODE-005" in Nodes("one-device").refusals(NodeName.parse("n2"))
 
 
+def test_a_node_stays_while_a_device_cannot_be_read() -> None:
+    nodes = Nodes("one-device")
+    pair = nodes.pacemaker.root.find(".//nvpair[@value='1073741824']")
+    assert pair is not None
+    pair.set("value", "many")
+    assert nodes.refusals() == ["SAN-DEV-019"]
+
+
 def test_a_node_that_nobody_knows() -> None:
     assert Nodes().refusals(NodeName.parse("n9")) == ["SAN-NODE-001"]
 

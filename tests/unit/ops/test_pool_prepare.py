@@ -52,6 +52,7 @@ class World:
         self.steps: list[str] = []
         self.dies_before = ""
         self.is_unread: set[str] = set()
+        self.check: Callable[[], None] = lambda: None
         self.runner = FakeRunner(self.answer)
         cache = PoolCache(
             origin=PurePosixPath(str(self.origin)), flash=PurePosixPath(str(self.flash))
@@ -144,7 +145,7 @@ class World:
         return pool_prepare.prepare_pool(self.runner, self.topology, MAIN, "n1")
 
     def anew(self) -> None:
-        pool_reformat.clear_pool(self.runner, self.topology, MAIN)
+        pool_reformat.clear_pool(self.runner, self.topology, MAIN, self.check)
         self.prepare()
 
     def kinds(self) -> set[str]:
@@ -385,6 +386,35 @@ def test_one_that_makes_it_anew_and_is_killed_is_begun_again(world: World, relea
         world.anew()
         assert world.is_mounted and world.kinds() == {"made"}, died
         assert not (world.path / "old").exists()
+
+
+@pytest.mark.parametrize("lost_at", [1, 2])
+def test_a_replica_that_became_the_last_one_since_the_question_stays(
+    world: World, lost_at: int
+) -> None:
+    """The other node's disk dies while the operator thinks, or while the units stop."""
+    world.prepare()
+    world.write(world.origin, b"ext4")
+    before = world.origin.read_bytes()
+    asked: list[bool] = []
+
+    def check() -> None:
+        asked.append(world.is_mounted)
+        if len(asked) == lost_at:
+            raise Refused(Problem("SAN-POOL-020", "device vm1 is not known to be good elsewhere"))
+
+    world.check = check
+    with pytest.raises(Refused) as caught:
+        world.anew()
+    assert caught.value.problems[0].code == "SAN-POOL-020"
+    assert world.origin.read_bytes() == before and world.kinds() == {"made"}
+    assert asked == [True, False][:lost_at]
+    if lost_at == 1:
+        assert world.is_mounted
+        return
+    assert caught.value.problems[1].code == "SAN-POOL-031"
+    world.prepare()
+    assert world.is_mounted and world.origin.read_bytes() == before
 
 
 def test_a_pool_that_is_half_made_anew_does_not_start(world: World) -> None:

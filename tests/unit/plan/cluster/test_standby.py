@@ -11,12 +11,18 @@ import pytest
 from sanctl.errors import Refused
 from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import Instance, NodeState
-from sanctl.model.device import DeviceSpec, ReplicaState
+from sanctl.model.device import DeviceSpec, OutdatedMark, ReplicaState
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
+from sanctl.plan.cluster.convergence import standby_progress
 from sanctl.plan.cluster.standby import plan_standby
+from sanctl.plan.health.cluster_health import all_findings
+from sanctl.plan.pool.flash_mode import reformat_problems
+from sanctl.plan.replicas.node_replacement import plan_replacement
 from sanctl.plan.replicas.replica_safety import drop_problems, is_known_up_to_date
+from sanctl.plan.site.definition import plan_site_removal
+from tests.fakes.topology import topology
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "pacemaker"
 VM1, N1, N2 = DeviceName.parse("vm1"), NodeName.parse("n1"), NodeName.parse("n2")
@@ -79,3 +85,50 @@ def test_what_runs_unmanaged_is_known(running: Cluster) -> None:
     """In maintenance an operator heals by what the replicas have published."""
     unmanaged = (replace(each, is_managed=False) for each in running.mon.instances)
     assert with_instances(running, *unmanaged).replica(VM1, N2).is_up_to_date
+
+
+def with_unread(cluster: Cluster) -> Cluster:
+    """Device vm1 as a release sees it that cannot read its entry."""
+    return replace(
+        cluster, cib=replace(cluster.cib, devices=(), unreadable=(("vm1", "a new policy"),))
+    )
+
+
+def test_a_device_that_cannot_be_read_keeps_the_node_that_serves_it(running: Cluster) -> None:
+    cluster = with_unread(running)
+    with pytest.raises(Refused) as caught:
+        plan_standby(cluster, N1)
+    (problem,) = caught.value.problems
+    assert problem.code == "SAN-NODE-004" and "vm1" in problem.text
+    assert plan_standby(cluster, N1, accepted=("SAN-NODE-004",))
+    assert plan_standby(cluster, N2), "it serves no device"
+
+
+def test_a_standby_waits_for_a_device_that_cannot_be_read(running: Cluster) -> None:
+    nodes = tuple(
+        replace(node, state=NodeState.STANDBY) if node.name == "n1" else node
+        for node in running.mon.nodes
+    )
+    cluster = replace(with_unread(running), mon=replace(running.mon, nodes=nodes))
+    assert not standby_progress(cluster, N1, ()).is_done
+    assert "vm1" in standby_progress(cluster, N1, ()).seen
+
+
+def test_a_device_that_cannot_be_read_may_have_its_last_replica_anywhere(running: Cluster) -> None:
+    cluster = with_unread(running)
+    pool = topology().pools[0]
+    for problems in (reformat_problems(cluster, pool, N2), reformat_problems(cluster, pool, N1)):
+        assert [problem.code for problem in problems] == ["SAN-DEV-019"]
+    with pytest.raises(Refused, match="SAN-DEV-019"):
+        plan_replacement(cluster, N2, N1)
+    with pytest.raises(Refused, match="SAN-DEV-019"):
+        plan_site_removal(cluster, "far")
+
+
+def test_the_mark_of_a_device_that_cannot_be_read_is_not_called_left_over(
+    running: Cluster,
+) -> None:
+    mark = OutdatedMark(device="vm1", node=N2, uuid=vm1(running).uuid, constraint="c")
+    cluster = with_unread(replace(running, cib=replace(running.cib, outdated=(mark,))))
+    codes = {finding.code for finding in all_findings(cluster, None, now_s=0.0)}
+    assert "SAN-HLT-004" in codes and "SAN-HLT-053" not in codes

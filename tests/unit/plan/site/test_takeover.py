@@ -73,6 +73,19 @@ def test_what_the_site_says_is_noted_until_it_was_given_back(bed: Bed) -> None:
     assert bed.seen().cib.takeovers == ()
 
 
+def test_that_of_a_device_that_cannot_be_read_is_kept(bed: Bed) -> None:
+    """The site has lost it: the note is all that says that another device goes on."""
+    said = says({folder(bed): SUCCESSOR})
+    bed.session.change(lambda seen: plan_takeovers(seen, "far", said))
+    seen = bed.seen()
+    cib = replace(seen.cib, devices=(), unreadable=(("web", "a new policy"),))
+    (kept,) = plan_takeovers(replace(seen, cib=cib), "far", says({}))
+    assert isinstance(kept, SetTakeover) and kept.takeover.is_lost
+    gone = replace(seen, cib=replace(seen.cib, devices=()))
+    (removed,) = plan_takeovers(gone, "far", says({}))
+    assert isinstance(removed, RemoveTakeover)
+
+
 def test_one_that_is_gone_at_the_site_and_was_not_given_back_is_lost_and_in_force(
     bed: Bed,
 ) -> None:
