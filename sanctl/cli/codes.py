@@ -267,6 +267,9 @@ _CODES = {
     "itself. While a member is taken out, two parts that share no node could both have quorum.",
     "SAN-NODE-010": "A witness node runs no agent that changes its corosync.conf. The command "
     "does that where it runs.",
+    "SAN-NODE-011": "A node's corosync.conf lacks a member that its running Corosync has, as after "
+    "a 'sanctl node remove' that gave up. All nodes load their files at once: that member would be "
+    "lost to those nodes, and be fenced. The files have to agree first.",
     "SAN-POOL-001": "The pool's marker is missing: its filesystem is not mounted. An empty "
     "directory never counts as an empty pool.",
     "SAN-POOL-002": "The pool's marker names another pool: another filesystem is mounted there.",

@@ -122,6 +122,11 @@ CODES = {
     "left.",
     "SAN-HLT-082": "The cluster.toml of a node states a strategy that differs from that of the "
     "other nodes.",
+    "SAN-HLT-083": "The list of nodes in a node's corosync.conf is not that of its running "
+    "Corosync, or not that of another node: a 'sanctl node remove' gave up after some nodes had "
+    "followed, or a reload was lost or refused. Nodes that start with different lists may not find "
+    "each other.",
+    "SAN-HLT-084": "A node has an order of 'sanctl node remove' that it has not carried out.",
     "SAN-HLT-090": "A pool's flash is changing to the wanted mode.",
     "SAN-HLT-091": "A pool's flash has failed or is missing. The slow disk serves without it.",
     "SAN-HLT-092": "The flash alone holds so much data that the slow disk needs minutes to take "

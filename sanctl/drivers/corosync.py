@@ -39,15 +39,16 @@ def membership(runner: Runner) -> Membership:
     )
 
 
-def live_vote_mode(runner: Runner) -> VoteMode | None:
-    """Return how the running corosync counts votes; None if in no way that sanctl knows.
+def live_votes_and_members(runner: Runner) -> tuple[VoteMode | None, frozenset[str]]:
+    """Return how the running corosync counts votes, and the names in its list of nodes.
+
+    The mode is None if it counts in no way that sanctl knows; both are asked by one process.
 
     Raises:
         CommandError: corosync does not answer.
     """
-    return parse_cmap_vote_mode(
-        runner.run(["corosync-cmapctl", "quorum."], timeout_s=_TIMEOUT_S).stdout
-    )
+    text = runner.run(["corosync-cmapctl", "quorum.", "nodelist."], timeout_s=_TIMEOUT_S).stdout
+    return parse_cmap_vote_mode(text), parse_cmap_members(text)
 
 
 def members(runner: Runner) -> frozenset[str]:

@@ -67,12 +67,26 @@ class NodeVotes(NamedTuple):
         live: by its running Corosync.
         strategy: the strategy in its cluster.toml.
         is_device_voting: whether the quorum device votes for this node.
+        written: the members in its corosync.conf; empty: not known.
+        loaded: the members in the list of its running Corosync; empty: not known.
     """
 
     file: VoteMode | None = None
     live: VoteMode | None = None
     strategy: str = ""
     is_device_voting: bool = False
+    written: tuple[str, ...] = ()
+    loaded: tuple[str, ...] = ()
+
+    @property
+    def unwritten(self) -> tuple[str, ...]:
+        """The members that its file lacks: lost at the next start or reload of its Corosync."""
+        return tuple(each for each in self.loaded if self.written and each not in self.written)
+
+    @property
+    def unloaded(self) -> tuple[str, ...]:
+        """The members that its running Corosync does not know."""
+        return tuple(each for each in self.written if self.loaded and each not in self.loaded)
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -83,6 +97,8 @@ class NodeVotes(NamedTuple):
             live=VoteMode.parse(pairs.get("live", "")),
             strategy=pairs.get("strategy", ""),
             is_device_voting=pairs.get("device") == "votes",
+            written=_names(pairs.get("written", "")),
+            loaded=_names(pairs.get("loaded", pairs.get("written", ""))),
         )
 
     def __str__(self) -> str:
@@ -90,7 +106,13 @@ class NodeVotes(NamedTuple):
         return (
             f"file={self.file or '?'} live={self.live or '?'} "
             f"strategy={self.strategy or '?'} device={device}"
+            + (f" written={','.join(self.written)}" if self.written else "")
+            + (f" loaded={','.join(self.loaded) or '?'}" if self.loaded != self.written else "")
         )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(each for each in text.split(",") if each not in {"", "?"})
 
 
 class WantedVotes(NamedTuple):

@@ -15,6 +15,7 @@ from sanctl.model.crm_mon import Role as MonRole
 from sanctl.model.topology import Strategy, Topology
 from sanctl.model.vote_mode import VOTES_ATTRIBUTE, NodeVotes, VoteMode, WantedVotes
 from sanctl.ops.session import Session
+from sanctl.plan.cluster.removal import unwritten_member_problems
 from sanctl.plan.cluster.strategy import VoteAction, VoteStep, next_vote_step
 from sanctl.system.runner import Runner
 
@@ -30,7 +31,8 @@ def change_strategy(
 
     Raises:
         ConfigError: the cluster's nodes do not go with the strategy.
-        Refused: a storage node is away or its agent does not run; nothing was changed.
+        Refused: a storage node is away or its agent does not run, or its corosync.conf lacks a
+            member; nothing was changed.
         CommandError: corosync refused a reload.
         NotConverged: a node did not follow in time; the change stands where it is.
     """
@@ -88,7 +90,10 @@ def _order_step(session: Session, topology: Topology, step: VoteStep, strategy: 
 
 
 def _refuse_unless_complete(cluster: Cluster, topology: Topology) -> None:
-    """Refuse without a storage node: an absent one would come back with the old vote mode."""
+    """Refuse without a storage node: an absent one would come back with the old vote mode.
+
+    Nor is Corosync reloaded where that would take a member out of its list.
+    """
     problems = [
         Problem(
             "SAN-QUO-002",
@@ -103,6 +108,7 @@ def _refuse_unless_complete(cluster: Cluster, topology: Topology) -> None:
         # An agent that is starting has not published its vote mode yet: that is waited for.
         and cluster.mon.role(POOL_RESOURCE, node.name) is not MonRole.STARTING
     ]
+    problems += unwritten_member_problems(cluster, [each.name for each in topology.storage_nodes])
     if not cluster.mon.has_quorum:
         problems.append(
             Problem(

@@ -3,15 +3,18 @@
 
 Each step is derived from what is there, so that the command goes on where an interrupted one
 stopped. The order: corosync.conf on every node that stays, one reload, the CIB's entry of the node,
-its fencing devices. Fencing goes last: until Corosync has forgotten the node it may come back.
+its fencing devices. Fencing goes last: until Corosync has forgotten the node it may come back. A
+command that ends before the reload takes back what it has told the nodes.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection
 
 from sanctl.drivers import corosync
-from sanctl.model.cib_change import Change, RemoveFencing, SetNodeAttribute
+from sanctl.errors import NotConverged, Problem, SanctlError
+from sanctl.model.cib_change import Change, RemoveFencing, RemoveNodeAttribute, SetNodeAttribute
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import NodeName
 from sanctl.model.topology import Topology
@@ -25,6 +28,8 @@ from sanctl.plan.cluster.removal import (
     staying_storage,
 )
 from sanctl.system.runner import Runner
+
+_POLL_S = 0.5
 
 
 def remove_node(
@@ -42,7 +47,8 @@ def remove_node(
     Raises:
         Refused: the node is a member still, holds replicas, or another node cannot follow.
         CommandError: Corosync or Pacemaker refused a step.
-        NotConverged: a node did not change its file in time, or the node's entry stays.
+        NotConverged: a node did not change its file in time, Corosync keeps the node in its list
+            after the reload, or the node's entry stays.
     """
     members = corosync.members(runner)
 
@@ -94,7 +100,29 @@ def _leave_corosync(
     deadline_s: float,
 ) -> None:
     """Take the node out of every corosync.conf, and have the running Corosyncs load that."""
-    storage = staying_storage(topology, name)
+    storage, is_loaded = staying_storage(topology, name), False
+    try:
+        _write_files(session, storage, name, check, deadline_s=deadline_s)
+        if here not in {node.value for node in storage}:
+            # A witness, as the last one: nobody reports a file of its that lacks the node.
+            corosync.drop_member(name.value)
+        corosync.reload(runner)
+        is_loaded = True
+    finally:
+        if not is_loaded:
+            _withdraw(session, storage, name)
+    _await_reload(session, runner, name, deadline_s=deadline_s)
+
+
+def _write_files(
+    session: Session,
+    storage: Collection[NodeName],
+    name: NodeName,
+    check: Callable[[Cluster], None],
+    *,
+    deadline_s: float,
+) -> None:
+    """Have every storage node write its corosync.conf without the node; none is loaded yet."""
 
     def order(cluster: Cluster) -> tuple[Change, ...]:
         check(cluster)
@@ -104,14 +132,19 @@ def _leave_corosync(
         )
 
     session.change(order)
-    if here not in {node.value for node in storage}:
-        corosync.drop_member(name.value)
 
     def written(cluster: Cluster) -> Progress:
+        # The order's end alone is no proof, as another command may have withdrawn it; nor is the
+        # list alone, which a node may have published before its file was written back.
+        ordered = {
+            node.name for node in cluster.cib.nodes if DROPPED_MEMBER_ATTRIBUTE in node.attributes
+        }
         left = [
-            str(node.name)
-            for node in cluster.cib.nodes
-            if node.name in storage and DROPPED_MEMBER_ATTRIBUTE in node.attributes
+            str(node)
+            for node in storage
+            if node in ordered
+            or not (members := cluster.votes_of(node).written)
+            or name.value in members
         ]
         return Progress(is_done=not left, seen=f"not yet on {', '.join(left)}")
 
@@ -119,9 +152,46 @@ def _leave_corosync(
         written,
         waiting_for=f"every node to take {name} out of its corosync.conf",
         timeout_s=max(0.0, deadline_s - session.clock.monotonic_s()),
-        look="nothing is unsafe: run the command again; an agent of an older release does not "
-        "follow",
+        look="the others' orders are withdrawn, and no Corosync was reloaded. As long as "
+        f"{name} is stopped, run the command again; before {name} starts again, run site.yml, "
+        "which writes it back (SAN-HLT-083). An agent of an older release does not follow",
     )
     # It may have been started meanwhile.
     check(seen)
-    corosync.reload(runner)
+
+
+def _withdraw(session: Session, storage: Collection[NodeName], name: NodeName) -> None:
+    """Take back the orders that stand, so that no node follows late, when the node is back.
+
+    Best effort: what had ended the command is what its caller has to hear of. `sanctl status` tells
+    of an order that is left (SAN-HLT-084).
+    """
+
+    def withdrawal(cluster: Cluster) -> tuple[Change, ...]:
+        return tuple(
+            RemoveNodeAttribute(node=node.name, attribute=DROPPED_MEMBER_ATTRIBUTE)
+            for node in cluster.cib.nodes
+            if node.name in storage and node.attributes.get(DROPPED_MEMBER_ATTRIBUTE) == name.value
+        )
+
+    with contextlib.suppress(SanctlError):
+        session.change(withdrawal, reads_replicas=False)
+
+
+def _await_reload(session: Session, runner: Runner, name: NodeName, *, deadline_s: float) -> None:
+    """Wait until this node's Corosync has forgotten the node: else Pacemaker must not.
+
+    Raises:
+        NotConverged: it has not in time.
+    """
+    while name.value in corosync.members(runner):
+        if session.clock.monotonic_s() >= deadline_s:
+            raise NotConverged(
+                Problem(
+                    "SAN-WAIT-001",
+                    f"Corosync has reloaded its configuration, and {name} is still in its list",
+                    "'journalctl -u corosync' on each node says what it refused; then run the "
+                    "command again",
+                )
+            )
+        session.clock.sleep(_POLL_S)

@@ -179,6 +179,15 @@ def member_span(text: str, name: str) -> tuple[int, int] | None:
     return found[0] if found else None
 
 
+def parse_conf_members(text: str) -> frozenset[str]:
+    """Read the names of all nodes in a corosync.conf; none if its list is not one of sanctl's."""
+    try:
+        begin, end = section_span(text, "nodelist")
+    except ValueError:
+        return frozenset()
+    return frozenset(re.findall(r"^[ \t]*name:[ \t]*(\S+)[ \t]*$", text[begin:end], re.MULTILINE))
+
+
 def parse_cmap_members(text: str) -> frozenset[str]:
     """Read the names of all nodes out of `corosync-cmapctl nodelist.` (cmap_keys(7))."""
     return frozenset(re.findall(r"^nodelist\.node\.\d+\.name \(str\) = (\S+)$", text, re.MULTILINE))

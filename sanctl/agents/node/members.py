@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Takes a member that `sanctl node remove` names out of this node's corosync.conf.
 
-The order is a permanent attribute of this node. Its removal tells the command that the file is
-written; the command reloads Corosync when every node has written. Only with quorum: a node that is
-cut off may hold an order that was taken back.
+The order is a permanent attribute of this node, which is removed when it is carried out. With its
+votes the node publishes who is in its file (votes.py); the command reloads Corosync when every node
+has written. Only with quorum: a node that is cut off may hold an order that was taken back.
 """
 
 from __future__ import annotations
 
 import os
 
-from sanctl.drivers import corosync, node_attributes
+from sanctl.drivers import cib, corosync, node_attributes
 from sanctl.errors import SanctlError
 from sanctl.model.vote_mode import DROPPED_MEMBER_ATTRIBUTE
 from sanctl.system import journal
@@ -30,6 +30,11 @@ def drop_or_log(runner: Runner, member: str) -> None:
     try:
         present = corosync.membership(runner)
         if not present.is_quorate:
+            return
+        # A command that gives up withdraws it, and this monitor may have hung on a disk since it
+        # read the order.
+        path = node_attributes.permanent_path(here, DROPPED_MEMBER_ATTRIBUTE, member)
+        if cib.query(runner, path, timeout_s=_TIMEOUT_S) is None:
             return
         if member in present.members:
             # Its command gave up, and the node was started since. A file without a member that is

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The vote mode of this node: writes the wanted one to corosync.conf, publishes the present one.
 
+Published with it: the members in corosync.conf, and those of the running corosync.
+
 The wanted vote mode is a permanent attribute of each node, set for all nodes in one change of the
 CIB (`sanctl cluster strategy set`). This module only ever changes the node's own files. A written
 mode holds from corosync's next start or reload on, and `sanctl cluster strategy` reloads only after
@@ -17,7 +19,7 @@ from sanctl.agents.publish import attrd_cache
 from sanctl.drivers import corosync, node_attributes
 from sanctl.errors import ConfigError, SanctlError
 from sanctl.model.vote_mode import VOTES_ATTRIBUTE, NodeVotes, VoteMode, Votes, WantedVotes
-from sanctl.parse.corosync import parse_conf_vote_mode, section_span
+from sanctl.parse.corosync import parse_conf_members, parse_conf_vote_mode, section_span
 from sanctl.render.corosync import quorum_section
 from sanctl.system import journal
 from sanctl.system.files import exists, read_text, read_text_or, write_atomically
@@ -46,15 +48,18 @@ def apply(runner: Runner, wanted: str) -> None:
 
 
 def read_vote_mode(runner: Runner) -> NodeVotes:
-    """Return this node's vote mode, on disk and live."""
-    live = corosync.live_vote_mode(runner)
+    """Return this node's vote mode and its list of nodes, on disk and live."""
+    live, loaded = corosync.live_votes_and_members(runner)
+    text = read_text_or(corosync.CONF, "")
     return NodeVotes(
-        file=parse_conf_vote_mode(read_text_or(corosync.CONF, "")),
+        file=parse_conf_vote_mode(text),
         live=live,
         strategy=_strategy(),
         is_device_voting=live is not None
         and live.votes is Votes.QDEVICE
         and "Qdevice" in corosync.membership(runner).flags,
+        written=tuple(sorted(parse_conf_members(text))),
+        loaded=tuple(sorted(loaded)),
     )
 
 

@@ -83,6 +83,30 @@ def refuse_removal(
         raise Refused(*problems)
 
 
+def unwritten_member_problems(
+    cluster: Cluster, nodes: Collection[NodeName], *, leaving: str = ""
+) -> tuple[Problem, ...]:
+    """Return which nodes' files lack a member, so that a reload of Corosync would lose it.
+
+    Args:
+        cluster: as observed.
+        nodes: the storage nodes whose files count.
+        leaving: the member that is being taken out, whom the files may lack.
+    """
+    return tuple(
+        Problem(
+            "SAN-NODE-011",
+            f"the corosync.conf of {node} lacks {member}, which is in Corosync's list: it would be "
+            "lost with the reload, and fenced if it runs",
+            f"run site.yml with {member} in the inventory first: it writes {member} back; or stop "
+            f"{member} and 'sanctl node remove {member}'",
+        )
+        for node in nodes
+        for member in cluster.votes_of(node).unwritten
+        if member != leaving
+    )
+
+
 def _data_problems(cluster: Cluster, name: NodeName, accepted: Collection[str]) -> list[Problem]:
     problems = [*unreadable_device_problems(cluster, f"may have a replica on {name}")]
     held = [device.name.value for device in cluster.cib.devices if name in device.nodes]
@@ -136,6 +160,9 @@ def _staying_problems(
     """Return what of the nodes that stay stands against a change of corosync.conf."""
     storage = staying_storage(topology, name)
     problems = [
+        *unwritten_member_problems(cluster, storage, leaving=name.value),
+    ]
+    problems += [
         Problem(
             "SAN-NODE-008",
             f"node {node} cannot follow: "

@@ -11,9 +11,11 @@ import pytest
 
 from sanctl.drivers import corosync
 from sanctl.errors import NotConverged, Refused
+from sanctl.model.cib_change import SetNodeAttribute
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import Tombstone
 from sanctl.model.names import NodeName
+from sanctl.model.topology import Strategy
 from sanctl.model.vote_mode import (
     DROPPED_MEMBER_ATTRIBUTE,
     MAJORITY_OF_NODES,
@@ -22,11 +24,13 @@ from sanctl.model.vote_mode import (
     VoteMode,
     Votes,
 )
+from sanctl.ops.cluster_strategy import change_strategy
 from sanctl.ops.node_remove import remove_node
 from sanctl.ops.session import Session
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
 from sanctl.plan.cluster.removal import refuse_removal
+from sanctl.plan.health.vote_health import vote_findings
 from tests.fakes.pacemaker import STORAGE, FakeClock, FakePacemaker, FakeReporter
 from tests.fakes.runner import FakeRunner
 from tests.fakes.topology import topology
@@ -46,25 +50,49 @@ class Nodes(FakeRunner):
         self.present = {"n1", "n2"}
         self.asleep: set[str] = set()
         self.reloads = 0
+        self.keeps_all = False
         for name in STORAGE:
             self.vote(name, MAJORITY_OF_NODES)
 
     def vote(self, name: str, mode: VoteMode) -> None:
-        votes = NodeVotes(file=mode, live=mode, strategy="node-majority")
+        votes = NodeVotes(
+            file=mode,
+            live=mode,
+            strategy="node-majority",
+            written=tuple(sorted(self.files[name])),
+            loaded=tuple(sorted(self.live)),
+        )
         self.pacemaker.attribute(name, VOTES_ATTRIBUTE, str(votes))
 
     def act(self) -> None:
         for name in STORAGE:
-            member = self.pacemaker.permanent(name, DROPPED_MEMBER_ATTRIBUTE)
-            if member is None or name in self.asleep:
+            if name in self.asleep:
                 continue
-            self.files[name].discard(member)
-            group = self.pacemaker.root.find(
-                f"configuration/nodes/node[@uname='{name}']/instance_attributes"
-            )
-            assert group is not None
-            group.remove(*group.findall(f"nvpair[@name='{DROPPED_MEMBER_ATTRIBUTE}']"))
-            self.pacemaker.touch()
+            member = self.pacemaker.permanent(name, DROPPED_MEMBER_ATTRIBUTE)
+            if member is not None:
+                self.files[name].discard(member)
+                self.withdraw(name)
+            self.vote(name, MAJORITY_OF_NODES)
+
+    def withdraw(self, name: str) -> None:
+        group = self.pacemaker.root.find(
+            f"configuration/nodes/node[@uname='{name}']/instance_attributes"
+        )
+        assert group is not None
+        group.remove(*group.findall(f"nvpair[@name='{DROPPED_MEMBER_ATTRIBUTE}']"))
+        self.pacemaker.touch()
+
+    def seen(self) -> Cluster:
+        return Cluster(
+            cib=parse_cib(parse_document(self.pacemaker.query())),
+            mon=parse_crm_mon(self.pacemaker.monitor()),
+        )
+
+    def findings(self) -> list[tuple[str, str, str]]:
+        return [
+            (each.code, each.severity.value, each.subject)
+            for each in vote_findings(self.seen(), topology())
+        ]
 
     def _answer(self, argv: Sequence[str]) -> str:
         match argv[0]:
@@ -78,7 +106,8 @@ class Nodes(FakeRunner):
                 return f"Quorate: Yes\nNodeid Votes Name\n{table}"
         assert list(argv) == ["corosync-cfgtool", "-R"]
         assert len({frozenset(file) for file in self.files.values()}) == 1, "the files differ"
-        self.live = set(self.files["n1"])
+        if not self.keeps_all:
+            self.live = set(self.files["n1"])
         self.reloads += 1
         return "Done"
 
@@ -164,7 +193,11 @@ def test_a_node_that_does_not_follow_stops_it() -> None:
         nodes.remove()
     assert nodes.reloads == 0 and nodes.live == {"n1", "n2", "n3"}
     assert "fence-n3" in nodes.ids()
+    assert nodes.pacemaker.permanent("n2", DROPPED_MEMBER_ATTRIBUTE) is None
     nodes.asleep = set()
+    nodes.act()
+    assert "n3" in nodes.files["n2"], "nobody waits for it any more"
+    assert nodes.findings() == [("SAN-HLT-083", "warning", "node n1")]
     assert nodes.remove()
 
 
@@ -187,6 +220,74 @@ def test_a_node_that_comes_back_meanwhile_stays() -> None:
     with pytest.raises(Refused):
         nodes.remove()
     assert nodes.reloads == 0 and "fence-n3" in nodes.ids()
+    orders = [nodes.pacemaker.permanent(name, DROPPED_MEMBER_ATTRIBUTE) for name in STORAGE]
+    assert orders == [None, None]
+
+
+def test_an_order_that_another_command_withdrew_is_not_taken_for_carried_out() -> None:
+    nodes = Nodes()
+    nodes.asleep = {"n2"}
+    nodes.pacemaker.after_patch = lambda: nodes.withdraw("n2")
+    with pytest.raises(NotConverged, match="not yet on n2"):
+        nodes.remove()
+    assert nodes.reloads == 0
+
+
+def test_pacemaker_forgets_nobody_whom_corosync_keeps() -> None:
+    nodes = Nodes()
+    nodes.keeps_all = True
+    with pytest.raises(NotConverged, match="still in its list"):
+        nodes.remove()
+    assert nodes.reloads == 1 and "n3" in nodes.pacemaker.states and "fence-n3" in nodes.ids()
+    nodes.keeps_all = False
+    assert nodes.remove()
+
+
+def test_no_reload_takes_out_a_member_that_a_file_lacks() -> None:
+    """Left by a removal that gave up, of a node that was started again."""
+    nodes = Nodes()
+    nodes.live.add("n4")
+    for name in STORAGE:
+        nodes.vote(name, MAJORITY_OF_NODES)
+    assert nodes.refusals() == ["SAN-NODE-011", "SAN-NODE-011"]
+    session = Session(nodes.pacemaker, FakeClock(), FakeReporter())
+    with pytest.raises(Refused, match="SAN-NODE-011"):
+        change_strategy(session, nodes, topology(), Strategy.NODE_MAJORITY, timeout_s=30)
+    assert nodes.reloads == 0
+
+
+def test_lists_of_nodes_that_differ_are_reported() -> None:
+    nodes = Nodes()
+    assert nodes.findings() == []
+    nodes.files["n1"].discard("n3")
+    nodes.act()
+    assert nodes.findings() == [("SAN-HLT-083", "warning", "node n1")]
+    nodes.pacemaker.states["n3"] = "online"
+    assert nodes.findings() == [("SAN-HLT-083", "critical", "node n1")], "a reload has it fenced"
+    nodes.files["n1"] |= {"n3", "n4"}
+    nodes.act()
+    assert nodes.findings() == [("SAN-HLT-083", "warning", "node n1")], "a reload was lost"
+
+
+def test_nodes_that_started_with_different_lists_are_reported() -> None:
+    nodes = Nodes()
+    own = NodeVotes(file=MAJORITY_OF_NODES, live=MAJORITY_OF_NODES, strategy="node-majority")
+    for name, members in {"n1": ("n1", "n2"), "n2": ("n1", "n2", "n3")}.items():
+        text = str(own._replace(written=members, loaded=members))
+        nodes.pacemaker.attribute(name, VOTES_ATTRIBUTE, text)
+    assert nodes.findings() == [("SAN-HLT-083", "critical", "corosync")]
+    # An agent of an older release does not say.
+    nodes.pacemaker.attribute("n2", VOTES_ATTRIBUTE, str(own))
+    assert nodes.findings() == []
+
+
+def test_an_order_that_a_killed_command_has_left_is_reported() -> None:
+    nodes = Nodes()
+    change = SetNodeAttribute(
+        node=NodeName.parse("n2"), attribute=DROPPED_MEMBER_ATTRIBUTE, value="n3"
+    )
+    Session(nodes.pacemaker, FakeClock(), FakeReporter()).change(lambda _: (change,))
+    assert nodes.findings() == [("SAN-HLT-084", "warning", "node n2")]
 
 
 @pytest.mark.parametrize("state", ["offline", "standby", "unclean"])

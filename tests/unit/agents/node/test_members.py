@@ -12,7 +12,7 @@ import pytest
 from sanctl.agents.node import members
 from sanctl.drivers import corosync
 from sanctl.parse.corosync import member_span, parse_cmap_members
-from tests.fakes.runner import FakeRunner
+from tests.fakes.runner import Answer, FakeRunner
 
 NODE = (
     "    node {{\n        name: {0}\n        nodeid: {1}\n        ring0_addr: 10.77.3.{1}\n    }}\n"
@@ -28,8 +28,12 @@ class Tools(FakeRunner):
         super().__init__(self._answer)
         self.is_quorate = True
         self.members: tuple[str, ...] = ("n1", "n3")
+        self.is_withdrawn = False
 
-    def _answer(self, argv: Sequence[str]) -> str:
+    def _answer(self, argv: Sequence[str]) -> Answer:
+        if argv[:2] == ["cibadmin", "--query"]:
+            assert "@name='sanctl.dropped-member'" in argv[-1] and "@value='n2'" in argv[-1]
+            return (105, "", "No such device or address") if self.is_withdrawn else "<nvpair/>"
         if "quorumtool" not in argv[0]:
             return ""
         rows = "".join(f" {node[1:]} 1 {node}\n" for node in self.members)
@@ -76,6 +80,13 @@ def test_a_member_that_is_back_stays_and_the_order_goes(conf: Path) -> None:
     tools.members = ("n1", "n2", "n3")
     members.drop_or_log(tools, "n2")
     assert (conf.read_text(), tools.deletions) == (CONF, ["sanctl.dropped-member"])
+
+
+def test_an_order_that_was_withdrawn_meanwhile_is_not_carried_out(conf: Path) -> None:
+    tools = Tools()
+    tools.is_withdrawn = True
+    members.drop_or_log(tools, "n2")
+    assert (conf.read_text(), tools.deletions) == (CONF, [])
 
 
 @pytest.mark.parametrize("order", ["", os.uname().nodename])

@@ -41,6 +41,7 @@ class Machine(FakeRunner):
         self.conf.write_text(f"totem {{\n}}\n{quorum_section(tally)}logging {{\n}}\n")
         self.toml.write_text(f"# Written by Ansible for sanctl.\n{toml}")
         self.live = tally
+        self.loaded: tuple[str, ...] = ()
         self.published: list[str] = []
         self.switched: list[str] = []
         self.is_silent = False
@@ -48,10 +49,12 @@ class Machine(FakeRunner):
     def _answer(self, argv: Sequence[str]) -> str:
         out = ""
         match list(argv):
-            case ["corosync-cmapctl", _]:
+            case ["corosync-cmapctl", "quorum.", "nodelist."]:
                 if self.is_silent:
                     raise CommandError(Problem("SAN-CMD-003", "no corosync"))
-                out = _CMAP[self.live]
+                out = _CMAP[self.live] + "".join(
+                    f"nodelist.node.{k}.name (str) = {each}\n" for k, each in enumerate(self.loaded)
+                )
             case ["corosync-quorumtool", "-s"]:
                 flag = "Qdevice" if self.socket.exists() else ""
                 out = f"Quorate:   Yes\nFlags:  Quorate {flag}\n"
@@ -99,6 +102,31 @@ def test_without_a_wanted_mode_the_present_one_is_published_once(machine: Machin
     votes.invalidate_published()
     machine.cast()
     assert len(machine.published) == 3
+
+
+def test_its_list_of_nodes_is_published_and_where_corosync_has_another_one(
+    machine: Machine,
+) -> None:
+    nodes = "".join(f"    node {{\n        name: {each}\n    }}\n" for each in ("n1", "n2"))
+    machine.conf.write_text(f"{machine.conf.read_text()}nodelist {{\n{nodes}}}\n")
+    machine.loaded = ("n1", "n2")
+    machine.cast()
+    machine.loaded = ("n1", "n2", "n3")
+    machine.cast()
+    machine.cast()
+    machine.loaded = ("n1",)
+    machine.cast()
+    machine.loaded = ()
+    machine.cast()
+    same, more, less, unknown = map(NodeVotes.parse, machine.published)
+    assert "loaded" not in machine.published[0], "it is said where it differs"
+    assert same.written == same.loaded == ("n1", "n2")
+    assert (same.unwritten, same.unloaded) == ((), ())
+    assert (more.unwritten, more.unloaded) == (("n3",), ())
+    assert (less.unwritten, less.unloaded) == ((), ("n2",))
+    assert (unknown.unwritten, unknown.unloaded) == ((), ())
+    assert [str(each) for each in (same, more, less, unknown)] == machine.published
+    assert NodeVotes(loaded=("n1",)).unwritten == (), "a file that cannot be read lacks nobody"
 
 
 def test_qdevice_is_stopped_before_the_file_is_written(machine: Machine) -> None:
