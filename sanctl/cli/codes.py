@@ -142,6 +142,8 @@ _CODES = {
     "SAN-DEV-019": "A resource in the CIB uses sanctl's agent and is not a valid device: a "
     "parameter is missing or was changed by hand, or a later release than this node's wrote it. "
     "Where the device may be is not known, so nothing is done that could cost its last replica.",
+    "SAN-DEV-022": "A device was deleted and created anew under its name while the command ran or "
+    "waited for an answer. The new one holds other data, and is left alone.",
     "SAN-DEV-021": "Each new device needs a name of its own; nothing was created.",
     "SAN-DEV-020": "The device's agent failed on a node; the message contains the agent's reason. "
     "Pacemaker remembers the failure until it is cleaned up, and may keep the device off the node "

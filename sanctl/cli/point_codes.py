@@ -171,6 +171,8 @@ CODES = {
     "be made: that moment is not complete, and does not count. The one before stays.",
     "SAN-SITE-031": "Devices are copied to a second site together by a schedule, and another group "
     "with one of them was to take its place.",
+    "SAN-SITE-033": "While 'sanctl replicate release' waited for an answer, the site said that "
+    "the device was taken over: the question had not said so. Nobody was let in.",
     "SAN-SNAP-001": "The pool's filesystem cannot share blocks between files, so its devices have "
     "no restore points. XFS can, unless it was made with reflink=0; ext4 cannot.",
     "SAN-SNAP-002": "Copying the data file of a replica takes time for each of its extents, and "

@@ -8,7 +8,7 @@ from functools import partial
 from typing import assert_never
 
 from sanctl.errors import CommandError, NotConverged, Problem
-from sanctl.model.cib_change import SetNodeAttribute
+from sanctl.model.cib_change import Change, SetNodeAttribute
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.ops.session import Session
@@ -36,6 +36,7 @@ def delete_devices(
     *,
     timeout_s: float,
     tell: Callable[[Collection[NodeName]], None],
+    check: Callable[[Cluster], None],
 ) -> dict[DeviceName, tuple[NodeName, ...]]:
     """Delete devices and their data; run again, the deletion goes on where it stopped.
 
@@ -43,14 +44,15 @@ def delete_devices(
     that have, when the time is over. Each change of the tombstones has Pacemaker elect its DC anew.
 
     `tell` has these nodes look for their tombstones now. Where it cannot, they do so by themselves
-    within some seconds.
+    within some seconds. `check` refuses what was not asked for, of the cluster as it is when a stop
+    is ordered: an operator may have taken an hour to answer.
 
     Returns:
         For each device the nodes that are away; each removes its data when it is back.
 
     Raises:
-        Refused: there is no such device, or Pacemaker would not stop it; for one of them at least,
-            and none is stopped.
+        Refused: there is no such device, Pacemaker would not stop it, or `check` refuses; for one
+            of them at least, and none is stopped.
         NotConverged: time ran out; says at which step.
     """
     deadline = session.clock.monotonic_s() + timeout_s
@@ -65,7 +67,7 @@ def delete_devices(
         if len(away) == len(steps):
             return away
         remaining = deadline - session.clock.monotonic_s()
-        _make_changes(session, cluster, steps, tell, is_last=remaining <= 0)
+        _make_changes(session, cluster, steps, tell, check, is_last=remaining <= 0)
         if remaining <= 0:
             raise NotConverged(
                 Problem(
@@ -120,6 +122,7 @@ def _make_changes(
     cluster: Cluster,
     steps: _Steps,
     tell: Callable[[Collection[NodeName]], None],
+    check: Callable[[Cluster], None],
     *,
     is_last: bool,
 ) -> None:
@@ -127,7 +130,12 @@ def _make_changes(
     stopping = [name for name, step in steps.items() if isinstance(step, RequestStop)]
     if stopping:
         session.reporter.update(f"stopping {_what(stopping)} on all nodes")
-        session.change(lambda seen: stop_changes(_steps(seen, stopping).values()))
+
+        def stop(seen: Cluster) -> tuple[Change, ...]:
+            check(seen)
+            return stop_changes(_steps(seen, stopping).values())
+
+        session.change(stop)
     removed = [name for name, step in steps.items() if isinstance(step, RemoveConfiguration)]
     if removed and (is_last or is_removal_due(steps.values())):
         session.reporter.update(f"removing {_what(removed)}")

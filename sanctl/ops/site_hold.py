@@ -7,7 +7,7 @@ from sanctl.model.names import DeviceName
 from sanctl.ops.cib_room import within_room
 from sanctl.ops.device_change import DeviceOutcome, change_device
 from sanctl.ops.session import Session
-from sanctl.plan.site.holding import hold_progress, plan_hold, plan_release, release_progress
+from sanctl.plan.site.holding import Held, hold_progress, plan_hold, plan_release, release_progress
 
 
 def set_hold(
@@ -40,18 +40,26 @@ def set_hold(
 
 
 def release(
-    session: Session, name: DeviceName, *, ipc_buffer_bytes: int, timeout_s: float
+    session: Session,
+    name: DeviceName,
+    *,
+    shown: Held | None,
+    ipc_buffer_bytes: int,
+    timeout_s: float,
 ) -> DeviceOutcome:
     """Let hosts in to a device without the answer of its sites.
 
+    `shown` is why hosts were kept out when an operator was asked; None where nobody was.
+
     Raises:
-        Refused: there is no such device, or no node says whether it keeps hosts out.
+        Refused: there is no such device, no node says whether it keeps hosts out, or a site has
+            said since the question that it was taken over.
         NotConverged: the order is stored, and a node still keeps hosts out.
     """
     return change_device(
         session,
         name,
-        within_room(session, lambda seen: plan_release(seen, name), ipc_buffer_bytes),
+        within_room(session, lambda seen: plan_release(seen, name, shown), ipc_buffer_bytes),
         lambda seen: release_progress(seen, name),
         waiting_for=f"hosts to be let in to device {name}",
         timeout_s=timeout_s,

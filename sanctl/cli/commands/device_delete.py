@@ -18,7 +18,7 @@ from sanctl.errors import Problem, Refused, SanctlError, UsageError
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.ops.device_delete import delete_devices
-from sanctl.plan.device.deletion import refuse_deletions
+from sanctl.plan.device.deletion import refuse_deletions, refuse_others, uuids_of
 from sanctl.plan.device.restore_points import refuse_with_points
 
 
@@ -42,9 +42,15 @@ def delete(
         timeout_s = 180.0 + 20.0 * (len(wanted) - 1)
     with env.session() as session:
         cluster = session.observe()
+        shown = uuids_of(cluster, wanted)
+
+        def check(seen: Cluster) -> None:
+            refuse_others(seen, shown)
+            if not with_points:
+                _refuse_points(seen, wanted)
+
         refuse_deletions(cluster, wanted)
-        if not with_points:
-            _refuse_points(cluster, wanted)
+        check(cluster)
         if not yes:
             _ask(cluster, wanted)
         with env.logged(
@@ -52,7 +58,9 @@ def delete(
             device=names[0] if len(wanted) == 1 else "",
             command_line=f"device delete {' '.join(names)}",
         ):
-            away = delete_devices(session, wanted, timeout_s=timeout_s, tell=partial(_tell, env))
+            away = delete_devices(
+                session, wanted, timeout_s=timeout_s, tell=partial(_tell, env), check=check
+            )
 
     def text() -> None:
         for name in wanted:

@@ -107,7 +107,11 @@ def release(*, device: str, yes: bool, timeout_s: float, output: str) -> None:
             click.confirm(f"Let hosts in to {name}?", abort=True, err=True)
         with env.logged("replicate", device=device, command_line=f"replicate release {device}"):
             outcome = site_hold.release(
-                session, name, ipc_buffer_bytes=env.ipc_buffer_bytes(), timeout_s=timeout_s
+                session,
+                name,
+                shown=None if yes else kept_out,
+                ipc_buffer_bytes=env.ipc_buffer_bytes(),
+                timeout_s=timeout_s,
             )
 
     def text() -> None:

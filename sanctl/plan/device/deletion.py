@@ -14,7 +14,7 @@ command again, from wherever it stopped.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sanctl.errors import Problem, Refused
@@ -104,6 +104,31 @@ def refuse_deletions(cluster: Cluster, names: Sequence[DeviceName]) -> None:
             problems.extend(error.problems)
     if problems:
         raise Refused(*dict.fromkeys(problems))
+
+
+def uuids_of(cluster: Cluster, names: Sequence[DeviceName]) -> dict[DeviceName, str]:
+    """Return which devices have these names now; those that are deleted already are left out."""
+    found = {name: cluster.cib.device(name) for name in names}
+    return {name: device.uuid for name, device in found.items() if device is not None}
+
+
+def refuse_others(cluster: Cluster, shown: Mapping[DeviceName, str]) -> None:
+    """Check that each device that is still there is the one that is to be deleted.
+
+    Raises:
+        Refused: one was deleted and created anew, while an operator was asked, say.
+    """
+    problems = [
+        Problem(
+            "SAN-DEV-022",
+            f"device {name} is another one than the one to be deleted: it was created anew since",
+            f"'sanctl device show {name}'; run the command again if this one is to go, too",
+        )
+        for name, uuid in uuids_of(cluster, tuple(shown)).items()
+        if uuid != shown[name]
+    ]
+    if problems:
+        raise Refused(*problems)
 
 
 def next_deletion_step(cluster: Cluster, name: DeviceName) -> DeletionStep:

@@ -111,14 +111,22 @@ def plan_admission(
     return tuple(changes)
 
 
-def plan_release(cluster: Cluster, name: DeviceName) -> tuple[Change, ...]:
+def plan_release(
+    cluster: Cluster, name: DeviceName, shown: Held | None = None
+) -> tuple[Change, ...]:
     """Return the order by which hosts are let in without the sites' answer; none: they are.
 
     Where no node that keeps hosts out knows its run, no order would be of it: the device awaits no
     site any more then.
 
+    Args:
+        cluster: as observed.
+        name: the device.
+        shown: why hosts were kept out when an operator was asked; None: nobody was asked.
+
     Raises:
-        Refused: there is no such device, no quorum, or it is not known whether hosts are let in.
+        Refused: there is no such device, no quorum, or it is not known whether hosts are let in; or
+            its site has said since the question that it was taken over.
     """
     refuse_without_quorum(cluster)
     device = existing_device(cluster, name)
@@ -131,6 +139,16 @@ def plan_release(cluster: Cluster, name: DeviceName) -> tuple[Change, ...]:
                 "SAN-SITE-023",
                 f"no node says whether it keeps hosts out of device {name}",
                 "the order holds for a node that runs the device: start it, and try again",
+            )
+        )
+    if shown is not None and found.why == TAKEN_OVER != shown.why:
+        raise Refused(
+            Problem(
+                "SAN-SITE-033",
+                f"device {name} was taken over, as its site has said since you were asked: hosts "
+                "of both sites would write",
+                f"'sanctl replicate status {name}' says by whom; run the command again if hosts "
+                "are to be let in all the same",
             )
         )
     return _release(device, found) if found.runs else _end_of_setting(device)

@@ -14,6 +14,8 @@ import pytest
 import sanctl.cli.environment
 from sanctl.cli.main import main
 from sanctl.errors import ConfigError, Problem
+from sanctl.model.cib_change import SetPoint
+from sanctl.model.restore_point import RestorePoint
 from sanctl.model.topology import Topology
 from sanctl.ops.session import Session
 from tests.fakes.pacemaker import FakeClock, FakePacemaker, FakeReporter
@@ -251,6 +253,51 @@ def test_delete_asks(run: Run, env: FakeEnvironment, monkeypatch: pytest.MonkeyP
     assert (status, out) == (2, "")
     assert "SAN-CLI-002" in err
     assert "vm1" in env.pacemaker.devices()
+
+
+def test_another_device_than_the_one_asked_for_is_not_deleted(
+    run: Run, env: FakeEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("device", "create", "vm1", "--size", "1G")
+
+    def meanwhile(*_: object, **__: object) -> None:
+        pair = env.pacemaker.root.find(".//nvpair[@id='vm1-params-uuid']")
+        assert pair is not None
+        pair.set("value", "9" * 32)
+        env.pacemaker.touch()
+
+    monkeypatch.setattr("click.confirm", meanwhile)
+    patches = len(env.pacemaker.patches)
+    status, _, err = run("device", "delete", "vm1")
+    assert status == 4 and "SAN-DEV-022" in err
+    assert len(env.pacemaker.patches) == patches and "vm1" in env.pacemaker.devices()
+
+
+def test_a_restore_point_made_since_the_question_is_not_deleted(
+    run: Run, env: FakeEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("device", "create", "vm1", "--size", "1G")
+    point = RestorePoint(
+        device="vm1",
+        name="new",
+        token="1" * 16,
+        uuid=f"{1:032x}",
+        pool="main",
+        made_s=1,
+        size_bytes=1 << 30,
+        pause_ms=1,
+        nodes=("n1",),
+    )
+
+    def meanwhile(*_: object, **__: object) -> None:
+        with env.session() as session:
+            session.change(lambda _: (SetPoint(point=point),))
+
+    monkeypatch.setattr("click.confirm", meanwhile)
+    status, _, err = run("device", "delete", "vm1")
+    assert status == 4 and "SAN-SNAP-013" in err
+    assert "vm1" in env.pacemaker.devices()
+    assert run("device", "delete", "vm1", "--with-points")[0] == 0
 
 
 def test_ctrl_c_during_a_wait_says_what_stays(run: Run, env: FakeEnvironment) -> None:

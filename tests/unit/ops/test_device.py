@@ -42,6 +42,10 @@ from tests.fakes.topology import topology
 TOLD: list[set[NodeName]] = []
 
 
+def anything(_: Cluster) -> None:
+    return
+
+
 def tell(nodes: Collection[NodeName]) -> None:
     TOLD.append(set(nodes))
 
@@ -84,7 +88,9 @@ def _replaced(request: DeviceArguments, key: str, value: object) -> DeviceArgume
 
 
 def delete(bench: Bench, timeout_s: float) -> tuple[NodeName, ...]:
-    (away,) = delete_devices(bench.session, [VM1], timeout_s=timeout_s, tell=tell).values()
+    (away,) = delete_devices(
+        bench.session, [VM1], timeout_s=timeout_s, tell=tell, check=anything
+    ).values()
     return away
 
 
@@ -433,7 +439,9 @@ def test_many_are_stopped_by_one_change_and_removed_by_one() -> None:
     bench.create_all(*named("vm1", "vm2", "vm3", size="100M"))
     names = [DeviceName.parse(name) for name in ("vm1", "vm2", "vm3")]
     del bench.cluster.patches[:], TOLD[:]
-    assert delete_devices(bench.session, names, timeout_s=60, tell=tell) == dict.fromkeys(names, ())
+    assert delete_devices(
+        bench.session, names, timeout_s=60, tell=tell, check=anything
+    ) == dict.fromkeys(names, ())
     assert [{NodeName.parse("n1"), NodeName.parse("n2")}] == TOLD, "once, of all tombstones"
     assert bench.cluster.devices() == {}
     assert "stopping 3 devices on all nodes" in bench.reporter.lines
@@ -448,7 +456,7 @@ def test_of_several_devices_none_is_stopped_where_one_cannot_be_deleted() -> Non
     del bench.cluster.patches[:]
     names = [DeviceName.parse(name) for name in ("vm1", "vm7", "vm2", "vm8")]
     with pytest.raises(Refused) as caught:
-        delete_devices(bench.session, names, timeout_s=60, tell=tell)
+        delete_devices(bench.session, names, timeout_s=60, tell=tell, check=anything)
     assert codes(caught.value) == ["SAN-DEV-002", "SAN-DEV-002"]
     assert bench.cluster.patches == []
     assert set(bench.cluster.devices()) == {"vm1", "vm2"}
@@ -471,12 +479,14 @@ def test_those_that_have_stopped_are_removed_where_one_does_not_in_time() -> Non
             lambda cluster, name: (stuck if name == VM1 else step)(cluster, name),
         )
         with pytest.raises(NotConverged) as caught:
-            delete_devices(bench.session, names, timeout_s=30, tell=tell)
+            delete_devices(bench.session, names, timeout_s=30, tell=tell, check=anything)
     text = str(caught.value)
     assert "0 of 2 are deleted; vm1: the device still runs on n1" in text
     assert "run 'sanctl device delete vm1 vm2' again" in text
     assert set(bench.cluster.devices()) == {"vm1"}
-    assert delete_devices(bench.session, names[:1], timeout_s=30, tell=tell) == {VM1: ()}
+    assert delete_devices(bench.session, names[:1], timeout_s=30, tell=tell, check=anything) == {
+        VM1: ()
+    }
 
 
 def test_delete_names_the_node_that_is_away() -> None:

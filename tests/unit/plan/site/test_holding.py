@@ -138,6 +138,19 @@ def test_an_administrator_lets_hosts_in(bed: Bed) -> None:
     assert plan_release(bed.seen(), NAME) == ()
 
 
+def test_a_takeover_that_was_heard_of_after_the_question_lets_nobody_in(bed: Bed) -> None:
+    asking = saying(bed, n1=kept_out("a"))
+    device = asking.cib.device(NAME)
+    assert device is not None
+    shown = held(asking, device)
+    assert shown is not None and plan_release(asking, NAME, shown) == order("a")
+    taken = saying(bed, n1=kept_out("a", TAKEN_OVER))
+    with pytest.raises(Refused, match="SAN-SITE-033"):
+        plan_release(taken, NAME, shown)
+    known = held(taken, device)
+    assert plan_release(taken, NAME, known) == plan_release(taken, NAME) == order("a")
+
+
 def test_the_setting(bed: Bed) -> None:
     seen = bed.seen()
     assert plan_hold(seen, NAME, "far", holds=True) == ()
