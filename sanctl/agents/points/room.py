@@ -44,7 +44,7 @@ def check(pool: str, pool_path: str, wanted: DataFile, *, without: Collection[st
     total, free = status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
     if needed_bytes(total, wanted, _known(pool, pool_path, without)) <= free:
         return
-    # What is known may be more than is needed: it refuses nothing.
+    # What is known may be more than is needed: by that nothing is refused.
     needed = needed_bytes(total, wanted, _exact(pool_path, without))
     if free < needed:
         raise CommandError(

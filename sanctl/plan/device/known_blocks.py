@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
+from sanctl.model.pool_space import extent_map_bytes
 from sanctl.plan.device.point_room import DataFile
 
 #: How often each file is looked at, in seconds.
@@ -102,6 +103,10 @@ def at_least(look: Look, *, size: int, allocated: int) -> DataFile:
     """Return a data file that needs as many new blocks as the one that was looked at, or more.
 
     What hosts have unmapped since needs blocks again, and is missing in what is allocated now. What
-    they have written is the file's own by now, and is not called so.
+    they have written to shared blocks is the file's own by now, and is not called so. Blocks that
+    XFS has set aside for such writes count as the file's own: the pool's free space lacks them.
+
+    The file's extent map may have grown in place of what hosts have, up to its bound.
     """
-    return DataFile(size, look.own + allocated - look.allocated, look.reserved)
+    own = look.own + allocated - look.allocated - extent_map_bytes(size)
+    return DataFile(size, own, look.reserved)

@@ -59,3 +59,7 @@ def test_among_clones_a_device_that_goes_concerns_all() -> None:
 def test_what_was_unmapped_is_needed_again() -> None:
     assert at_least(LOOK, size=20, allocated=10) == (20, 4, 2)
     assert at_least(LOOK, size=20, allocated=7) == (20, 1, 2)
+
+
+def test_the_growth_of_the_extent_map_is_not_taken_for_data() -> None:
+    assert at_least(LOOK, size=2560, allocated=20) == (2560, 4, 2)
