@@ -51,6 +51,8 @@ CODES = {
     "that is online.",
     "SAN-HLT-016": "The last attempt to fence this node failed. Pacemaker remembers that until "
     "the failure is cleaned up or fencing succeeds.",
+    "SAN-HLT-017": "startup-fencing is off. A node that starts and does not see the others starts "
+    "and promotes replicas without having fenced them.",
     "SAN-HLT-020": "A node is not in full service: offline, unclean (its state is unknown until "
     "it is fenced), in standby, in maintenance, or joining.",
     "SAN-HLT-021": "The watch over the iscsi network reports that this node reaches none of the "

@@ -27,6 +27,7 @@ class LabCut(TypedDict):
     source: Annotated[str, "the node that sends"]
     target: Annotated[str, "the node that does not get all of it"]
     loss_pct: Annotated[float, "how much is lost; 100: everything"]
+    is_udp_only: Annotated[bool, "of Corosync's packets (UDP) alone"]
 
 
 class Lab(TypedDict):

@@ -46,6 +46,10 @@ def order_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
         return
     replica, j = world.replicas[i], 1 - i
     if replica.role == "-":
+        # Pacemaker Explained, `requires` (fencing by default) and `startup-fencing`: a node that
+        # is no member, and was not fenced since this one started, is fenced before any start.
+        if rules.fences_before_start and not (node.view | node.gone) >> j & 1:
+            return
         disk = replica.disk
         if disk in "UC":
             disk = "U" if replica.sees_behind else "C"

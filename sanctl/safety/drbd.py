@@ -42,7 +42,7 @@ def drbd_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
         after = _lost(world, i, rules)
         yield f"DRBD on {NAMES[i]} notices that the link is gone", after
     if i == 0 and world.is_synced and not here.is_linked and not there.is_linked:
-        yield from _connect(world, rules)
+        yield from _connect(world)
     if works and here.disk == "I" and there.resync == FILLS:
         filled = here._replace(disk="U", is_fresh=there.is_fresh)
         yield f"the resync ends on {NAMES[i]}", with_replica(world, i, filled)._replace(ahead="=")
@@ -86,15 +86,11 @@ def _lost(world: World, i: int, rules: Rules) -> World:
     return after
 
 
-def _connect(world: World, rules: Rules) -> Iterator[Event]:
+def _connect(world: World) -> Iterator[Event]:
     a, b = world.replicas
     if "-" in (a.role, b.role) or a.role == b.role == "P" or world.ahead == "!":
         return
     if a.marks_target or b.marks_target:
-        return
-    # DRBD 8.4 calls a replica Consistent that was started and has connected to no peer.
-    is_strange = any(world.replicas[i].disk == "C" and not world.sees_peer(i) for i in REPLICAS)
-    if rules.connects_to_members and is_strange:
         return
     before = world
     for i in REPLICAS:

@@ -256,10 +256,8 @@ def _forbid_catching_up(before: World, after: World, gap: int) -> None:
 def _told(world: World, i: int) -> object:
     """Return all that the events of a replica read of the votes."""
     node, j = world.nodes[i], 1 - i
-    # For a connection, which is an event of both.
-    sees_peer = (world.sees_peer(0), world.sees_peer(1))
     if not node.is_up:
-        return sees_peer
+        return None
     reach = world.reach(i)
     formed = write_mark(world, i, i, is_set=bool(node.marks >> i & 1), rules=_SAME)
     return (
@@ -273,5 +271,4 @@ def _told(world: World, i: int) -> object:
         (node.view & reach).bit_count() > 1,
         # For unmarking.
         formed.nodes[i].marks & 0b11 == 0b11,
-        sees_peer,
     )

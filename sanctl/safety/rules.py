@@ -67,8 +67,8 @@ class Rules(NamedTuple):
         may_begin_resync: whether a resync may begin to a peer that is marked.
         is_device_steady: of two nodes that are alone the quorum device votes for the same one each
             time.
-        connects_to_members: a replica that has connected to no peer since its start connects to
-            members only. Not shipped: with a quorum device it closes the way that is open.
+        fences_before_start: the cluster starts a replica only where the other node is a member, or
+            has been fenced since this one started.
         keeps_marks: the source of a resync changes nothing where its peer, a member, is marked.
     """
 
@@ -100,7 +100,7 @@ class Rules(NamedTuple):
     ties_to_quorate: bool = True
     may_begin_resync: Callable[[str], bool] = fence_rules.may_begin_resync
     is_device_steady: bool = True
-    connects_to_members: bool = False
+    fences_before_start: bool = True
     keeps_marks: bool = True
 
 

@@ -159,10 +159,6 @@ class World(NamedTuple):
                 mask |= 1 << other
         return mask
 
-    def sees_peer(self, node: int) -> bool:
-        """Whether corosync names the other storage node as a member on this one."""
-        return bool(self.nodes[node].view >> (1 - node) & 1)
-
     def unreached_by(self, node: int) -> bool:
         """Whether the quorum device is out of a node's reach."""
         return bool((self.unreached or 0) >> node & 1)

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A replica left up while its node's cluster software is down: it is stale and must not serve.
+"""A replica that is stale must not serve: one that was left up, one that is started alone.
 
-As in maintenance that went wrong: DRBD 8.4 calls such a replica UpToDate whatever its Primary has
-written since. The Primary marks it; but where the third vote keeps no notes the mark dies with the
-Primary's node, and what begins on the other one knows nothing of it.
+Left up while its node's cluster software is down, as in maintenance that went wrong: DRBD 8.4 calls
+such a replica UpToDate whatever its Primary has written since. The Primary marks it; but where the
+third vote keeps no notes the mark dies with the Primary's node, and what begins on the other one
+knows nothing of it.
 """
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,7 +20,7 @@ from sanctl.lab.harness import collect
 from sanctl.lab.harness.initiator import Initiator
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
-from sanctl.lab.machines import network
+from sanctl.lab.machines import network, network_cuts
 from sanctl.lab.machines.spec import LabSpec, Network, Witness
 from sanctl.system.runner import LocalRunner
 from tests.support.laboratory import own_or_new_laboratory
@@ -141,3 +143,56 @@ def test_what_was_left_up_does_not_serve_old_data(bed: LabSession, path: str) ->
     # Either may serve now.
     newer, older = words(bed, path, "newer"), words(bed, path, "older")
     assert (newer, older) == (WRITTEN // len("newer\n"), 0)
+
+
+@pytest.mark.timeout(1800)
+def test_a_node_that_begins_alone_fences_its_peer_before_any_start(
+    bed: LabSession, path: str
+) -> None:
+    """n1 boots, does not see n2, which serves, and gets the device's vote; the sync network works.
+
+    A replica that was started there at once would connect to that of n2, in which it is known to
+    be fenced: the safety model relies on Pacemaker for that (`starts-unfenced`).
+    """
+    wait_for("both replicas", lambda: collect.is_in_sync(bed, "n1", NAME), within_s=SOON_S)
+    bed.sh("n2", f"sanctl device move {NAME} --to n1", timeout_s=180)
+    write(bed, path, "older")
+    # Corosync's packets alone: neither DRBD nor the way to the device is cut.
+    cuts = frozenset[network_cuts.Cut]().union(
+        *(
+            network_cuts.partition(each, [["n1"], ["n2"]], is_udp_only=True)
+            for each in (Network.HEARTBEAT, Network.SYNC)
+        )
+    )
+    before_s = bed.powered_since_s("n2") or 0.0
+    began_s = bed.cut_power("n1")
+    network_cuts.change(bed.lab, LocalRunner(), add=cuts)
+    try:
+        write(bed, path, "newer")
+        wait_for(
+            "n2 to be fenced by n1",
+            lambda: (bed.powered_since_s("n2") or 0.0) > before_s,
+            within_s=BACK_S,
+            every_s=2.0,
+        )
+        wait_for("n1's replica", lambda: disk(bed, "n1") == "Consistent", within_s=SOON_S)
+    finally:
+        mended_s = time.time()
+        network_cuts.change(bed.lab, LocalRunner(), remove=cuts)
+    wait_for(
+        "both replicas", lambda: collect.is_in_sync(bed, "n2", NAME), within_s=BACK_S, every_s=3.0
+    )
+    assert words(bed, path, "older") == 0
+    assert words(bed, path, "newer") > 0
+    log = collect.journals(bed, ["n1"], began_s)
+    fenced_s = [
+        e.at_s
+        for e in log
+        if e.identifier == "pacemaker-fenced" and "targeting n2" in e.message and "OK" in e.message
+    ]
+    started_s = [e.at_s for e in log if e.device == NAME and e.action == "start"]
+    connected_s = [e.at_s for e in log if NAME in e.message and "-> Connected" in e.message]
+    print(f"  n2 fenced {fenced_s}, replica started {started_s}, connected {connected_s}")
+    assert fenced_s and started_s and connected_s
+    assert min(fenced_s) < min(started_s)
+    assert min(connected_s) > mended_s

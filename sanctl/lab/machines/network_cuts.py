@@ -24,27 +24,42 @@ from sanctl.system.files import write_atomically
 from sanctl.system.runner import Runner
 
 _TIMEOUT_S = 30.0
-# Classic BPF (linux/bpf_common.h): load word, load half word, jump if equal, jump if >=, return.
-_LOAD_WORD, _LOAD_HALF, _JUMP_EQUAL, _JUMP_ABOVE, _RETURN = 0x20, 0x28, 0x15, 0x35, 0x06
-_SOURCE_MAC = 6
+# Classic BPF (linux/bpf_common.h): load word, half word, byte; jump if equal, if >=; return.
+_LOAD_WORD, _LOAD_HALF, _LOAD_BYTE, _JUMP_EQUAL, _JUMP_ABOVE, _RETURN = (
+    0x20,
+    0x28,
+    0x30,
+    0x15,
+    0x35,
+    0x06,
+)
+# Where these are in a frame of IPv4 over Ethernet.
+_SOURCE_MAC, _ETHERTYPE, _PROTOCOL = 6, 12, 14 + 9
+_IPV4, _UDP = 0x0800, 17
 _RANDOM = 0xFFFFF038  # SKF_AD_OFF + SKF_AD_RANDOM
 _DROP, _NEXT_FILTER = 2, 0xFFFFFFFF  # TC_ACT_SHOT, TC_ACT_UNSPEC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Cut:
-    """Packets that `source` sends to `target` on a network are dropped, all or a part."""
+    """Packets that `source` sends to `target` on a network are dropped, all or a part.
+
+    With `is_udp_only` those of Corosync alone: DRBD and iSCSI, which use TCP, go on.
+    """
 
     network: Network
     source: str
     target: str
     loss_pct: float = 100.0
+    is_udp_only: bool = False
 
 
-def partition(network: Network, sides: Sequence[Iterable[str]]) -> frozenset[Cut]:
+def partition(
+    network: Network, sides: Sequence[Iterable[str]], *, is_udp_only: bool = False
+) -> frozenset[Cut]:
     """Return the cuts between the sides of a partition, in both directions."""
     return frozenset(
-        Cut(network=network, source=source, target=target)
+        Cut(network=network, source=source, target=target, is_udp_only=is_udp_only)
         for one, other in combinations([tuple(side) for side in sides], 2)
         for a in one
         for b in other
@@ -74,22 +89,25 @@ def parse_sides(arguments: Sequence[str], spec: LabSpec, network: Network) -> li
     return sides
 
 
-def bytecode(source: NodeSpec, network: Network, loss_pct: float) -> str:
+def bytecode(
+    source: NodeSpec, network: Network, loss_pct: float, *, is_udp_only: bool = False
+) -> str:
     """Return the program that drops a sender's packets, as `tc ... bpf bytecode` takes it."""
     mac = int(source.mac(network).replace(":", ""), 16)
-    is_total = loss_pct >= 100
-    # Jumps count the instructions to leave out: `drop` and `next` are the last two.
-    program = [
-        (_LOAD_WORD, 0, 0, _SOURCE_MAC),
-        (_JUMP_EQUAL, 0, 3 if is_total else 5, mac >> 16),
-        (_LOAD_HALF, 0, 0, _SOURCE_MAC + 4),
-        (_JUMP_EQUAL, 0, 1 if is_total else 3, mac & 0xFFFF),
+    wanted = [(_LOAD_WORD, _SOURCE_MAC, mac >> 16), (_LOAD_HALF, _SOURCE_MAC + 4, mac & 0xFFFF)]
+    if is_udp_only:
+        wanted += [(_LOAD_HALF, _ETHERTYPE, _IPV4), (_LOAD_BYTE, _PROTOCOL, _UDP)]
+    dice = [
+        (_LOAD_WORD, 0, 0, _RANDOM),
+        (_JUMP_ABOVE, 1, 0, round(loss_pct / 100 * 2**32)),
     ]
-    if not is_total:
-        program += [
-            (_LOAD_WORD, 0, 0, _RANDOM),
-            (_JUMP_ABOVE, 1, 0, round(loss_pct / 100 * 2**32)),
-        ]
+    after = 0 if loss_pct >= 100 else len(dice)
+    program = []
+    for number, (load_code, offset, value) in enumerate(wanted, start=1):
+        # Jumps count the instructions to leave out: `drop` and `next` are the last two.
+        to_next = 2 * (len(wanted) - number) + after + 1
+        program += [(load_code, 0, 0, offset), (_JUMP_EQUAL, 0, to_next, value)]
+    program += dice[:after]
     program += [(_RETURN, 0, 0, _DROP), (_RETURN, 0, 0, _NEXT_FILTER)]
     return f"{len(program)}," + ",".join(
         f"{code} {if_true} {if_false} {k}" for code, if_true, if_false, k in program
@@ -105,10 +123,15 @@ def filter_commands(spec: LabSpec, cuts: Iterable[Cut], taps: Iterable[str]) -> 
         here = [cut for cut in wanted if spec.node(cut.target).tap(cut.network) == tap]
         lines += [
             f"filter add dev {tap} egress protocol all pref {number} bpf da bytecode "
-            f'"{bytecode(spec.node(cut.source), cut.network, cut.loss_pct)}"'
+            f'"{_bytecode_of(spec, cut)}"'
             for number, cut in enumerate(here, start=1)
         ]
     return "\n".join(lines) + "\n"
+
+
+def _bytecode_of(spec: LabSpec, cut: Cut) -> str:
+    source = spec.node(cut.source)
+    return bytecode(source, cut.network, cut.loss_pct, is_udp_only=cut.is_udp_only)
 
 
 def load(lab: Lab) -> frozenset[Cut]:
@@ -123,6 +146,7 @@ def load(lab: Lab) -> frozenset[Cut]:
             source=each["source"],
             target=each["target"],
             loss_pct=each["loss_pct"],
+            is_udp_only=each.get("is_udp_only", False),
         )
         for each in data
     )
@@ -196,6 +220,7 @@ def _write(lab: Lab, cuts: frozenset[Cut]) -> None:
             "source": cut.source,
             "target": cut.target,
             "loss_pct": cut.loss_pct,
+            "is_udp_only": cut.is_udp_only,
         }
         for cut in sorted(cuts)
     ]

@@ -24,6 +24,16 @@ def fencing_findings(cluster: Cluster) -> Iterator[Finding]:
             why="a node that falls silent may still write: taking over then can destroy data",
             do="crm_attribute --name stonith-enabled --update true",
         )
+    if properties.get("startup-fencing", "true").lower() not in {"true", "yes", "on", "1", "y"}:
+        yield Finding(
+            code="SAN-HLT-017",
+            severity=CRITICAL,
+            subject="fencing",
+            what="startup-fencing is off",
+            why="a node that starts alone takes the others for down: both may serve, or connect to "
+            "replicas of which they know nothing",
+            do="crm_attribute --name startup-fencing --delete",
+        )
     watchdog = _fenced_by_watchdog(cluster)
     if not cluster.cib.fencing and not watchdog:
         yield Finding(

@@ -33,6 +33,8 @@ def passes(program: str, frame: bytes, dice: int) -> bool:
                 (accumulator,) = struct.unpack_from(">I", frame, k)
             case 0x28:
                 (accumulator,) = struct.unpack_from(">H", frame, k)
+            case 0x30:
+                accumulator = frame[k]
             case 0x15:
                 at += if_true if accumulator == k else if_false
             case 0x35:
@@ -53,6 +55,16 @@ def test_a_total_cut_drops_its_sender_and_no_other() -> None:
     assert passes(program, frame_from(N2, Network.SYNC), 0)
     assert passes(program, frame_from(N1, Network.ISCSI), 0)
     assert passes(program, bytes(64), 0)
+
+
+def test_a_cut_of_udp_leaves_other_packets_alone() -> None:
+    program = bytecode(N1, Network.SYNC, 100, is_udp_only=True)
+    ipv4 = frame_from(N1, Network.SYNC)[:12] + b"\x08\x00" + bytes(9)
+    assert not passes(program, ipv4 + b"\x11" + bytes(40), 0)
+    assert passes(program, ipv4 + b"\x06" + bytes(40), 0)
+    arp = frame_from(N1, Network.SYNC)[:12] + b"\x08\x06" + bytes(9)
+    assert passes(program, arp + b"\x11" + bytes(40), 0)
+    assert passes(program, frame_from(N2, Network.SYNC)[:12] + ipv4[12:] + b"\x11", 0)
 
 
 @given(loss=st.floats(0.1, 99.9), dice=st.integers(0, 2**32 - 1))

@@ -100,6 +100,7 @@ BREAKS: list[tuple[str, Callable[[FakePacemaker], object], set[str]]] = [
     ("no quorum", lambda f: setattr(f, "has_quorum", False), {"SAN-HLT-002"}),
     ("maintenance", lambda f: _property(f, "maintenance-mode", "true"), {"SAN-HLT-003"}),
     ("fencing off", lambda f: _property(f, "stonith-enabled", "false"), {"SAN-HLT-010"}),
+    ("startup", lambda f: _property(f, "startup-fencing", "false"), {"SAN-HLT-017"}),
     ("policy", lambda f: _property(f, "no-quorum-policy", "ignore"), {"SAN-HLT-014"}),
     ("no fencing", lambda f: _drop(f, ".//primitive[@class='stonith']"), {"SAN-HLT-011"}),
     ("one unfenced", lambda f: _drop(f, ".//primitive[@id='fence-n2']"), {"SAN-HLT-012"}),
