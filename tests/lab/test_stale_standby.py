@@ -151,8 +151,8 @@ def test_a_node_that_begins_alone_fences_its_peer_before_any_start(
 ) -> None:
     """n1 boots, does not see n2, which serves, and gets the device's vote; the sync network works.
 
-    A replica that was started there at once would connect to that of n2, in which it is known to
-    be fenced: the safety model relies on Pacemaker for that (`starts-unfenced`).
+    A replica that was started there at once would connect to that of n2, to which n1 is a node that
+    was fenced: the safety model relies on Pacemaker for that (`starts-unfenced`).
     """
     wait_for("both replicas", lambda: collect.is_in_sync(bed, "n1", NAME), within_s=SOON_S)
     bed.sh("n2", f"sanctl device move {NAME} --to n1", timeout_s=180)
@@ -169,6 +169,16 @@ def test_a_node_that_begins_alone_fences_its_peer_before_any_start(
     network_cuts.change(bed.lab, LocalRunner(), add=cuts)
     try:
         write(bed, path, "newer")
+        wait_for(
+            "Corosync on n1",
+            lambda: "Quorate:" in bed.sh("n1", "corosync-quorumtool -s", ok=range(256)).stdout,
+            within_s=BACK_S,
+            every_s=2.0,
+        )
+        # The device leaves its vote with n2 until n2 loses the way to it.
+        lost = network_cuts.partition(Network.HEARTBEAT, [["n2"], ["q1"]])
+        cuts |= lost
+        network_cuts.change(bed.lab, LocalRunner(), add=lost)
         wait_for(
             "n2 to be fenced by n1",
             lambda: (bed.powered_since_s("n2") or 0.0) > before_s,
