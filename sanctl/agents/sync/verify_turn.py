@@ -9,8 +9,10 @@ hour a verify is due all the same, and after that it is with the next one.
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbdsetup
@@ -26,18 +28,34 @@ _LOOK_EVERY_S = 5.0
 _LOCK_WAIT_S = 1.0
 
 
+class _Note(NamedTuple):
+    """That a device waits.
+
+    Attributes:
+        due_s: since when its verify is due, in seconds since 1970.
+        began_s: since when it waits, on the monotonic clock.
+        compared_s: by when it is ordered, in seconds since 1970.
+        schedule: by which it is due.
+    """
+
+    due_s: int
+    began_s: float
+    compared_s: int
+    schedule: str
+
+
 def due_since_s(device: Device, schedule: Schedule | None) -> int | None:
     """Return since when a device's verify waits for its turn, in seconds since 1970.
 
     None: it does not wait, or by a schedule that the device does not have any more.
     """
-    words = state_files.of_node(f"{_WAITS}.{device.name}").read().split()
-    return int(words[0]) if len(words) == 4 and words[3] == str(schedule) else None
+    note = _read(device.name)
+    return note.due_s if note is not None and note.schedule == str(schedule) else None
 
 
 def forget(device: Device) -> None:
     """Wait no longer."""
-    state_files.of_node(f"{_WAITS}.{device.name}").remove()
+    _file(device.name).remove()
 
 
 @contextlib.contextmanager
@@ -83,32 +101,47 @@ def _go_last(device: Device, schedule: Schedule) -> None:
 
 def _note(device: Device, schedule: Schedule, compared_s: int) -> None:
     """Note that a device waits, and since when."""
-    note = state_files.of_node(f"{_WAITS}.{device.name}")
-    words = note.read().split()
-    if len(words) == 4 and words[3] == str(schedule):
-        due_s, began_s, compared_s = words[0], words[1], max(compared_s, int(words[2]))
+    note = _read(device.name)
+    if note is None or note.schedule != str(schedule):
+        note = _Note(int(time.time()), time.monotonic(), compared_s, str(schedule))
     else:
-        due_s, began_s = str(int(time.time())), str(time.monotonic())
-    note.write(f"{due_s} {began_s} {compared_s} {schedule}")
+        note = note._replace(compared_s=max(compared_s, note.compared_s))
+    _file(device.name).write(" ".join(map(str, note)))
 
 
 def _waiting() -> list[plan.Waiting]:
     found, now_s = [], time.monotonic()
     for name in state_files.node_suffixes(_WAITS):
-        note = state_files.of_node(f"{_WAITS}.{name}")
-        words, silent_s = note.read().split(), note.age_s()
-        if len(words) == 4 and silent_s is not None:
-            waits_s = now_s - float(words[1])
-            found.append(plan.Waiting(name, int(words[2]), waits_s, silent_s))
+        note, silent_s = _read(name), _file(name).age_s()
+        if note is not None and silent_s is not None:
+            waits_s = now_s - note.began_s
+            found.append(plan.Waiting(name, note.compared_s, waits_s, silent_s))
     return found
+
+
+def _read(name: str) -> _Note | None:
+    """Return the note of a device; None without one, and for anything else."""
+    words = _file(name).read().split()
+    try:
+        return _Note(int(words[0]), float(words[1]), int(words[2]), words[3])
+    except (IndexError, ValueError):
+        return None
+
+
+def _file(name: str) -> state_files.StateFile:
+    return state_files.of_node(f"{_WAITS}.{name}")
 
 
 def _running(runner: Runner) -> list[float]:
     """Return for how long each verify has been seen that runs with this node."""
     note, now_s = state_files.of_node(_RUNNING), time.monotonic()
-    looked_s, *lines = note.read("-inf").split("\n")
-    begun = {name: float(at) for name, at in (line.split() for line in lines)}
-    if not 0 <= now_s - float(looked_s) < _LOOK_EVERY_S:
+    looked, *lines = note.read().split("\n")
+    try:
+        looked_s = float(looked)
+        begun = {name: float(at) for name, at in (line.split() for line in lines)}
+    except ValueError:
+        looked_s, begun = -math.inf, {}
+    if not 0 <= now_s - looked_s < _LOOK_EVERY_S:
         states = drbdsetup.observe_all(runner)
         names = [name for name, state in states.items() if any(p.is_verifying for p in state.peers)]
         begun = {name: begun.get(name, now_s) for name in names}

@@ -184,3 +184,12 @@ def test_without_room_for_notes_a_verify_begins_all_the_same(
     monkeypatch.setattr(state_files, "replace_on_tmpfs", full)
     monkeypatch.setattr(verify, "_write_log_position", lambda *_: None)
     assert node.monitor("vm10")
+
+
+@pytest.mark.parametrize("text", ["", "x", "a b c d", "1 2 3", "1 2 x daily@03 5"])
+def test_a_note_that_says_nonsense_is_none(node: Node, text: str) -> None:
+    """As one of another release."""
+    for kind in ("verify-waits.vm10", "verify-waits.vm11", "verify-running"):
+        state_files.of_node(kind).write(text)
+    node.minute()
+    assert sorted(node.minute() + node.minute()) == ["vm10", "vm11"]
