@@ -312,6 +312,9 @@ _CODES = {
     "filesystem is blank or another's, or its marker is gone. The disk may have been replaced, or "
     "read wrongly. The pool is never made again automatically: 'sanctl pool prepare NAME --anew' "
     "does that, and the replicas are filled from their peers.",
+    "SAN-POOL-032": "What is mounted at the path of a pool without flash is no new and empty "
+    "filesystem, or nothing is mounted: 'sanctl pool prepare NAME --anew' marks nothing else, and "
+    "formats nothing.",
     "SAN-POOL-031": "'sanctl pool prepare NAME --anew' found, with the pool out of use and just "
     "before it would have discarded anything, that a replica here may be needed: another one was "
     "lost after the first check, or the cluster does not answer any more. Nothing was discarded; "

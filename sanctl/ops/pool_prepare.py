@@ -24,6 +24,7 @@ from sanctl.model.pool_cache import mount_unit_name
 from sanctl.model.topology import Pool, Topology
 from sanctl.plan.pool.flash_mode import (
     existing_cached_pool,
+    existing_pool,
 )
 from sanctl.plan.pool.preparation import (
     DeviceContent,
@@ -293,16 +294,17 @@ def prepare_pool(runner: Runner, topology: Topology, name: PoolName, node: str) 
             read.
         SanctlError, OSError: a step failed.
     """
+    existing_cached_pool(topology, name)
     return Preparation(runner, pool_of_node(topology, name, node)).carry_out()
 
 
 def pool_of_node(topology: Topology, name: PoolName, node: str) -> Pool:
-    """Return a cached pool that this node is to have.
+    """Return a pool that this node is to have, with flash or without.
 
     Raises:
-        Refused: there is no such pool, it has no flash cache, or it is not on this node.
+        Refused: there is no such pool, or it is not on this node.
     """
-    pool = existing_cached_pool(topology, name)
+    pool = existing_pool(topology, name)
     if node not in {each.value for each in pool.nodes}:
         raise Refused(
             Problem(

@@ -17,7 +17,8 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.names import PoolName, format_bytes
 from sanctl.model.topology import Pool, Topology
 from sanctl.ops.pool_cache import change_flash_mode
-from sanctl.ops.pool_prepare import prepare_pool
+from sanctl.ops.pool_mark import mark_pool, refuse_marking
+from sanctl.ops.pool_prepare import pool_of_node, prepare_pool
 from sanctl.ops.pool_reformat import check_reformat, clear_pool
 from sanctl.plan.pool.flash_mode import (
     absent_nodes,
@@ -130,7 +131,7 @@ def _mode_data(
     }
 
 
-@pool.command(short_help="Make a pool with flash on this node, or attach its flash.")
+@pool.command(short_help="Make a pool with flash on this node, attach its flash, or begin anew.")
 @click.argument("name", metavar="POOL")
 @click.option(
     "--anew",
@@ -147,6 +148,9 @@ def prepare(name: str, anew: bool, yes: bool, output: str) -> None:
     With --anew the pool's replicas on this node are discarded first: for flash that was lost with
     data on it, or a slow disk that was replaced by a blank one. Each of these replicas must have a
     good one on another node.
+
+    A pool without flash is made by the rollout. With --anew, a new and empty filesystem that is
+    mounted at its path takes the place of a lost one; nothing is formatted.
     """
     env = environment()
     topology, wanted = env.topology(), PoolName.parse(name)
@@ -156,14 +160,21 @@ def prepare(name: str, anew: bool, yes: bool, output: str) -> None:
         with env.session() as session:
             check_reformat(session.observe(), topology, wanted, node)
 
+    found = topology.pool(wanted)
+    is_plain = anew and found is not None and found.cache is None
     if anew:
         check()
+        if is_plain:
+            refuse_marking(pool_of_node(topology, wanted, node), node)
         if not yes:
-            click.confirm(f"Discard all replicas in pool {wanted} on {node}?", abort=True, err=True)
+            click.confirm(_anew_question(wanted, node, is_plain=is_plain), abort=True, err=True)
     with env.logged("pool-prepare", command_line=f"pool prepare {name}{' --anew' if anew else ''}"):
-        if anew:
-            clear_pool(env.runner, topology, wanted, check)
-        done = prepare_pool(env.runner, topology, wanted, node)
+        if is_plain:
+            done = mark_pool(pool_of_node(topology, wanted, node), node, check)
+        else:
+            if anew:
+                clear_pool(env.runner, topology, wanted, check)
+            done = prepare_pool(env.runner, topology, wanted, node)
     if anew:
         _clean_up_failures(wanted)
     finish(
@@ -171,6 +182,12 @@ def prepare(name: str, anew: bool, yes: bool, output: str) -> None:
         data={"name": wanted.value, "node": node, "done": list(done)},
         text=lambda: print(f"pool {wanted} on {node}: {'; '.join(done) or 'nothing to do'}"),
     )
+
+
+def _anew_question(name: PoolName, node: str, *, is_plain: bool) -> str:
+    if is_plain:
+        return f"Give up all replicas that pool {name} had on {node}, and begin an empty pool?"
+    return f"Discard all replicas in pool {name} on {node}?"
 
 
 def _clean_up_failures(name: PoolName) -> None:

@@ -41,21 +41,32 @@ LASTING_REASONS = frozenset({"flash-lost", "no-flash", "not-prepared"})
 ABSENT_STATES = frozenset(NodeState) - {NodeState.ONLINE, NodeState.PENDING}
 
 
+def existing_pool(topology: Topology, name: PoolName) -> Pool:
+    """Return a pool, with a flash cache or without.
+
+    Raises:
+        Refused: there is no pool of that name.
+    """
+    pool = topology.pool(name)
+    if pool is None:
+        raise Refused(unknown_pool_problem(topology, name))
+    return pool
+
+
 def existing_cached_pool(topology: Topology, name: PoolName) -> Pool:
     """Return a pool that has a flash cache.
 
     Raises:
         Refused: there is no pool of that name, or it has no flash.
     """
-    pool = topology.pool(name)
-    if pool is None:
-        raise Refused(unknown_pool_problem(topology, name))
+    pool = existing_pool(topology, name)
     if pool.cache is None:
         raise Refused(
             Problem(
                 "SAN-POOL-018",
                 f"pool {name} has no flash cache",
-                "give it `cache` in the inventory: docs/howto/pool-cache.md",
+                "give it `cache` in the inventory: docs/howto/pool-cache.md; in place of a lost "
+                f"filesystem without flash: 'sanctl pool prepare {name} --anew'",
             )
         )
     return pool
