@@ -378,3 +378,17 @@ def test_a_pool_path_through_a_link_is_refused(tmp_path: Path) -> None:
     (found,) = problems(tmp_path / "link" / "pool")
     assert "leads through a symbolic link to" in found
     assert problems(tmp_path / "real" / "pool") == []
+
+
+def test_a_release_is_on_the_disk_before_it_has_its_name() -> None:
+    """After a loss of power it was there with empty files, and no later run looked into it."""
+    tasks = (ANSIBLE / "roles/sanctl_software/tasks/main.yml").read_text()
+    steps = [
+        "compileall -q new",
+        "sync -f new",
+        "mv -T new {{ sanctl_preflight_release }}",
+        "mv -T current.new current",
+        "sync -f .",
+    ]
+    found = [tasks.index(step) for step in steps]
+    assert found == sorted(found)
