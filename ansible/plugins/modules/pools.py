@@ -23,10 +23,14 @@ options:
       name: {description: Name of the pool., type: str, required: true}
       path: {description: Where its filesystem is mounted., type: path, required: true}
       uuid: {description: What the marker says., type: str, required: true}
+  node:
+    description: The node's name in cluster.toml.
+    type: str
+    required: true
   cluster_toml:
     description:
-      - The node's cluster.toml. A pool whose uuid it lists is one the node serves already, so this
-        must run before the file is written again.
+      - The node's cluster.toml. A pool whose uuid it lists with this node among its I(nodes) is one
+        that the node serves already, so this must run before the file is written again.
     type: path
     default: /etc/sanctl/cluster.toml
   allow_unmounted:
@@ -47,6 +51,7 @@ author:
 EXAMPLES = r"""
 - name: The pools of this node
   sanctl.san.pools:
+    node: "{{ inventory_hostname }}"
     pools:
       - name: main
         path: /srv/sanctl/main
@@ -66,6 +71,11 @@ import stat
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+
+try:
+    import tomllib
+except ImportError:
+    tomllib = None  # the Python that Ansible found is older than the one that sanctl runs with
 
 MARKER = ".sanctl-pool"
 DEVICES = "devices"
@@ -97,13 +107,25 @@ def read_marker(path: str) -> str | None:
         return None
 
 
-def is_served(cluster_toml: str, uuid: str) -> bool:
-    """Tell whether the node's cluster.toml lists a pool already."""
+def is_served(cluster_toml: str, uuid: str, node: str) -> bool:
+    """Tell whether the node's cluster.toml lists a pool already, and the node among its nodes.
+
+    The file is the same on all nodes. One that cannot be read as such counts as listing the node.
+    """
     try:
         with open(cluster_toml, encoding="utf-8", errors="replace") as file:
-            return uuid in file.read()
+            text = file.read()
     except FileNotFoundError:
         return False
+    if uuid not in text:
+        return False
+    if tomllib is None:
+        return True
+    try:
+        listed = [each for each in tomllib.loads(text)["pools"].values() if each["uuid"] == uuid]
+        return not listed or any(node in each["nodes"] for each in listed)
+    except (ValueError, LookupError, AttributeError, TypeError):
+        return True
 
 
 def problems_of(pool: dict[str, Any], *, served: bool, allow_unmounted: bool) -> list[str]:
@@ -136,7 +158,9 @@ def reasons_against(pool: dict[str, Any], *, served: bool, allow_unmounted: bool
         return [
             f"pool {name}: this node serves the pool, but {path} holds no marker:"
             " the filesystem is missing or was replaced. Nothing was changed; mount the right"
-            " one, or remove the pool from the node first"
+            " one. If its disk was replaced for good: `sanctl device replicas` takes this node's"
+            f" replicas away; then take the node out of sanctl_pools.{name}.nodes, run the"
+            " playbook, put it back, and run it again"
         ]
     if marker is None and status(os.path.join(path, DEVICES)) is not None:
         return [f"pool {name}: {path} has a folder {DEVICES} but no marker: not touched"]
@@ -182,6 +206,7 @@ def main() -> None:
     }
     module = AnsibleModule(
         argument_spec={
+            "node": {"type": "str", "required": True},
             "pools": {"type": "list", "elements": "dict", "required": True, "options": pool_spec},
             "cluster_toml": {"type": "path", "default": "/etc/sanctl/cluster.toml"},
             "allow_unmounted": {"type": "bool", "default": False},
@@ -192,7 +217,7 @@ def main() -> None:
     for pool in module.params["pools"]:
         problems += problems_of(
             pool,
-            served=is_served(module.params["cluster_toml"], pool["uuid"]),
+            served=is_served(module.params["cluster_toml"], pool["uuid"], module.params["node"]),
             allow_unmounted=module.params["allow_unmounted"],
         )
     if problems:

@@ -93,11 +93,24 @@ def test_a_disk_that_does_not_answer_is_no_empty_one(
     assert "Nothing was changed" in found
 
 
-def test_a_node_that_lists_the_pool_serves_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "served"),
+    [
+        (f'[pools.main]\nuuid = "{UUID}"\nnodes = ["n1", "n2"]\n', True),
+        # The file is the same on all nodes: this one has lost its place there, or never had one.
+        (f'[pools.main]\nuuid = "{UUID}"\nnodes = ["n2"]\n', False),
+        ('[pools.main]\nuuid = "another"\nnodes = ["n1"]\n', False),
+        ("", False),
+        # Whatever cannot be read is taken for a pool of this node.
+        (f'[pools.main]\nuuid = "{UUID}"\n', True),
+        (f"uuid = {UUID}\n", True),
+    ],
+)
+def test_a_node_serves_the_pools_that_list_it(tmp_path: Path, text: str, served: bool) -> None:
     file = tmp_path / "cluster.toml"
-    assert not pools.is_served(str(file), UUID)
-    file.write_text(f'uuid = "{UUID}"\n')
-    assert pools.is_served(str(file), UUID)
+    assert not pools.is_served(str(file), UUID, "n1")
+    file.write_text(text)
+    assert pools.is_served(str(file), UUID, "n1") is served
 
 
 WANTED = """
