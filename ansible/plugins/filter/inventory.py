@@ -103,9 +103,21 @@ def programs(source: str, target: str) -> list[dict[str, str]]:
     ]
 
 
+def watchdog_rule(timeouts: Sequence[str], wait_s: int) -> str:
+    """Return the rule of the module `cib` by which stonith-watchdog-timeout may change."""
+    rule: str = _import("sanctl.rollout.running_cluster").watchdog_rule(timeouts, int(wait_s))
+    return rule
+
+
 class FilterModule:
     """What Ansible looks for."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Name the filters."""
-        return {"survey": survey, "quorum": quorum, "release": release, "programs": programs}
+        return {
+            "survey": survey,
+            "quorum": quorum,
+            "release": release,
+            "programs": programs,
+            "watchdog_rule": watchdog_rule,
+        }

@@ -37,6 +37,25 @@ options:
         class, provider or type than O(configuration) gives it is somebody else's, and refused.
     type: dict
     default: {}
+  rules:
+    description:
+      - By name of a property, when it is changed. C(raise), a time that becomes longer and never
+        shorter; C(if-set), only where it is set to something else than zero; C(if-unset), only
+        where it is not set. Without a rule it always is.
+    type: dict
+    default: {}
+  relied_on:
+    description:
+      - Names of properties and ids of C(nvpair) elements by which the cluster comes to rely on
+        something of every node. They get no new value, but zero, while there are O(unseen) nodes.
+    type: list
+    elements: str
+    default: []
+  unseen:
+    description: Nodes of the cluster that take no part in this run.
+    type: list
+    elements: str
+    default: []
   nodes:
     description: The nodes the cluster must know before anything is changed.
     type: list
@@ -76,6 +95,7 @@ changed_parts:
 
 import copy
 import os
+import re
 import tempfile
 import time
 import xml.etree.ElementTree as ET
@@ -87,6 +107,7 @@ BOOTSTRAP = "cib-bootstrap-options"
 UNORDERED = frozenset({"instance_attributes", "meta_attributes", "operations"})
 # Elements that refer to a resource are removed before the resource.
 REMOVED_FROM = ("fencing-topology", "constraints", "resources")
+UNITS_S = {"": 1, "s": 1, "sec": 1, "ms": 0.001, "msec": 0.001, "m": 60, "min": 60}
 
 
 class StaleError(Exception):
@@ -127,12 +148,36 @@ def section(configuration: ET.Element, name: str) -> ET.Element:
     return found if found is not None else ET.SubElement(configuration, name)
 
 
-def apply_properties(wanted: ET.Element, present: ET.Element) -> list[tuple[str, str, str]]:
+def seconds(value: str) -> float | None:
+    """Return a time of Pacemaker's in seconds; None if it is not known what it is."""
+    found = re.fullmatch(r"\s*(-?\d+)\s*([a-z]*)\s*", value)
+    if not found or found[2] not in UNITS_S:
+        return None
+    return int(found[1]) * UNITS_S[found[2]]
+
+
+def is_left(rule: str, old: str | None, value: str) -> bool:
+    """Tell whether a property stays as it is, by its rule."""
+    if rule == "if-unset":
+        return old is not None
+    if rule == "if-set":
+        return old is None or seconds(old) == 0
+    if rule == "raise" and old is not None:
+        now_s, wanted_s = seconds(old), seconds(value)
+        return now_s is None or wanted_s is None or now_s >= wanted_s
+    return False
+
+
+def apply_properties(
+    wanted: ET.Element, present: ET.Element, rules: dict[str, str]
+) -> list[tuple[str, str, str]]:
     """Set cluster properties; return name, old and new of those that changed."""
     changes = []
     for pair in wanted:
         name, value = pair.get("name", ""), pair.get("value", "")
         matches = [item for item in present.iter("nvpair") if item.get("name") == name]
+        if is_left(rules.get(name, ""), matches[0].get("value", "") if matches else None, value):
+            continue
         if matches:
             old = matches[0].get("value", "")
             if old == value:
@@ -258,15 +303,53 @@ def foreign_levels(wanted: ET.Element, configuration: ET.Element, owned: list[st
 
 
 def apply(
-    wanted: ET.Element, configuration: ET.Element, owned: list[str]
+    wanted: ET.Element,
+    configuration: ET.Element,
+    owned: list[str],
+    rules: dict[str, str] | None = None,
 ) -> list[tuple[str, str, str]]:
     """Change `configuration` to hold what `wanted` says; return what that changed."""
     changes = remove_unnamed(wanted, configuration, owned)
     for part in wanted:
         present = section(configuration, part.tag)
-        change = apply_properties if part.tag == "crm_config" else apply_elements
-        changes += change(part, present)
+        if part.tag == "crm_config":
+            changes += apply_properties(part, present, rules or {})
+        else:
+            changes += apply_elements(part, present)
     return changes
+
+
+def values(configuration: ET.Element, names: list[str]) -> dict[str, str]:
+    """Return the values of properties by their name, and of other nvpairs by their id."""
+    properties = {id(pair) for pair in configuration.iterfind("crm_config//nvpair")}
+    found = {
+        pair.get("name" if id(pair) in properties else "id", ""): pair.get("value", "")
+        for pair in configuration.iter("nvpair")
+    }
+    return {name: found[name] for name in names if name in found}
+
+
+def newly_relied_on(old: ET.Element, new: ET.Element, names: list[str]) -> list[str]:
+    """Return what the cluster would rely on that it did not rely on before."""
+    before = values(old, names)
+    return [
+        f"{name}={value}"
+        for name, value in values(new, names).items()
+        if value != before.get(name) and seconds(value) != 0
+    ]
+
+
+def kept_longer(wanted: ET.Element, new: ET.Element, rules: dict[str, str]) -> list[str]:
+    """Say which times stay longer than `wanted` has them."""
+    asked = {
+        pair.get("name", ""): pair.get("value", "") for pair in wanted.iterfind("crm_config/*")
+    }
+    names = [name for name, rule in rules.items() if rule == "raise" and name in asked]
+    return [
+        f"{name} stays {value}; the inventory asks for {asked[name]}"
+        for name, value in values(new, names).items()
+        if seconds(value) != seconds(asked[name])
+    ]
 
 
 def pretty(element: ET.Element) -> str:
@@ -356,6 +439,9 @@ def main() -> None:
             "configuration": {"type": "str", "required": True},
             "owned": {"type": "list", "elements": "str", "default": []},
             "agents": {"type": "dict", "default": {}},
+            "rules": {"type": "dict", "default": {}},
+            "relied_on": {"type": "list", "elements": "str", "default": []},
+            "unseen": {"type": "list", "elements": "str", "default": []},
             "nodes": {"type": "list", "elements": "str", "default": []},
             "timeout_s": {"type": "int", "default": 90},
         },
@@ -389,7 +475,20 @@ def main() -> None:
                 " Delete that, or make it anew under another name (a device: copy its data to one"
                 " with another name, then `sanctl device delete`). Nothing was changed"
             )
-        changes = apply(wanted, section(new, "configuration"), module.params["owned"])
+        rules, configuration = module.params["rules"], section(new, "configuration")
+        changes = apply(wanted, configuration, module.params["owned"], rules)
+        unseen, present = module.params["unseen"], section(cib, "configuration")
+        relied = (
+            newly_relied_on(present, configuration, module.params["relied_on"]) if unseen else []
+        )
+        if relied:
+            module.fail_json(
+                msg=f"the cluster would come to rely on SBD ({', '.join(relied)}), and"
+                f" {', '.join(unseen)} took no part in this run: without SBD as configured there,"
+                " Pacemaker ends on such a node, or the node is taken for dead while it serves."
+                " Run the playbook without --limit, with all nodes up (docs/howto/fencing.md)."
+                " Pacemaker's configuration was not changed"
+            )
         if not changes or module.check_mode:
             break
         next_version(new)
@@ -401,6 +500,12 @@ def main() -> None:
             time.sleep(0.2)
             continue
         break
+    for text in kept_longer(wanted, configuration, rules):
+        module.warn(
+            f"{text}. Not every node's SBD and Pacemaker is known to run with the new value, and"
+            " Pacemaker ends where its own is longer: restart them node by node"
+            " (docs/howto/fencing.md), then run the playbook again, without --limit"
+        )
     module.exit_json(
         changed=bool(changes),
         changed_parts=[name for name, _, _ in changes],
