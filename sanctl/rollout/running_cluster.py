@@ -3,7 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sanctl.errors import CommandError
+from sanctl.parse.xml_output import parse_xml
+
+_Member = tuple[str, str, str]
+# Of those that the rollout writes, what Corosync takes with a reload.
+_TIMEOUTS = ("token", "token_coefficient", "consensus")
 
 
 def watchdog_rule(timeouts: Iterable[str], wait_s: int) -> str:
@@ -19,3 +28,131 @@ def watchdog_rule(timeouts: Iterable[str], wait_s: int) -> str:
     """
     is_known = all(text.strip().isdigit() and 2 * int(text) <= wait_s for text in timeouts)
     return "" if is_known else "raise"
+
+
+def list_changes(
+    conf: str, cmap: str, cluster: str, nodes: Sequence[Mapping[str, Any]]
+) -> list[str]:
+    """Say in what a node's corosync.conf and its running Corosync have another list of nodes.
+
+    Args:
+        conf: the node's corosync.conf, empty if there is none.
+        cmap: output of `corosync-cmapctl`, empty while Corosync does not run.
+        cluster: the cluster's name; what belongs to another cluster says nothing.
+        nodes: those of the inventory, with name, id, heartbeat and sync.
+    """
+    wanted = _inventory_members(nodes)
+    found = [
+        _changes(members, wanted)
+        for members in (_conf_members(conf, cluster), _cmap_members(cmap, cluster))
+        if members
+    ]
+    return sorted({change for changes in found for change in changes})
+
+
+def readdressed(cmap: str, cluster: str, nodes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Say which members of the running Corosync have another id or address in the inventory.
+
+    Corosync does not take such a change while it runs, and the other cluster software takes it
+    only when it is started.
+    """
+    wanted = _inventory_members(nodes)
+    return [
+        f"{name} runs with {_text(member)} and has {_text(wanted[name])} in the inventory"
+        for name, member in sorted(_cmap_members(cmap, cluster).items())
+        if name in wanted and wanted[name] != member
+    ]
+
+
+def not_loaded(conf: str, cmap: str, cluster: str) -> list[str]:
+    """Say what of a corosync.conf the running Corosync has not loaded: its nodes and timeouts."""
+    running = _keys(cmap)
+    members = _cmap_members(cmap, cluster)
+    if not members:
+        return []
+    found = _changes(members, _conf_members(conf, cluster))
+    for name in _TIMEOUTS:
+        match = re.search(rf"^\s*{name}: (\d+)\s*$", conf, re.MULTILINE)
+        now = running.get(f"totem.{name}", "")
+        if match and now and now != match[1]:
+            found.append(f"totem.{name} is {now} and not {match[1]}")
+    return found
+
+
+def lost_pools(cib: str, pools: Iterable[str]) -> list[str]:
+    """Say which pools the cluster's devices are in and the inventory does not have.
+
+    Args:
+        cib: `cibadmin --query` for the devices' parameters `pool`; empty while Pacemaker does not
+            answer, or where there are no devices.
+        pools: the names of the inventory's pools.
+    """
+    try:
+        pairs = list(parse_xml(cib, "cibadmin").iter("nvpair")) if cib.strip() else []
+    except CommandError:
+        return ["what Pacemaker says of its devices cannot be read"]
+    devices: dict[str, list[str]] = {}
+    for pair in pairs:
+        pool, name = pair.get("value", ""), pair.get("id", "").removesuffix("-params-pool")
+        if pair.get("name") == "pool" and pool not in {*pools}:
+            devices.setdefault(pool, []).append(name)
+    return [f"pool {pool}, with {_some(sorted(names))}" for pool, names in sorted(devices.items())]
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(names[:5]) + more
+
+
+def _text(member: _Member) -> str:
+    return f"id {member[0]}, {member[1]} and {member[2]}"
+
+
+def _changes(present: Mapping[str, _Member], wanted: Mapping[str, _Member]) -> list[str]:
+    return [
+        f"{name} is new"
+        if name not in present
+        else f"{name} is left out"
+        if name not in wanted
+        else f"{name} has another id or address"
+        for name in sorted({*present} | {*wanted})
+        if present.get(name) != wanted.get(name)
+    ]
+
+
+def _inventory_members(nodes: Sequence[Mapping[str, Any]]) -> dict[str, _Member]:
+    return {
+        str(node["name"]): (str(node["id"]), str(node["heartbeat"]), str(node["sync"]))
+        for node in nodes
+    }
+
+
+def _conf_members(text: str, cluster: str) -> dict[str, _Member]:
+    if not re.search(rf"^\s*cluster_name: {re.escape(cluster)}\s*$", text, re.MULTILINE):
+        return {}
+    blocks = re.findall(r"^\s*node \{([^}]*)\}", text, re.MULTILINE)
+    pairs = [dict(re.findall(r"^\s*(\w+): (\S+)\s*$", block, re.MULTILINE)) for block in blocks]
+    return {each["name"]: _member(each) for each in pairs if "name" in each}
+
+
+def _cmap_members(text: str, cluster: str) -> dict[str, _Member]:
+    keys = _keys(text)
+    if keys.get("totem.cluster_name") != cluster:
+        return {}
+    nodes: dict[str, dict[str, str]] = {}
+    for key, value in keys.items():
+        if match := re.fullmatch(r"nodelist\.node\.(\d+)\.(\w+)", key):
+            nodes.setdefault(match[1], {})[match[2]] = value
+    return {each["name"]: _member(each) for each in nodes.values() if "name" in each}
+
+
+def _member(pairs: Mapping[str, str]) -> _Member:
+    return (
+        pairs.get("nodeid", ""),
+        pairs.get("ring0_addr", ""),
+        pairs.get("ring1_addr", ""),
+    )
+
+
+def _keys(text: str) -> dict[str, str]:
+    return dict(re.findall(r"^(\S+) \(\w+\) = (.*)$", text, re.MULTILINE))

@@ -103,9 +103,39 @@ def programs(source: str, target: str) -> list[dict[str, str]]:
     ]
 
 
+def list_changes(
+    conf: str, cmap: str, cluster: str, nodes: Sequence[Mapping[str, Any]]
+) -> list[str]:
+    """Say in what a node has another list of members than the inventory."""
+    found: list[str] = _running().list_changes(conf, cmap, cluster, nodes)
+    return found
+
+
+def readdressed(cmap: str, cluster: str, nodes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Say which running members have another id or address in the inventory."""
+    found: list[str] = _running().readdressed(cmap, cluster, nodes)
+    return found
+
+
+def not_loaded(conf: str, cmap: str, cluster: str) -> list[str]:
+    """Say what of a corosync.conf the running Corosync has not loaded."""
+    found: list[str] = _running().not_loaded(conf, cmap, cluster)
+    return found
+
+
+def lost_pools(cib: str, pools: Sequence[str]) -> list[str]:
+    """Say which pools the cluster's devices are in and the inventory does not have."""
+    found: list[str] = _running().lost_pools(cib, pools)
+    return found
+
+
+def _running() -> Any:
+    return _import("sanctl.rollout.running_cluster")
+
+
 def watchdog_rule(timeouts: Sequence[str], wait_s: int) -> str:
     """Return the rule of the module `cib` by which stonith-watchdog-timeout may change."""
-    rule: str = _import("sanctl.rollout.running_cluster").watchdog_rule(timeouts, int(wait_s))
+    rule: str = _running().watchdog_rule(timeouts, int(wait_s))
     return rule
 
 
@@ -120,4 +150,8 @@ class FilterModule:
             "release": release,
             "programs": programs,
             "watchdog_rule": watchdog_rule,
+            "list_changes": list_changes,
+            "readdressed": readdressed,
+            "not_loaded": not_loaded,
+            "lost_pools": lost_pools,
         }
