@@ -129,6 +129,18 @@ def lost_pools(cib: str, pools: Sequence[str]) -> list[str]:
     return found
 
 
+def cut_off(listed: str, cluster: str, count: int) -> list[str]:
+    """Say which clusters may need the vote that a restart of corosync-qnetd takes."""
+    found: list[str] = _import("sanctl.rollout.quorum_device").cut_off(listed, cluster, count)
+    return found
+
+
+def may_restart_client(status: str, cmap: str, count: int) -> bool:
+    """Tell whether a node can do without the device's vote for a moment."""
+    may: bool = _import("sanctl.rollout.quorum_device").may_restart_client(status, cmap, count)
+    return may
+
+
 def _running() -> Any:
     return _import("sanctl.rollout.running_cluster")
 
@@ -154,4 +166,6 @@ class FilterModule:
             "readdressed": readdressed,
             "not_loaded": not_loaded,
             "lost_pools": lost_pools,
+            "cut_off": cut_off,
+            "may_restart_client": may_restart_client,
         }
