@@ -111,7 +111,7 @@ def _leave_corosync(
     finally:
         if not is_loaded:
             _withdraw(session, storage, name)
-    _await_reload(session, runner, name, deadline_s=deadline_s)
+    _await_reload(session, runner, storage, name, deadline_s=deadline_s)
 
 
 def _write_files(
@@ -178,20 +178,41 @@ def _withdraw(session: Session, storage: Collection[NodeName], name: NodeName) -
         session.change(withdrawal, reads_replicas=False)
 
 
-def _await_reload(session: Session, runner: Runner, name: NodeName, *, deadline_s: float) -> None:
-    """Wait until this node's Corosync has forgotten the node: else Pacemaker must not.
+def _await_reload(
+    session: Session,
+    runner: Runner,
+    storage: Collection[NodeName],
+    name: NodeName,
+    *,
+    deadline_s: float,
+) -> None:
+    """Wait until every node's Corosync has forgotten the node: else Pacemaker must not.
+
+    This node's is asked; the others publish it. A command that reloads Corosync goes by what they
+    publish, too, and would be refused before (SAN-NODE-011).
 
     Raises:
-        NotConverged: it has not in time.
+        NotConverged: one has not in time.
     """
+    look = "'journalctl -u corosync' on each node says what it refused; then run the command again"
     while name.value in corosync.members(runner):
         if session.clock.monotonic_s() >= deadline_s:
             raise NotConverged(
                 Problem(
                     "SAN-WAIT-001",
                     f"Corosync has reloaded its configuration, and {name} is still in its list",
-                    "'journalctl -u corosync' on each node says what it refused; then run the "
-                    "command again",
+                    look,
                 )
             )
         session.clock.sleep(_POLL_S)
+
+    def forgotten(cluster: Cluster) -> Progress:
+        left = [str(node) for node in storage if name.value in cluster.votes_of(node).loaded]
+        return Progress(is_done=not left, seen=f"not yet on {', '.join(left)}")
+
+    session.wait(
+        forgotten,
+        waiting_for=f"every Corosync to forget {name}",
+        timeout_s=max(0.0, deadline_s - session.clock.monotonic_s()),
+        look=look,
+    )

@@ -141,6 +141,7 @@ def test_nothing_of_the_node_is_left() -> None:
     assert "fence-n3" in nodes.ids()
     assert nodes.remove()
     assert nodes.live == {"n1", "n2"} and nodes.reloads == 1
+    assert nodes.findings() == [], "each node has published that it has forgotten it"
     assert not {each for each in nodes.ids() if each.startswith("fence-n3")}
     assert {"fence-n1", "fence-n2"} <= nodes.ids()
     assert "n3" not in nodes.pacemaker.states
