@@ -7,6 +7,7 @@ NamedTuples, as sites are.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from sanctl.model.point_schedule import PointSchedule, Rule
@@ -16,6 +17,8 @@ COPY_GROUP_PREFIX = "sanctl-copy-group."
 
 _NOTHING = "-"
 _NAME = re.compile(r"[a-z0-9-]{1,63}")
+_MEMBER = re.compile(r"[a-z0-9-]{1,63}\.[0-9a-f]{8}")
+_UUID_DIGITS = 8
 _POINT = re.compile(r"[a-z0-9-]{1,40}")
 _NUMBER = re.compile(r"[0-9]{1,12}")
 
@@ -38,7 +41,8 @@ class GroupRecord(NamedTuple):
     """What the cluster knows of the copies of a group at a site.
 
     Attributes:
-        devices: the names of its devices, sorted; two at least.
+        members: its devices, by name: DEVICE.UUID, with the first digits of the UUID, so that one
+            that was made anew under a name is not taken for the one that was copied; two at least.
         site: the site's name.
         begun_s: since when runs were begun of which none has made its moment complete, in seconds
             since 1970; 0: the last one has.
@@ -47,11 +51,26 @@ class GroupRecord(NamedTuple):
         complete: the newest moment that was seen to be complete; None: none was yet.
     """
 
-    devices: tuple[str, ...]
+    members: tuple[str, ...]
     site: str
     begun_s: int = 0
     schedule: PointSchedule | None = None
     complete: CompleteMoment | None = None
+
+    @classmethod
+    def of(cls, devices: Iterable[tuple[str, str]], site: str) -> GroupRecord:
+        """Return that of devices, each by its name and UUID, of which nothing is known yet."""
+        members = (f"{name}.{uuid[:_UUID_DIGITS]}" for name, uuid in sorted(devices))
+        return cls(tuple(members), site)
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The names of its devices, sorted."""
+        return tuple(each.partition(".")[0] for each in self.members)
+
+    def has(self, device: str, uuid: str) -> bool:
+        """Whether that very device is of the group."""
+        return f"{device}.{uuid[:_UUID_DIGITS]}" in self.members
 
     @property
     def id(self) -> str:
@@ -62,7 +81,7 @@ class GroupRecord(NamedTuple):
     def value(self) -> str:
         """The value of its property."""
         schedule = self.schedule.value.replace(" ", "/") if self.schedule else _NOTHING
-        words = (",".join(self.devices), str(self.begun_s), schedule)
+        words = (",".join(self.members), str(self.begun_s), schedule)
         return " ".join((*words, *map(str, self.complete or ())))
 
     @property
@@ -75,13 +94,13 @@ class GroupRecord(NamedTuple):
         """Read a property; None for one that is none as this release writes them."""
         first, _, site = identifier.removeprefix(COPY_GROUP_PREFIX).partition(".")
         words = value.split(" ")
-        devices = tuple(words[0].split(","))
+        members = tuple(words[0].split(","))
         if (
             not identifier.startswith(COPY_GROUP_PREFIX)
             or not _NAME.fullmatch(site)
-            or devices[0] != first
-            or len(devices) < 2
-            or not all(map(_NAME.fullmatch, devices))
+            or members[0].partition(".")[0] != first
+            or len(members) < 2
+            or not all(map(_MEMBER.fullmatch, members))
             or len(words) not in {3, 6}
             or not all(map(_NUMBER.fullmatch, (words[1], *words[4:])))
             or not all(map(_POINT.fullmatch, words[3:4]))
@@ -93,4 +112,4 @@ class GroupRecord(NamedTuple):
         complete = None
         if len(words) == 6:
             complete = CompleteMoment(words[3], int(words[4]), int(words[5]))
-        return cls(devices, site, int(words[1]), schedule, complete)
+        return cls(members, site, int(words[1]), schedule, complete)

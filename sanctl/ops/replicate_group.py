@@ -86,7 +86,6 @@ def replicate_group(
     devices = {
         name: refuse_sender(cluster, name, node.name, from_active=from_active) for name in orders
     }
-    names = [name.value for name in orders]
     there: dict[DeviceName, CopiesThere] = {}
     session.reporter.update(f"connecting to site {site.name}")
     with connect(site) as link:
@@ -104,7 +103,7 @@ def replicate_group(
             )
         )
         now_s = int(session.clock.wall_s())
-        return (*attempts, *plan_group_begun(seen, names, site.name, now_s))
+        return (*attempts, *plan_group_begun(seen, tuple(devices.values()), site.name, now_s))
 
     session.change(within_room(session, plan, node.ipc_buffer_bytes))
     left = {name: orders[name].token for name in devices}
@@ -144,7 +143,8 @@ def replicate_group(
         max(each.copy.proven_s for each in made.values()),
     )
     session.change(
-        lambda seen: plan_group_complete(seen, names, site.name, moment), reads_replicas=False
+        lambda seen: plan_group_complete(seen, tuple(devices.values()), site.name, moment),
+        reads_replicas=False,
     )
     return made
 

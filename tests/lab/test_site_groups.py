@@ -27,6 +27,8 @@ pytestmark = [pytest.mark.faults, pytest.mark.in_order]
 LOG, DATA = "log0", "data0"
 NAMES, MADE = (LOG, DATA), (f"{LOG}-dr", f"{DATA}-dr")
 NODES = ("n1", "n2")
+#: Slower than there: what a hold has to wait for is not what this is about.
+_WRITER = _WRITE.replace("time.sleep(0.002)", "time.sleep(0.02)")
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +55,7 @@ def paths(scenario: Scenario) -> Iterator[dict[str, str]]:
             paths = [host.login(target, scenario.portals()) for target in targets]
             host.sh(
                 "systemd-run --unit group-writer python3 -I -c "
-                f"{shlex.quote(_WRITE)} {' '.join(paths)}"
+                f"{shlex.quote(_WRITER)} {' '.join(paths)}"
             )
             sanctl(bed, "n1", f"site add {SITE} --ssh {server} --path {PATH}")
             yield dict(zip(NAMES, paths, strict=True))
@@ -129,17 +131,19 @@ def test_a_run_that_is_killed_in_between_leaves_the_moment_before(
     scenario.host.sh(
         f"dd if=/dev/urandom of={paths[DATA]} bs=1M seek=8 count=8 oflag=direct status=none"
     )
-    writing.sh("n2", f"systemd-run --unit group-copy sanctl {RUN} --keep 1 --limit-rate 100K")
+    start = f"systemd-run --collect --unit group-copy sanctl {RUN} --keep 1 --limit-rate 100K"
 
     def half() -> bool:
-        # The first one is proven, and the second one is under way, slowly.
+        # The first one is proven, and the second one is under way, slowly. A busy machine may not
+        # make the points within half a second: then once more.
         listed = second_site.files(writing)
-        ended = writing.sh("n2", "systemctl is-active group-copy", ok=range(256)).status
-        assert not ended, "it has ended"
+        if writing.sh("n2", "systemctl is-active group-copy", ok=range(256)).status:
+            writing.sh("n2", start)
+            return False
         names = [each for each in listed if before not in each and each.endswith(".json")]
         return bool(names) and any(each.endswith(".partial") for each in listed)
 
-    wait_for("one of two copies", half, within_s=300)
+    wait_for("one of two copies", half, within_s=600)
     writing.sh("n2", "systemctl kill --signal=KILL group-copy; systemctl reset-failed", ok=range(9))
     now = state(writing)
     assert {path: now.get(path) for path in whole} == whole

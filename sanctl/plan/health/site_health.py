@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from sanctl.model.cluster import Cluster
 from sanctl.model.findings import Finding, Severity
-from sanctl.plan.site.group_record import is_group_late
+from sanctl.plan.site.group_record import is_group_late, present_devices
 from sanctl.plan.site.schedule import is_late
 from sanctl.plan.site.takeover import takeover_text
 
@@ -63,7 +63,8 @@ def site_findings(cluster: Cluster, *, now_s: float) -> Iterator[Finding]:
 def _group_findings(cluster: Cluster, now_s: float) -> Iterator[Finding]:
     """Return groups whose newest complete moment is older than is allowed, or cannot be made."""
     for group in cluster.cib.copy_groups:
-        gone = [name for name in group.devices if cluster.cib.device(name) is None]
+        present = {each.name.value for each in present_devices(cluster, group)}
+        gone = [name for name in group.devices if name not in present]
         taken = [n for n in group.devices if cluster.cib.takeover(n, group.site) is not None]
         if taken or not (is_group_late(group, now_s) or (gone and group.schedule)):
             continue
@@ -76,7 +77,7 @@ def _group_findings(cluster: Cluster, now_s: float) -> Iterator[Finding]:
             else f"no moment is complete at site {group.site}"
         )
         due = f"one is due every {group.rule.interval}" if group.rule else ""
-        lost = f"there is no device {', '.join(gone)} any more" if gone else ""
+        lost = f"device {', '.join(gone)} that was copied is there no more" if gone else ""
         off = f"'sanctl replicate schedule {names} --to {group.site} --group --every off'"
         yield Finding(
             code="SAN-HLT-122",

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from sanctl.errors import Problem, Refused
 from sanctl.model.cib_change import Change, RemoveGroupRecord, SetGroupRecord
 from sanctl.model.cluster import Cluster
+from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName
 from sanctl.model.point_schedule import PointSchedule, Rule
 from sanctl.model.site_group import CompleteMoment, GroupRecord
@@ -32,24 +33,38 @@ def group_record(cluster: Cluster, devices: Sequence[str], site: str) -> GroupRe
     return next(found, None)
 
 
+def present_devices(cluster: Cluster, record: GroupRecord) -> list[DeviceSpec]:
+    """Return the devices of a group that there are; not one that was made anew under the name."""
+    found = (cluster.cib.device(name) for name in record.devices)
+    return [each for each in found if each and record.has(each.name.value, each.uuid)]
+
+
+def _new(devices: Sequence[DeviceSpec], site: str) -> GroupRecord:
+    return GroupRecord.of(((each.name.value, each.uuid) for each in devices), site)
+
+
 def plan_group_begun(
-    cluster: Cluster, devices: Sequence[str], site: str, now_s: int
+    cluster: Cluster, devices: Sequence[DeviceSpec], site: str, now_s: int
 ) -> tuple[Change, ...]:
     """Return the changes as a run of a group begins: it takes the place of groups it overlaps.
 
     Raises:
         Refused: another group with one of the devices is copied by a schedule.
     """
-    record = group_record(cluster, devices, site) or GroupRecord(tuple(sorted(devices)), site)
+    new = _new(devices, site)
+    record = group_record(cluster, new.devices, site) or new
+    if record.members != new.members:
+        record = new._replace(schedule=record.schedule)
     return _replacing(cluster, record._replace(begun_s=record.begun_s or now_s))
 
 
 def plan_group_complete(
-    cluster: Cluster, devices: Sequence[str], site: str, moment: CompleteMoment
+    cluster: Cluster, devices: Sequence[DeviceSpec], site: str, moment: CompleteMoment
 ) -> tuple[Change, ...]:
     """Return the change as a moment is complete; none if the group is another one by now."""
-    known = group_record(cluster, devices, site)
-    if known is None:
+    new = _new(devices, site)
+    known = group_record(cluster, new.devices, site)
+    if known is None or known.members != new.members:
         return ()
     return (SetGroupRecord(record=known._replace(begun_s=0, complete=moment)),)
 
@@ -75,9 +90,11 @@ def plan_group_schedule(
     problems = [one_replica_problem(device) for device in found if len(device.nodes) < 2]
     if problems:
         raise Refused(*problems)
-    if known is not None and known.rule == rule:
-        return ()
-    record = known or GroupRecord(tuple(sorted(devices)), site)
+    record = _new(found, site)
+    if known is not None and known.members == record.members:
+        if known.rule == rule:
+            return ()
+        record = known
     return _replacing(cluster, record._replace(schedule=PointSchedule(int(now_s), (rule,))))
 
 
@@ -122,7 +139,7 @@ def sender_of_group(cluster: Cluster, group: GroupRecord) -> str | None:
 
     The first node that is a standby in sync of all devices; one node has to serve all of them.
     """
-    devices = [device for name in group.devices if (device := cluster.cib.device(name))]
+    devices = present_devices(cluster, group)
     active = {cluster.active_node(device.name) for device in devices}
     if len(devices) < len(group.devices) or len(active) != 1 or None in active:
         return None

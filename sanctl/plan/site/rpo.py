@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Rule: what would be lost of a device with this cluster: how old what is elsewhere is.
 
-A copy counts by when its restore point was made, and only once it is proven; a backup by when its
-restore point was made, and only once it is whole. What is not known counts as not there.
+A copy counts by when its restore point was made, and only once it is proven; of devices that are
+copied together the newest moment that is complete. A backup counts by when its restore point was
+made, and only once it is whole. What is not known counts as not there.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from typing import NamedTuple
 from sanctl.model.backup import Backup
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
-from sanctl.model.site import CopyRecord
+from sanctl.model.site import CopyRecord, ProvenCopy
+from sanctl.model.site_group import CompleteMoment, GroupRecord
+from sanctl.plan.site.group_record import is_group_late
 from sanctl.plan.site.schedule import is_late
 
 
@@ -101,25 +104,41 @@ def _elsewhere(
         if each.device == name and each.uuid == device.uuid
     }
     schedules = {each.site: each for each in cluster.cib.copy_schedules if each.device == name}
+    groups = {each.site: each for each in cluster.cib.copy_groups if each.has(name, device.uuid)}
     copies = tuple(
-        _copy(cluster, name, site, records.get(site), now_s)
-        for site in sorted({*records, *schedules})
+        _copy(cluster, name, site, (records.get(site), groups.get(site)), now_s)
+        for site in sorted({*records, *schedules, *groups})
     )
     return (*copies, *_backups(device, backups))
 
 
 def _copy(
-    cluster: Cluster, device: str, site: str, record: CopyRecord | None, now_s: float
+    cluster: Cluster,
+    device: str,
+    site: str,
+    known: tuple[CopyRecord | None, GroupRecord | None],
+    now_s: float,
 ) -> Elsewhere:
+    """Return the newest copy at a site that counts.
+
+    Of a device that is copied together with others that is the newest complete moment: with newer
+    copies of it alone the devices would not belong together.
+    """
+    record, group = known
     schedule = cluster.cib.copy_schedule(device, site)
-    proven = record.proven if record else None
+    proven: ProvenCopy | CompleteMoment | None = record.proven if record else None
+    rule = schedule.rule if schedule else None
+    late = schedule is not None and is_late(schedule, record, now_s)
+    if group is not None:
+        proven, rule = group.complete, group.rule
+        late = late or is_group_late(group, now_s)
     return Elsewhere(
         "copy",
         site,
         proven.name if proven else "",
         proven.made_s if proven else None,
-        schedule.rule.every_s if schedule else None,
-        schedule is not None and is_late(schedule, record, now_s),
+        rule.every_s if rule else None,
+        late,
     )
 
 

@@ -23,6 +23,7 @@ from sanctl.model.site_group import GroupRecord
 from sanctl.ops.replicate import CopyMade, SourceNode
 from sanctl.ops.replicate_group import replicate_group
 from sanctl.plan.device.point_group import group_orders
+from sanctl.plan.site.group_record import sender_of_group
 from sanctl.plan.site.grouping import moments_of
 from tests.fakes.local_site import local_link
 from tests.support.json_contract import breaches
@@ -222,6 +223,7 @@ def test_the_schedule(
         ("web", True),
         ("db", True),
     ]
+    assert sender_of_group(group.bed.seen(), record(group)) == "n2"
     group.run_both()
     assert record(group).rule == Rule(3600, 3) and record(group).complete is not None
     # A device that is deleted leaves the schedule, and a finding, until somebody sees to it.
@@ -229,7 +231,7 @@ def test_the_schedule(
     assert record(group).devices == ("db", "web")
     capsys.readouterr()
     printed("status", monkeypatch)
-    assert "there is no device db any more" in capsys.readouterr().out
+    assert "device db that was copied is there no more" in capsys.readouterr().out
     assert printed(f"{line} --every off", monkeypatch) == 0
     assert group.bed.seen().cib.copy_groups == ()
     assert printed("replicate schedule web db --to far", monkeypatch) == 2

@@ -182,7 +182,7 @@ def test_the_first_standby_makes_it(runs: Runs, clock: list[float]) -> None:
     assert runs.on("n2") == [], "also one that failed is an attempt"
 
 
-GROUP = GroupRecord(("db", "web"), "far", 0, PointSchedule(0, (Rule(900, 7),)))
+GROUP = GroupRecord(("db.dddddddd", "web.00000000"), "far", 0, PointSchedule(0, (Rule(900, 7),)))
 
 
 def test_a_group_is_started_where_all_its_devices_are_standbys(

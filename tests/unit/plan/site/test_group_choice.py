@@ -176,6 +176,20 @@ def test_the_devices_of_a_moment_take_over_together() -> None:
     assert taking("data-dr", devices=gone) == ["data-dr", "log-dr"]
 
 
+def test_the_group_is_that_of_the_moment_that_they_were_made_from() -> None:
+    """A third device has joined since."""
+    three = (DATA, LOG, LONE)
+    there = {
+        folder: (*copies, copy(6, at, three)) for at, (folder, copies) in enumerate(THERE.items())
+    }
+    pair = (made("data-dr", DATA, 2), made("log-dr", LOG, 2, 1))
+    names = [DeviceName.parse("data-dr")]
+    assert len(devices_taking_over(here(*pair), names, there, allows_mix=False)) == 2
+    later = (made("data-dr", DATA, 6), made("log-dr", LOG, 6, 1))
+    with pytest.raises(Refused, match=r"SAN-SITE-029.*copy of lone"):
+        devices_taking_over(here(*later), names, there, allows_mix=False)
+
+
 @pytest.mark.parametrize(
     ("devices", "says"),
     [

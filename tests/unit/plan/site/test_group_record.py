@@ -10,6 +10,7 @@ import pytest
 from sanctl.errors import Refused
 from sanctl.model.cib_change import RemoveGroupRecord, SetGroupRecord, SetSite, SetTakeover
 from sanctl.model.cluster import Cluster
+from sanctl.model.device import DeviceSpec
 from sanctl.model.findings import Finding
 from sanctl.model.names import DeviceName
 from sanctl.model.point_schedule import PointSchedule, Rule
@@ -25,6 +26,8 @@ from tests.unit.ops.test_snapshot import Bed, bed_with_device
 
 NOW = 1_764_072_000
 NAMES, RULE = ("db", "web"), Rule(900, 7)
+WEB, DB, LOG = f"web.{'0' * 8}", f"db.{'d' * 8}", f"log.{'e' * 8}"
+BOTH = (DB, WEB)
 MOMENT = CompleteMoment("to-far-1", NOW - 600, NOW - 500)
 
 
@@ -49,10 +52,10 @@ def two(cluster: Cluster) -> Cluster:
 @pytest.mark.parametrize(
     "record",
     [
-        GroupRecord(NAMES, "far"),
-        GroupRecord(("a", "b", "c-1"), "far", NOW, None, MOMENT),
-        GroupRecord(NAMES, "far", 0, PointSchedule(NOW, (RULE,)), None),
-        GroupRecord(NAMES, "far", NOW, PointSchedule(NOW, (RULE,)), MOMENT),
+        GroupRecord(BOTH, "far"),
+        GroupRecord(("a.00000000", "a-b.00000000", "b.00000000"), "far", NOW, None, MOMENT),
+        GroupRecord(BOTH, "far", 0, PointSchedule(NOW, (RULE,)), None),
+        GroupRecord(BOTH, "far", NOW, PointSchedule(NOW, (RULE,)), MOMENT),
     ],
 )
 def test_what_is_written_is_read(record: GroupRecord) -> None:
@@ -63,63 +66,90 @@ def test_what_is_written_is_read(record: GroupRecord) -> None:
 @pytest.mark.parametrize(
     ("identifier", "value"),
     [
-        ("sanctl-copy.db.far", "db,web 0 -"),
-        ("sanctl-copy-group.web.far", "db,web 0 -"),
-        ("sanctl-copy-group.db.Far", "db,web 0 -"),
-        ("sanctl-copy-group.db.far", "db 0 -"),
-        ("sanctl-copy-group.db.far", "db,W 0 -"),
-        ("sanctl-copy-group.db.far", "db,web x -"),
-        ("sanctl-copy-group.db.far", "db,web 0"),
-        ("sanctl-copy-group.db.far", "db,web 0 what"),
-        ("sanctl-copy-group.db.far", "db,web 0 5/15m=7/1h=7"),
-        ("sanctl-copy-group.db.far", "db,web 0 - to-far-1 5"),
-        ("sanctl-copy-group.db.far", "db,web 0 - to-far-1 5 x"),
-        ("sanctl-copy-group.db.far", "db,web 0 - To 5 6"),
+        ("sanctl-copy.db.far", "db.dddddddd,web.00000000 0 -"),
+        ("sanctl-copy-group.web.far", "db.dddddddd,web.00000000 0 -"),
+        ("sanctl-copy-group.db.Far", "db.dddddddd,web.00000000 0 -"),
+        ("sanctl-copy-group.db.far", "db.dddddddd 0 -"),
+        ("sanctl-copy-group.db.far", "db.dddddddd,web 0 -"),
+        ("sanctl-copy-group.db.far", "db.dddddddd,web.00000000 x -"),
+        ("sanctl-copy-group.db.far", "db.dddddddd,web.00000000 0"),
+        ("sanctl-copy-group.db.far", "db.dddddddd,web.00000000 0 what"),
+        ("sanctl-copy-group.db.far", "db.dddddddd,web.00000000 0 5/15m=7/1h=7"),
+        ("sanctl-copy-group.db.far", "db.dddddddd,web.00000000 0 - to-far-1 5"),
+        ("sanctl-copy-group.db.far", "db.dddddddd,web.00000000 0 - to-far-1 5 x"),
+        ("sanctl-copy-group.db.far", "db.dddddddd,web.00000000 0 - To 5 6"),
     ],
 )
 def test_what_is_none_is_not_read(identifier: str, value: str) -> None:
     assert GroupRecord.parse(identifier, value) is None
 
 
+def devices(cluster: Cluster, *names: str) -> tuple[DeviceSpec, ...]:
+    """Return devices of the cluster, and one that is new under another name."""
+    found = {each.name.value: each for each in cluster.cib.devices}
+    log = replace(found["web"], name=DeviceName.parse("log"), uuid="e" * 32)
+    return tuple({**found, "log": log}[name] for name in names)
+
+
 def test_a_run_begins_and_its_moment_is_complete(bed: Bed) -> None:
-    seen = bed.seen()
-    (change,) = plan.plan_group_begun(seen, ("web", "db"), "far", NOW)
-    record = GroupRecord(NAMES, "far", NOW)
-    assert change == SetGroupRecord(record=record)
+    seen = two(bed.seen())
+    both = devices(seen, "web", "db")
+    (change,) = plan.plan_group_begun(seen, both, "far", NOW)
+    record = GroupRecord(BOTH, "far", NOW)
+    assert change == SetGroupRecord(record=record) and record.devices == NAMES
     assert record.value in added_text(seen, (change,))
     bed.session.change(lambda _: (change,))
     assert bed.seen().cib.copy_groups == (record,)
+    there = known(seen, record)
     # It is behind since the first of them, for as long as none is complete.
-    (again,) = plan.plan_group_begun(bed.seen(), NAMES, "far", NOW + 50)
+    (again,) = plan.plan_group_begun(there, both, "far", NOW + 50)
     assert again == change
-    (done,) = plan.plan_group_complete(bed.seen(), ("web", "db"), "far", MOMENT)
-    assert done == SetGroupRecord(record=GroupRecord(NAMES, "far", 0, None, MOMENT))
-    assert plan.plan_group_complete(bed.seen(), ("web", "x"), "far", MOMENT) == ()
-    assert plan.plan_group_complete(bed.seen(), NAMES, "near", MOMENT) == ()
+    (done,) = plan.plan_group_complete(there, both, "far", MOMENT)
+    assert done == SetGroupRecord(record=GroupRecord(BOTH, "far", 0, None, MOMENT))
+    assert plan.plan_group_complete(there, devices(seen, "web", "log"), "far", MOMENT) == ()
+    assert plan.plan_group_complete(there, both, "near", MOMENT) == ()
     gone = plan_site_removal(bed.seen(), "far")
     assert RemoveGroupRecord(record=record) in gone
     bed.session.change(lambda _: gone)
     assert bed.seen().cib.copy_groups == ()
 
 
+def test_a_device_that_was_made_anew_is_another_one(bed: Bed) -> None:
+    seen = two(bed.seen())
+    old = GroupRecord((f"db.{'c' * 8}", WEB), "far", 5, PointSchedule(NOW, (RULE,)), MOMENT)
+    both = devices(seen, "web", "db")
+    there = known(seen, old)
+    assert plan.plan_group_complete(there, both, "far", MOMENT) == ()
+    (change,) = plan.plan_group_begun(there, both, "far", NOW)
+    assert change == SetGroupRecord(record=GroupRecord(BOTH, "far", NOW, old.schedule))
+    (change,) = plan.plan_group_schedule(there, NAMES, "far", RULE, NOW)
+    assert change == SetGroupRecord(record=GroupRecord(BOTH, "far", 0, old.schedule))
+    assert plan.sender_of_group(there, old) is None
+    (found,) = findings(there)
+    assert found.what.startswith("device db that was copied is there no more")
+
+
 def test_another_group_takes_its_place_unless_it_has_a_schedule(bed: Bed) -> None:
-    old = GroupRecord(("db", "log", "web"), "far", 0, None, MOMENT)
-    seen = known(bed.seen(), old, GroupRecord(("a", "z"), "far"), GroupRecord(NAMES, "near"))
+    old = GroupRecord((DB, LOG, WEB), "far", 0, None, MOMENT)
+    seen = two(bed.seen())
+    there = known(
+        seen, old, GroupRecord((f"a.{'a' * 8}", f"z.{'a' * 8}"), "far"), GroupRecord(BOTH, "near")
+    )
     # The property has the same name, and is written anew.
-    (change,) = plan.plan_group_begun(seen, NAMES, "far", NOW)
-    assert change == SetGroupRecord(record=GroupRecord(NAMES, "far", NOW))
-    first, second = plan.plan_group_begun(seen, ("log", "web"), "far", NOW)
+    (change,) = plan.plan_group_begun(there, devices(seen, *NAMES), "far", NOW)
+    assert change == SetGroupRecord(record=GroupRecord(BOTH, "far", NOW))
+    first, second = plan.plan_group_begun(there, devices(seen, "log", "web"), "far", NOW)
     assert first == RemoveGroupRecord(record=old)
-    assert second == SetGroupRecord(record=GroupRecord(("log", "web"), "far", NOW))
+    assert second == SetGroupRecord(record=GroupRecord((LOG, WEB), "far", NOW))
     timed = known(seen, old._replace(schedule=PointSchedule(1, (RULE,))))
     with pytest.raises(Refused, match=r"SAN-SITE-031.*schedule db log web --to far --group"):
-        plan.plan_group_begun(timed, NAMES, "far", NOW)
+        plan.plan_group_begun(timed, devices(seen, *NAMES), "far", NOW)
 
 
 def test_a_schedule_is_given_and_ends(bed: Bed) -> None:
     seen = two(bed.seen())
     (change,) = plan.plan_group_schedule(seen, ("web", "db"), "far", RULE, NOW + 0.5)
-    record = GroupRecord(NAMES, "far", 0, PointSchedule(NOW, (RULE,)))
+    record = GroupRecord(BOTH, "far", 0, PointSchedule(NOW, (RULE,)))
     assert change == SetGroupRecord(record=record)
     there = known(seen, record)
     assert plan.plan_group_schedule(there, NAMES, "far", RULE, NOW + 9) == ()
@@ -134,22 +164,19 @@ def test_a_schedule_is_given_and_ends(bed: Bed) -> None:
             plan.plan_group_schedule(seen, NAMES, "near", rule, NOW)
     with pytest.raises(Refused, match="SAN-DEV-002"):
         plan.plan_group_schedule(bed.seen(), NAMES, "far", RULE, NOW)
-    (web,) = bed.seen().cib.devices
+    db, web = seen.cib.devices
     one = replace(web, nodes=web.nodes[:1])
-    lone = replace(
-        seen,
-        cib=replace(seen.cib, devices=(seen.cib.devices[0], one)),
-    )
+    lone = replace(seen, cib=replace(seen.cib, devices=(db, one)))
     with pytest.raises(Refused, match=r"SAN-SITE-010.*device web has one replica"):
         plan.plan_group_schedule(lone, NAMES, "far", RULE, NOW)
     with pytest.raises(Refused, match="SAN-SITE-031"):
         plan.plan_group_schedule(
-            known(seen, record._replace(devices=("a", "db"))), NAMES, "far", RULE, NOW
+            known(seen, record._replace(members=(DB, LOG))), NAMES, "far", RULE, NOW
         )
 
 
 def test_when_a_moment_is_due() -> None:
-    record = GroupRecord(NAMES, "far", 0, PointSchedule(NOW, (RULE,)), MOMENT)
+    record = GroupRecord(BOTH, "far", 0, PointSchedule(NOW, (RULE,)), MOMENT)
     slot = RULE.slot_of(NOW)
     for made_s, is_due in ((slot, False), (slot - 1, True), (NOW + 3600, True)):
         moment = MOMENT._replace(made_s=made_s)
@@ -159,10 +186,10 @@ def test_when_a_moment_is_due() -> None:
 
 
 def test_who_makes_it(bed: Bed) -> None:
-    group = GroupRecord(NAMES, "far")
+    group = GroupRecord(BOTH, "far")
     assert plan.sender_of_group(bed.seen(), group) is None, "there is no db"
     (web,) = bed.seen().cib.devices
-    same = GroupRecord(("web", "web"), "far")
+    same = GroupRecord((WEB, WEB), "far")
     assert plan.sender_of_group(bed.seen(), same) == "n2"
     assert plan.sender_of_group(two(bed.seen()), group) is None, "nobody serves db"
     bed.cluster.crash("n2")
@@ -175,7 +202,7 @@ def findings(cluster: Cluster, now_s: float = NOW) -> list[Finding]:
 
 
 def test_a_schedule_that_is_not_kept(bed: Bed) -> None:
-    timed = GroupRecord(NAMES, "far", 0, PointSchedule(NOW, (RULE,)))
+    timed = GroupRecord(BOTH, "far", 0, PointSchedule(NOW, (RULE,)))
     seen = two(bed.seen())
     assert findings(known(seen, timed), NOW + 2760) == []
     (found,) = findings(known(seen, timed), NOW + 2761)
@@ -195,7 +222,7 @@ def test_a_schedule_that_is_not_kept(bed: Bed) -> None:
 
 
 def test_runs_of_which_none_is_complete(bed: Bed) -> None:
-    begun = GroupRecord(NAMES, "far", NOW, None, MOMENT)
+    begun = GroupRecord(BOTH, "far", NOW, None, MOMENT)
     seen = two(bed.seen())
     assert findings(known(seen, begun), NOW + 3600) == []
     (found,) = findings(known(seen, begun), NOW + 3601)
@@ -205,7 +232,9 @@ def test_runs_of_which_none_is_complete(bed: Bed) -> None:
 
 
 def test_a_device_of_the_group_is_gone(bed: Bed) -> None:
-    timed = GroupRecord(NAMES, "far", 0, PointSchedule(NOW, (RULE,)), MOMENT)
+    timed = GroupRecord(BOTH, "far", 0, PointSchedule(NOW, (RULE,)), MOMENT)
     (found,) = findings(known(bed.seen(), timed))
-    assert found.what.startswith("there is no device db any more") and "--without" in str(found.do)
+    assert found.what.startswith(
+        "device db that was copied is there no more"
+    ) and "--without" in str(found.do)
     assert findings(known(bed.seen(), timed._replace(schedule=None))) == []

@@ -7,8 +7,9 @@ import pytest
 
 from sanctl.model.backup import Backup, BackupName
 from sanctl.model.cluster import Cluster
-from sanctl.model.point_schedule import Rule
+from sanctl.model.point_schedule import PointSchedule, Rule
 from sanctl.model.site import CopyRecord, CopySchedule, ProvenCopy
+from sanctl.model.site_group import CompleteMoment, GroupRecord
 from sanctl.plan.site.rpo import DeviceLoss, Elsewhere, losses
 from tests.unit.plan.device.test_restoring import SPEC, cluster
 
@@ -76,6 +77,28 @@ def test_a_schedule_of_which_there_is_no_copy() -> None:
 def test_a_moment_ahead_is_no_negative_age() -> None:
     ahead = RECORD._replace(proven=COPY._replace(made_s=NOW + 50))
     assert loss(ahead).lost_s == 0
+
+
+def test_of_a_group_the_newest_complete_moment_counts() -> None:
+    """A newer copy of one device alone does not belong to what the others have."""
+
+    def of_group(record: GroupRecord, schedules: tuple[CopySchedule, ...] = ()) -> DeviceLoss:
+        seen = cluster(None, copies=(RECORD,), copy_groups=(record,), copy_schedules=schedules)
+        (found,) = losses(seen, {}, within_s=None, now_s=NOW)
+        return found
+
+    group = GroupRecord.of([("web", SPEC.uuid), ("log", "1" * 32)], "far")
+    assert of_group(group).lost_s is None
+    complete = group._replace(complete=CompleteMoment("g", NOW - 7200, NOW - 7000))
+    assert of_group(complete) == DeviceLoss(
+        "web", (Elsewhere("copy", "far", "g", NOW - 7200, None, is_late=False),), 7200, is_met=True
+    )
+    timed = complete._replace(schedule=PointSchedule(0, (EVERY.rule,)))
+    assert of_group(timed).elsewhere[0].every_s == 900 and not of_group(timed).is_met
+    late = EVERY._replace(rule=Rule(60, 7))
+    assert not of_group(complete, (late,)).is_met
+    other = GroupRecord.of([("web", "9" * 32), ("log", "1" * 32)], "far")
+    assert of_group(other).lost_s == 600, "of an earlier device of the name"
 
 
 def test_backups_of_an_earlier_device_of_the_name_do_not_count() -> None:
