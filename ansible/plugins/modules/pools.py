@@ -158,9 +158,9 @@ def reasons_against(pool: dict[str, Any], *, served: bool, allow_unmounted: bool
         return [
             f"pool {name}: this node serves the pool, but {path} holds no marker:"
             " the filesystem is missing or was replaced. Nothing was changed; mount the right"
-            " one. If its disk was replaced for good: `sanctl device replicas` takes this node's"
-            f" replicas away; then take the node out of sanctl_pools.{name}.nodes, run the"
-            " playbook, put it back, and run it again"
+            " one. If its disk was replaced for good and this filesystem is new and empty:"
+            f" `sanctl node standby`, then `sanctl pool prepare {name} --anew` on the node, which"
+            " gives up the replicas that it had"
         ]
     if marker is None and status(os.path.join(path, DEVICES)) is not None:
         return [f"pool {name}: {path} has a folder {DEVICES} but no marker: not touched"]
