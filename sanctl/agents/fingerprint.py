@@ -30,6 +30,7 @@ from sanctl.drivers import (
     drbd_kernel,
     drbdadm,
     gate,
+    host_secrets,
     lio,
     loop,
     pool_mount,
@@ -261,7 +262,7 @@ def _of_files(device: Device, data: str, *, is_alone: bool) -> list[Record]:
         record("absent", state_files.of_node(f"flush-failed.{device.name}").path),
         record("absent", pool_notes.path(device.pool, pool_notes.SHUT_DOWN)),
         *(_stat_or_absent(f"{below}.{kind}") for kind in ("sync", "verify")),
-        *(_stat_or_absent(f"{access_list.FOLDER}/{host.name}") for host in device.hosts),
+        *(_stat_or_absent(f"{host_secrets.FOLDER}/{host.name}") for host in device.hosts),
     ]
     if is_alone:
         cgroup = flush_unit.CGROUP

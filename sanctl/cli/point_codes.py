@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Meanings of the codes of restore points, and of what is made from them: clones, backups, copies.
 
-SAN-BKP, SAN-CLONE, SAN-HOOK, SAN-REST, SAN-SCHED, SAN-SITE, SAN-SNAP.
+SAN-BKP, SAN-CLONE, SAN-EXP, SAN-HOOK, SAN-REST, SAN-SCHED, SAN-SITE, SAN-SNAP.
 """
 
 from __future__ import annotations
@@ -58,6 +58,17 @@ CODES = {
     "SAN-CLONE-008": "A node of an older release does not know that a device is made from a "
     "restore point or a backup: its replica would be empty, and pass for a copy, or hosts be let "
     "in too early. All nodes need the same release first.",
+    "SAN-EXP-001": "A restore point is exported on a node that has a file of it.",
+    "SAN-EXP-002": "A restore point is exported on a node that does not serve its device, so that "
+    "hosts do not wait for the disks that the backup host reads. On the one that serves it only "
+    "if the command says so.",
+    "SAN-EXP-003": "An export names who may log in: initiators or hosts.",
+    "SAN-EXP-004": "A node exports up to 31 restore points: so many port numbers are no device's.",
+    "SAN-EXP-005": "The node does not export that restore point. An export is on one node, and "
+    "ends when that stops.",
+    "SAN-EXP-006": "The file of the restore point is not on this node, though the cluster says so. "
+    "Nothing was exported.",
+    "SAN-EXP-007": "One command at a time exports on a node, or ends an export.",
     "SAN-HOOK-001": "A hook is named by the file name of a program in /etc/sanctl/hooks.d. It may "
     "keep an application quiet for 5 to 45 seconds.",
     "SAN-HOOK-002": "A hook runs as root on the node that serves the device. Its file is missing "

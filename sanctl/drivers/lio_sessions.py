@@ -35,9 +35,12 @@ def sessions() -> list[HostSession]:
 
 
 def _devices(lun: str) -> list[str]:
-    """Return the name of the device that a LUN stands for, if it is one of sanctl's."""
+    """Return the name of the device that a LUN stands for, if it is one of sanctl's.
+
+    An exported restore point has a dot in its name (sanctl/drivers/lio_export.py).
+    """
     return [
         entry.removeprefix(_OURS)
         for entry in configfs.entries(lun)
-        if entry.startswith(_OURS) and is_link(f"{lun}/{entry}")
+        if entry.startswith(_OURS) and "." not in entry and is_link(f"{lun}/{entry}")
     ]

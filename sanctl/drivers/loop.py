@@ -25,7 +25,7 @@ _seen: dict[str, str] = {}
 # linux/loop.h; struct loop_info64 has that many bytes, 40 before its flags.
 _CLR_FD, _SET_STATUS64, _GET_STATUS64, _STATUS64_BYTES = 0x4C01, 0x4C04, 0x4C05, 232
 _SET_CAPACITY, _SET_DIRECT_IO, _CONFIGURE, _CTL_GET_FREE = 0x4C07, 0x4C08, 0x4C0A, 0x4C82
-_DIRECT_IO_FLAG, _NAME_BYTES = 16, 64
+_READ_ONLY_FLAG, _DIRECT_IO_FLAG, _NAME_BYTES = 1, 16, 64
 #: What hosts have as a block, whatever a pool's disk has (docs/adr/0058).
 HOST_BLOCK_BYTES = 512
 # struct loop_config: descriptor of the file, block size (0: the kernel's choice), loop_info64 with
@@ -89,7 +89,9 @@ def _backing(device: str) -> str:
     return read_text_or(f"/sys/block/{name}/loop/backing_file", "").rstrip("\n")
 
 
-def attach(path: str, *, direct_io: bool = True, block_bytes: int = 0) -> str:
+def attach(
+    path: str, *, direct_io: bool = True, block_bytes: int = 0, is_read_only: bool = False
+) -> str:
     """Attach a loop device to the file unless one is attached; return its path.
 
     Direct I/O for data, because an acknowledged write must be on the disk and not in this node's
@@ -101,6 +103,7 @@ def attach(path: str, *, direct_io: bool = True, block_bytes: int = 0) -> str:
         path: the file.
         direct_io: past the page cache, where the kernel can.
         block_bytes: the loop device's logical block; 0: the smallest that direct I/O can have.
+        is_read_only: the loop device takes no writes.
 
     Raises:
         CommandError: the kernel refused, or did not answer; or a device that is being detached is
@@ -116,16 +119,17 @@ def attach(path: str, *, direct_io: bool = True, block_bytes: int = 0) -> str:
                 Problem("SAN-POOL-025", f"{present} is leaving {path}, and is held open", _HINT)
             )
         time.sleep(0.05)
-    _call(f"{path} gets no loop device", partial(_attach, path, direct_io, block_bytes))
+    attach_new = partial(_attach, path, direct_io, block_bytes, is_read_only)
+    _call(f"{path} gets no loop device", attach_new)
     attached = find(path)
     if attached is None:
         raise CommandError(Problem("SAN-POOL-025", f"the loop device over {path} is gone", _HINT))
     return attached
 
 
-def _attach(path: str, direct_io: bool, block_bytes: int) -> None:
-    file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    flags = _DIRECT_IO_FLAG if direct_io else 0
+def _attach(path: str, direct_io: bool, block_bytes: int, is_read_only: bool) -> None:
+    file = os.open(path, (os.O_RDONLY if is_read_only else os.O_RDWR) | os.O_CLOEXEC)
+    flags = (_DIRECT_IO_FLAG if direct_io else 0) | (_READ_ONLY_FLAG if is_read_only else 0)
     config = _CONFIG.pack(file, block_bytes, flags, path.encode()[: _NAME_BYTES - 1])
     control = os.open("/dev/loop-control", os.O_RDWR | os.O_CLOEXEC)
     while True:
@@ -201,6 +205,11 @@ def _call(
     if number not in {0, but}:
         why = "no answer" if number is None else os.strerror(number)
         raise CommandError(Problem("SAN-POOL-025", f"{what}: {why}", _HINT))
+
+
+def file_below(device: str) -> str:
+    """Return the path of the file under a loop device, also a deleted one's; empty: none."""
+    return _backing(device).removesuffix(_DELETED)
 
 
 def is_claimed(device: str) -> bool:

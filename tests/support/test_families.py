@@ -82,6 +82,7 @@ FAMILIES = {
     "Restore points": (
         "test_clones",
         "test_device_restore",
+        "test_point_exports",
         "test_point_group_hooks",
         "test_point_groups",
         "test_point_hooks",

@@ -24,7 +24,8 @@ from functools import partial
 
 from sanctl.agents.device import take_down
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdadm, loop
+from sanctl.drivers import drbdadm, lio_export, loop
+from sanctl.errors import SanctlError
 from sanctl.plan.device import stop_pace
 from sanctl.system import journal, parallel_calls
 from sanctl.system.files import is_folder, read_text_or
@@ -57,6 +58,12 @@ def main() -> int:
         if failure:
             failed = True
             _report(f"{name} could not be taken down before the network goes: {failure}")
+    try:
+        # Their loop devices would keep the pools mounted.
+        lio_export.remove_below("")
+    except (SanctlError, OSError) as error:
+        failed = True
+        _report(f"the export of a restore point could not be ended: {error}")
     return int(failed)
 
 
@@ -88,7 +95,7 @@ def remaining_devices() -> list[Device]:
 
 def _uuid_of(name: str) -> str:
     """Return the device's UUID by the names of its files below loop devices; `none` without any."""
-    pattern = re.compile(rf"/{re.escape(name)}\.([0-9a-f]{{32}})\.")
+    pattern = re.compile(rf"/devices/{re.escape(name)}\.([0-9a-f]{{32}})\.")
     return next((hit[1] for hit in map(pattern.search, loop.backing_files()) if hit), "none")
 
 

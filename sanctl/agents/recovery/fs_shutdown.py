@@ -274,6 +274,10 @@ def _unmount(runner: Runner, pool: Pool, max_per_day: int | None) -> None:
     found = pool_mount.mount_of(path)
     if found is None or found.path != path or found.root != "/":
         raise CommandError(shut_down_problem(name, f"{path} is not a filesystem's only mount"))
+    # Hosts that read a restore point read errors by now.
+    from sanctl.drivers import lio_export  # noqa: PLC0415 - seldom: no monitor pays for it
+
+    lio_export.remove_below(path)
     if users := sorted(file for file in loop.backing_files() if file.startswith(f"{path}/")):
         raise CommandError(shut_down_problem(name, f"{users[0]} is in use"))
     if not pool_mount.is_readable(found.source):

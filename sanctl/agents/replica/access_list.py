@@ -8,18 +8,13 @@ here, or cannot be used, is not let in; the others are.
 from __future__ import annotations
 
 import contextlib
-import os
-import stat
 from collections.abc import Collection
 
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import lio
+from sanctl.drivers import host_secrets, lio
 from sanctl.drivers.lio_acl import Chap
-from sanctl.model.access import HostAccess
 from sanctl.system import journal, state_files
-from sanctl.system.files import read_text
 
-FOLDER = "/etc/sanctl/hosts"
 # Of which hosts the secret cannot be used, and why: as last logged.
 _NOTE = "unusable-secrets"
 # Which entries the kernel refused, and why: as last logged.
@@ -32,9 +27,9 @@ def chap_logins(device: Device) -> dict[str, Chap]:
     problems = [f"host {name}: not known to this release" for name in device.unreadable_hosts]
     for host in device.hosts:
         if host.chap_user:
-            found = _login(host)
+            found = host_secrets.login(host)
             if isinstance(found, str):
-                problems.append(f"host {host.name}: {FOLDER}/{host.name}: {found}")
+                problems.append(f"host {host.name}: {host_secrets.FOLDER}/{host.name}: {found}")
                 found = Chap(host.chap_user, is_mutual=host.is_mutual)
             logins |= dict.fromkeys(host.iqns, found)
     if logins or problems:
@@ -45,24 +40,10 @@ def chap_logins(device: Device) -> dict[str, Chap]:
 def hosts_without_secret(device: Device) -> tuple[str, ...]:
     """Return the hosts that are not let in here, as their secrets cannot be used."""
     return device.unreadable_hosts + tuple(
-        host.name for host in device.hosts if host.chap_user and isinstance(_login(host), str)
+        host.name
+        for host in device.hosts
+        if host.chap_user and isinstance(host_secrets.login(host), str)
     )
-
-
-def _login(host: HostAccess) -> Chap | str:
-    from sanctl.plan.host.secret import read_host_secrets  # noqa: PLC0415 - with CHAP alone
-
-    path = f"{FOLDER}/{host.name}"
-    try:
-        found = os.stat(path)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != 0 or found.st_mode & 0o077:
-            return "it is not a file that root alone can read"
-        secrets = read_host_secrets(read_text(path), is_mutual=host.is_mutual)
-    except OSError as error:
-        return error.strerror or str(error)
-    if isinstance(secrets, str):
-        return secrets
-    return Chap(host.chap_user, secrets.secret, host.is_mutual, secrets.mutual)
 
 
 def _log_once(device: Device, note_name: str, problems: Collection[str]) -> None:

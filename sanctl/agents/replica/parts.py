@@ -320,8 +320,8 @@ def wait_until_detached(device: Device) -> None:
 
 
 def attached_files(device: Device) -> list[str]:
-    """Return the device's files that have a loop device."""
-    prefix = f"/{device.name}.{device.uuid}."
+    """Return the device's files that have a loop device; not those of its restore points."""
+    prefix = f"/devices/{device.name}.{device.uuid}."
     return [path for path in loop.backing_files() if prefix in path]
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sanctl.cli.commands.snapshot_export import export, exports, unexport
 from sanctl.cli.commands.snapshot_schedule import prune, schedule
 from sanctl.cli.environment import environment, topology_or_none
 from sanctl.cli.options import hook_options, output_option, timeout_option
@@ -38,6 +39,8 @@ def snapshot() -> None:
 
 snapshot.add_command(schedule)
 snapshot.add_command(prune)
+for _command in (export, exports, unexport):
+    snapshot.add_command(_command)
 
 
 @snapshot.command()

@@ -71,7 +71,14 @@ from sanctl.cli.documents.site import (
     SiteSet,
     TakenOver,
 )
-from sanctl.cli.documents.snapshot import Point, PointDeleted, PointsPruned, ScheduleShown
+from sanctl.cli.documents.snapshot import (
+    Export,
+    Point,
+    PointDeleted,
+    PointsPruned,
+    ScheduleShown,
+    Unexported,
+)
 from sanctl.cli.documents.status import Status
 from sanctl.cli.documents.sync import ReplicaSync, Verified
 from sanctl.cli.documents.target import Access, Target
@@ -144,10 +151,13 @@ DOCUMENTS: Mapping[str, object] = {
     "site set": SiteSet,
     "snapshot create": Point | list[Point],
     "snapshot delete": PointDeleted,
+    "snapshot export": Export,
+    "snapshot exports": list[Export],
     "snapshot list": list[Point],
     "snapshot prune": PointsPruned,
     "snapshot schedule": ScheduleShown | list[ScheduleShown],
     "snapshot show": Point,
+    "snapshot unexport": Unexported,
     "status": Status,
     "sync status": list[ReplicaSync],
     "target allow": Access,

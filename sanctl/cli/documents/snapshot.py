@@ -68,6 +68,25 @@ class PointDeleted(TypedDict):
     away: Annotated[list[str], "nodes that are away; each removes its file when it is back"]
 
 
+class Export(TypedDict):
+    """A restore point that a node exports read-only."""
+
+    device: Annotated[str, "its device"]
+    name: Annotated[str, "its name"]
+    node: Annotated[str, "the node"]
+    target: Annotated[str, "the target's name; its LUN 0 is the restore point"]
+    portals: Annotated[list[str], "where, as `address:port`"]
+    initiators: Annotated[list[str], "the initiators that may log in"]
+
+
+class Unexported(TypedDict):
+    """A restore point that a node does not export any more."""
+
+    device: Annotated[str, "its device"]
+    name: Annotated[str, "its name"]
+    node: Annotated[str, "the node"]
+
+
 class ScheduleRule(TypedDict):
     """A rule of a schedule of restore points."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import jinja2
 import pytest
 
-from sanctl.drivers import pool_files
+from sanctl.drivers import point_files, pool_files
 from sanctl.system import state_files
 
 _TEMPLATE = (
@@ -39,10 +39,11 @@ def is_hidden(backing_file: str) -> bool:
         _FILES.metadata,
         f"{_FILES.metadata}.new",
         f"{_FILES.data} (deleted)",
+        point_files.final_path("/srv/a pool", "data", _UUID, "0" * 16),
         state_files.size_file("data"),
     ],
 )
-def test_every_file_of_a_replica_is_matched(path: str) -> None:
+def test_every_file_of_a_replica_or_a_restore_point_is_matched(path: str) -> None:
     assert is_hidden(path)
 
 

@@ -28,7 +28,11 @@ CID: 0  Connection State: TARG_CONN_STATE_LOGGED_IN
 
 def test_sessions_with_devices_of_sanctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lio_sessions, "_ROOT", str(tmp_path))
-    for target, backstore in (("iqn.x.vm1", "sanctl-vm1"), ("iqn.x.other", "theirs")):
+    for target, backstore in (
+        ("iqn.x.vm1", "sanctl-vm1"),
+        ("iqn.x.vm1.kept", "sanctl-point.vm1.kept"),
+        ("iqn.x.other", "theirs"),
+    ):
         tpg = tmp_path / target / "tpgt_1"
         (tpg / "lun/lun_0").mkdir(parents=True)
         (tpg / "lun/lun_0" / backstore).symlink_to("/")

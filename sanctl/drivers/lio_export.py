@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Targets of restore points: read-only LUNs for hosts that back up, on this node alone.
+
+Such a target is no device's: no cluster resource, no ALUA group of sanctl's, no replication below.
+It stands on a read-only loop device over the restore point's file, and is gone with the node's next
+boot. The file may be deleted meanwhile; the kernel keeps what is exported until the export ends.
+
+The backstore is `sanctl-point.DEVICE.POINT`, which is no device's: these have no dot in their names
+(sanctl/drivers/lio.py, find_targets). Its alias is the name of its target.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import NamedTuple
+
+from sanctl.drivers import configfs, lio, lio_acl, loop
+from sanctl.system.files import exists, is_folder, read_text, read_text_or
+
+_ROOT = "/sys/kernel/config/target"
+#: The number of an HBA that no minor has.
+_BACKSTORES = f"{_ROOT}/core/iblock_1048576"
+_PREFIX = "sanctl-point."
+# SPC-4, 6.6.2: what a backup host sees of a device that it may only read.
+_ATTRIBUTES = (("emulate_pr", "0"), ("emulate_3pc", "0"), ("emulate_fua_write", "0"))
+
+
+class Export(NamedTuple):
+    """An exported restore point.
+
+    Attributes:
+        device: the name of its device.
+        point: its name.
+        iqn: the target's name.
+        portals: where, as `address:port`.
+        initiators: the initiators that may log in.
+        file: the restore point's file; empty: not known, as the export is half made.
+    """
+
+    device: str
+    point: str
+    iqn: str
+    portals: tuple[str, ...]
+    initiators: tuple[str, ...]
+    file: str
+
+
+class NewExport(NamedTuple):
+    """What is to be exported.
+
+    Attributes:
+        device: the name of its device.
+        point: its name.
+        file: the restore point's file on this node.
+        iqn: the target's name.
+        serial: 32 hex digits, the unit serial; no device and no other restore point has it.
+        node_id: the TPG tag: this node's id (1-32).
+        portals: this node's portals as `address:port`.
+        logins: the initiators that may log in; None: without CHAP.
+    """
+
+    device: str
+    point: str
+    file: str
+    iqn: str
+    serial: str
+    node_id: int
+    portals: tuple[str, ...]
+    logins: Mapping[str, lio_acl.Chap | None]
+
+
+def listed() -> list[Export]:
+    """Return the exports of this node, by device and restore point; half made ones, too."""
+    found = []
+    for entry in configfs.folders(_BACKSTORES):
+        device, dot, point = entry.removeprefix(_PREFIX).partition(".")
+        if entry.startswith(_PREFIX) and dot:
+            target = _target_of(f"{_BACKSTORES}/{entry}")
+            tpgs = lio.tpgs([target] if target else [])
+            portals = tuple(each for tpg in tpgs for each in configfs.folders(f"{tpg}/np"))
+            iqns = tuple(each for tpg in tpgs for each in _acls(tpg))
+            file = loop.file_below(_loop_device(f"{_BACKSTORES}/{entry}"))
+            found.append(Export(device, point, os.path.basename(target), portals, iqns, file))
+    return found
+
+
+def create(wanted: NewExport, choose_port_id: Callable[[Collection[int]], int]) -> None:
+    """Export a restore point; where it is exported already, to these initiators from now on.
+
+    Args:
+        wanted: what is to be exported.
+        choose_port_id: returns a relative target port id, given those that are taken.
+
+    Raises:
+        CommandError: the kernel refused a step. What was made stays; `remove` ends it.
+        OSError: the kernel refused a folder, or the file cannot be read; the same.
+    """
+    backstore = _create_backstore(wanted)
+    tpg = f"{_ROOT}/iscsi/{wanted.iqn}/tpgt_{wanted.node_id}"
+    os.makedirs(tpg, exist_ok=True)
+    if read_text(f"{tpg}/enable").strip() != "1":
+        for attribute, value in (
+            ("authentication", "0"),
+            ("generate_node_acls", "0"),
+            ("demo_mode_write_protect", "1"),
+            ("demo_mode_discovery", "0"),
+        ):
+            configfs.set_value(f"{tpg}/attrib/{attribute}", value)
+        for path in (f"{tpg}/rtpi", f"{tpg}/attrib/rtpi"):
+            if exists(path):
+                # The kernel's own choice could be the number of a device's port on this node.
+                configfs.set_value(path, str(choose_port_id(set(_port_ids(but=tpg)))))
+                break
+    os.makedirs(f"{tpg}/lun/lun_0", exist_ok=True)
+    configfs.link(backstore, f"{tpg}/lun/lun_0/{os.path.basename(backstore)}")
+    for entry in _acls(tpg):
+        if entry not in wanted.logins:
+            lio_acl.end_sessions(f"{tpg}/acls/{entry}")
+            lio_acl.remove(f"{tpg}/acls/{entry}")
+    for initiator, chap in sorted(wanted.logins.items()):
+        lio_acl.allow(tpg, initiator, chap)
+    lio_acl.let_others_in(tpg, [each for each, chap in wanted.logins.items() if chap])
+    for portal in wanted.portals:
+        lio.make_portal(f"{tpg}/np/{portal}")
+    configfs.set_value(f"{tpg}/enable", "1")
+
+
+def remove(device: str, point: str) -> bool:
+    """End an export, whatever parts of it exist; return whether there was one.
+
+    Raises:
+        CommandError: the kernel refused a step; a new call goes on.
+        OSError: the same.
+    """
+    backstore = f"{_BACKSTORES}/{_PREFIX}{device}.{point}"
+    if not is_folder(backstore):
+        return False
+    target = _target_of(backstore)
+    for tpg in lio.tpgs([target] if target else []):
+        if read_text(f"{tpg}/enable").strip() == "1":
+            configfs.write(f"{tpg}/enable", "0")
+        lio.remove_tpg(tpg)
+    if target:
+        os.rmdir(target)
+    file = loop.file_below(_loop_device(backstore))
+    os.rmdir(backstore)
+    if file:
+        loop.detach(file)
+    return True
+
+
+def remove_below(folder: str) -> list[Export]:
+    """End the exports of restore points whose files are below a folder; return them.
+
+    With an empty folder all, also half made ones.
+
+    Raises:
+        CommandError, OSError: the kernel refused a step.
+    """
+    ended = [each for each in listed() if not folder or each.file.startswith(f"{folder}/")]
+    for each in ended:
+        remove(each.device, each.point)
+    return ended
+
+
+def _create_backstore(wanted: NewExport) -> str:
+    backstore = f"{_BACKSTORES}/{_PREFIX}{wanted.device}.{wanted.point}"
+    os.makedirs(backstore, exist_ok=True)
+    if read_text(f"{backstore}/enable").strip() != "1":
+        block_device = loop.attach(
+            wanted.file, block_bytes=loop.HOST_BLOCK_BYTES, is_read_only=True
+        )
+        # First: by these `remove` finds the target and the loop device.
+        configfs.write(f"{backstore}/alias", wanted.iqn)
+        configfs.write(f"{backstore}/udev_path", block_device)
+        configfs.write(f"{backstore}/control", f"udev_path={block_device},readonly=1")
+        configfs.write(f"{backstore}/enable", "1")
+    if read_text(f"{backstore}/wwn/vpd_unit_serial").rpartition(": ")[2].strip() != wanted.serial:
+        configfs.write(f"{backstore}/wwn/vpd_unit_serial", wanted.serial)
+        configfs.write(f"{backstore}/wwn/vendor_id", "SANCTL")
+        configfs.write(f"{backstore}/wwn/product_id", wanted.serial[:8])
+        configfs.write(f"{backstore}/wwn/revision", "1")
+        for attribute, value in _ATTRIBUTES:
+            configfs.set_value(f"{backstore}/attrib/{attribute}", value)
+    return backstore
+
+
+def _loop_device(backstore: str) -> str:
+    return read_text_or(f"{backstore}/udev_path", "").strip()
+
+
+def _target_of(backstore: str) -> str:
+    """Return the folder of the target over a backstore, which has its name; empty: none."""
+    iqn = read_text_or(f"{backstore}/alias", "").strip()
+    target = f"{_ROOT}/iscsi/{iqn}"
+    return target if iqn and is_folder(target) else ""
+
+
+def _acls(tpg: str) -> list[str]:
+    return configfs.folders(f"{tpg}/acls")
+
+
+def _port_ids(*, but: str) -> Iterator[int]:
+    for iqn in configfs.folders(f"{_ROOT}/iscsi"):
+        for tpg in lio.tpgs([f"{_ROOT}/iscsi/{iqn}"]):
+            for path in (f"{tpg}/rtpi", f"{tpg}/attrib/rtpi"):
+                text = read_text_or(path, "").strip()
+                if tpg != but and text.isdecimal():
+                    yield int(text)
