@@ -45,6 +45,8 @@ for store in core/iblock_*/*/alua; do
 done
 for lun in iscsi/iqn.*/tpgt_*/lun/lun_*; do
     [ -d "$lun" ] || continue
+    # Not of an exported restore point, which is read-only.
+    set -- "$lun"/sanctl-point.*; [ ! -L "$1" ] || continue
     tpg=${lun%/lun/*}
     group=none
     while read -r line; do
