@@ -18,6 +18,7 @@ from sanctl.plan.cluster.preconditions import (
     unknown_pool_problem,
     unreadable_device_problems,
 )
+from sanctl.plan.device.restore_points import only_holder_problems
 from sanctl.plan.replicas.replica_safety import is_known_up_to_date
 
 FLASH_REASON_TEXTS = {
@@ -224,9 +225,18 @@ def flash_text(state: CacheState) -> str:
 
 
 def reformat_problems(cluster: Cluster, pool: Pool, node: NodeName) -> tuple[Problem, ...]:
-    """Return why a node's pool may not be reformatted: each device must be good on another node."""
+    """Return why a node's pool may not be reformatted.
+
+    Each device must be good on another node, and have none of its restore points here alone.
+    """
     unread = unreadable_device_problems(cluster, f"may have its only good replica on {node}")
-    return quorum_problems(cluster) or unread + tuple(
+    points = tuple(
+        problem
+        for device in cluster.cib.devices
+        if device.pool == pool.name
+        for problem in only_holder_problems(cluster, device, [node])
+    )
+    return quorum_problems(cluster) or unread + points + tuple(
         Problem(
             "SAN-POOL-020",
             f"device {device.name} is not known to have a good replica on another node than {node}",

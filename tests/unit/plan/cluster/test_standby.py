@@ -13,6 +13,7 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import Instance, NodeState
 from sanctl.model.device import DeviceSpec, OutdatedMark, ReplicaState
 from sanctl.model.names import DeviceName, NodeName
+from sanctl.model.restore_point import RestorePoint
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
 from sanctl.plan.cluster.convergence import standby_progress
@@ -123,6 +124,20 @@ def test_a_device_that_cannot_be_read_may_have_its_last_replica_anywhere(running
         plan_replacement(cluster, N2, N1)
     with pytest.raises(Refused, match="SAN-DEV-019"):
         plan_site_removal(cluster, "far")
+
+
+def test_the_last_file_of_a_restore_point_is_not_emptied_with_its_pool(running: Cluster) -> None:
+    device, pool = vm1(running), topology().pools[0]
+
+    def problems(*nodes: str, is_deleting: bool = False) -> list[str]:
+        point = RestorePoint(
+            "vm1", "kept", "2" * 16, device.uuid, "main", 900, 64 << 20, 30, nodes, is_deleting
+        )
+        cluster = replace(running, cib=replace(running.cib, points=(point,)))
+        return [problem.code for problem in reformat_problems(cluster, pool, N2)]
+
+    assert problems("n2") == ["SAN-SNAP-014"]
+    assert problems("n1", "n2") == problems("n1") == problems("n2", is_deleting=True) == []
 
 
 def test_the_mark_of_a_device_that_cannot_be_read_is_not_called_left_over(
