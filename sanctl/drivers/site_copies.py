@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from sanctl.drivers.site_protocol import SiteError
@@ -39,7 +39,16 @@ def device_folders(path: str) -> list[str]:
 
 def copies_in(folder: str) -> list[dict[str, Any]]:
     """Return the proven copies in a folder."""
-    found = []
+    return _known_in(folder)[0]
+
+
+def _known_in(folder: str) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the proven copies in a folder, and the tokens of those of which nothing is known.
+
+    What is known of those is of a later release, damaged, or cannot be read now: such a copy is no
+    base, and nobody removes it.
+    """
+    found, unread = [], []
     for name in names_in(folder):
         words = COPY.fullmatch(name)
         if words is None:
@@ -48,9 +57,10 @@ def copies_in(folder: str) -> list[dict[str, Any]]:
             with open(f"{folder}/{name}.json", encoding="ascii") as file:
                 known = _read(json.load(file), os.path.basename(folder))
         except (OSError, ValueError, KeyError, TypeError):
-            continue  # Of a later release, or damaged: it is no base, and nobody removes it.
+            unread.append(words[2])
+            continue
         found.append({"name": words[1], "token": words[2], **known})
-    return found
+    return found, unread
 
 
 def _read(known: Any, folder: str) -> dict[str, Any]:
@@ -83,7 +93,7 @@ def note_of(
     if group:
         if not _is_group(group, folder) or not all(map(FOLDER.fullmatch, left)):
             raise SiteError("SAN-SITE-008", f"{folder} is no device of the group that was named")
-        number = max((each.number for each in _group_copies(path)), default=0) + 1
+        number = max((each.number for each in _group_copies(path)[0]), default=0) + 1
         of_group = {"group": list(group), "left": list(left), "number": number}
         fields = {_OF_GROUP: {**fields, **of_group}}
     return json.dumps(fields).encode()
@@ -97,19 +107,27 @@ def _is_group(group: Sequence[object], folder: str) -> bool:
 
 def protected_in(path: str, folder: str) -> frozenset[str]:
     """Return the tokens of the copies that nobody removes in a folder of a site."""
-    return protected_tokens(list(_group_copies(path)), folder)
+    copies, unread = _group_copies(path)
+    return protected_tokens(copies, folder, unread=unread)
 
 
-def _group_copies(path: str) -> Iterator[GroupCopy]:
+def _group_copies(path: str) -> tuple[list[GroupCopy], list[str]]:
+    """Return the copies at a site that are of groups, and the tokens of which nothing is known."""
+    found, unread = [], []
     for folder in device_folders(path):
-        for copy in copies_in(f"{path}/{folder}"):
-            if copy["group"]:
-                yield GroupCopy(
-                    folder,
-                    copy["token"],
-                    copy["name"],
-                    copy["made_s"],
-                    copy["number"],
-                    tuple(copy["group"]),
-                    tuple(copy["left"]),
-                )
+        copies, unknown = _known_in(f"{path}/{folder}")
+        unread += unknown
+        found += [
+            GroupCopy(
+                folder,
+                copy["token"],
+                copy["name"],
+                copy["made_s"],
+                copy["number"],
+                tuple(copy["group"]),
+                tuple(copy["left"]),
+            )
+            for copy in copies
+            if copy["group"]
+        ]
+    return found, unread

@@ -30,7 +30,7 @@ import os
 import re
 import sys
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from sanctl.drivers.site_copies import (
     COPY,
@@ -310,7 +310,7 @@ class Receiver:
         final = f"{self._folder}/{name}.{token}"
         if not COPY.fullmatch(f"{name}.{token}") or set(known) != set(KNOWN):
             raise SiteError("SAN-SITE-008", f"{name!r} is no name of a copy")
-        with _locked(self._path), _locked(self._folder):
+        with self._locks(of_group=bool(group)):
             refuse_taken_over(self._folder)
             if not _is_same(self._handle, self._partial):
                 raise SiteError("SAN-SITE-016", "a later run for this device has taken over")
@@ -328,33 +328,37 @@ class Receiver:
     def remove(self, tokens: list[str]) -> None:
         """Remove proven copies that nobody reads, and answer with their names.
 
-        Those of a group's newest complete moment stay. One removes or proves at a time at the
-        site: else two that remove in the folders of one group might each count on a moment that
-        the other one breaks.
+        Those of a group's newest complete moment stay. Of copies of groups one removes or proves at
+        a time at the site: else two that remove in the folders of one group might each count on a
+        moment that the other one breaks. What a copy says of its group never changes.
         """
         removed = []
-        with _locked(self._path), _locked(self._folder):
+        has_group = any(
+            each["group"] for each in copies_in(self._folder) if each["token"] in tokens
+        )
+        with self._locks(of_group=has_group):
             refuse_taken_over(self._folder)
-            protected = protected_in(self._path, os.path.basename(self._folder))
+            name = os.path.basename(self._folder)
+            protected: frozenset[str] = protected_in(self._path, name) if has_group else frozenset()
             for each in copies_in(self._folder):
-                token = str(each["token"])
-                if token in tokens and token not in protected and not self._is_read(token):
-                    path = f"{self._folder}/{each['name']}.{each['token']}"
+                token, path = str(each["token"]), f"{self._folder}/{each['name']}.{each['token']}"
+                if token not in tokens or token in protected or (each["group"] and not has_group):
+                    continue
+                if not _is_read(path):
                     _unlink(path)
                     _fsync(self._folder)
                     _unlink(f"{path}.json")
                     removed.append(each["name"])
         self._line.answer(removed=removed)
 
-    def _is_read(self, token: str) -> bool:
-        handle = self.open_copy(token)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(handle)
-        return False
+    @contextlib.contextmanager
+    def _locks(self, *, of_group: bool) -> Iterator[None]:
+        """Hold the device's lock, and with a copy of a group before that the site's."""
+        with contextlib.ExitStack() as held:
+            if of_group:
+                held.enter_context(_locked(self._path))
+            held.enter_context(_locked(self._folder))
+            yield
 
     def _clean_up(self) -> None:
         """Remove what runs that died have left. Only one run has the lock, so none is at it."""
@@ -422,6 +426,18 @@ def _require_folder(path: str) -> None:
         os.listdir(path)
     except OSError as error:
         raise SiteError("SAN-SITE-006", f"{path}: {error.strerror}") from None
+
+
+def _is_read(path: str) -> bool:
+    """Whether somebody reads a copy."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
 
 
 def _is_same(handle: int, path: str) -> bool:

@@ -43,7 +43,8 @@ from sanctl.ops.snapshot import create_group
 from sanctl.plan.site.copying import plan_attempt, refuse_sender
 from sanctl.plan.site.definition import existing_site
 from sanctl.plan.site.group_record import plan_group_begun, plan_group_complete
-from sanctl.plan.site.grouping import folder_of, group_of_run
+from sanctl.plan.site.grouping import folder_of, group_copies, group_of_run
+from sanctl.plan.site.moments import complete_moments
 
 
 def replicate_group(
@@ -137,6 +138,12 @@ def replicate_group(
         raise
     if problems:
         raise CommandError(_incomplete(site.name, points, made), *problems)
+    # A copy of it may have gone meanwhile: one run for its device alone that keeps few is enough.
+    with connect(site) as link:
+        there_now = complete_moments(group_copies(link.folders(site.path, site.mark)))
+    tokens = {point.token for point in points}
+    if not any(tokens == {*moment.tokens} for moment in there_now):
+        raise CommandError(_incomplete(site.name, points, {}))
     moment = CompleteMoment(
         points[0].name,
         min(each.copy.made_s for each in made.values()),
@@ -151,8 +158,9 @@ def replicate_group(
 
 def _incomplete(site: str, points: Sequence[RestorePoint], made: dict[str, CopyMade]) -> Problem:
     missing = ", ".join(point.device for point in points if point.device not in made)
+    lacks = f"it lacks {missing}" if made else "a copy of it has gone, or none was made"
     return Problem(
         "SAN-SITE-030",
-        f"moment {points[0].name} is not complete at site {site}: it lacks {missing}",
+        f"moment {points[0].name} is not complete at site {site}: {lacks}",
         "what was complete there before stays; the next run makes a moment anew",
     )

@@ -74,7 +74,8 @@ def take_over(
     cluster = session.observe()
     found = {name: copy_taken(existing_device(cluster, name)) for name in names}
     folders: dict[str, tuple[ProvenCopy, ...]] = {}
-    for site_name in sorted({copy.site for copy in found.values()}):
+    # With a mix nothing is asked of other devices: a folder of theirs may be damaged there.
+    for site_name in sorted({copy.site for copy in found.values()} if not allows_mix else ()):
         site = existing_site(cluster, site_name)
         session.reporter.update(f"connecting to site {site.name}")
         with connect(site) as link:
@@ -113,12 +114,18 @@ def _take_over(
 
 
 def find_taken(
-    session: Session, site_name: str, wanted: WantedCopy, connect: Callable[[Site], SiteLink]
+    session: Session,
+    site_name: str,
+    wanted: WantedCopy,
+    connect: Callable[[Site], SiteLink],
+    *,
+    allows_mix: bool,
 ) -> tuple[tuple[str, Successor], ...]:
     """Return the folders of the devices that were taken over that are meant, and by what.
 
-    The named one is the first; those that are copied with it, and were taken over, too, follow.
-    What the site says is noted.
+    The named one is the last, so that the same command goes on where one ended half way: those come
+    before that are copied with it, and were taken over, too; with `allows_mix` they do not. What
+    the site says is noted.
 
     Returns:
         None of them, if the named one was not taken over.
@@ -130,13 +137,13 @@ def find_taken(
     site = existing_site(session.observe(), site_name)
     with connect(site) as link:
         found = link.takeovers(site.path, site.mark)
-        folders = link.folders(site.path, site.mark)
+        folders = {} if allows_mix else link.folders(site.path, site.mark)
     session.change(lambda seen: plan_takeovers(seen, site.name, found), reads_replicas=False)
     known = known_takeovers(session.observe(), site.name, found)
     named = choose_taken(site.name, known, wanted)
     if named is None:
         return ()
-    return (named, *((each, known[each]) for each in taken_together(named[0], known, folders)))
+    return (*((each, known[each]) for each in taken_together(named[0], known, folders)), named)
 
 
 def give_back(

@@ -100,9 +100,7 @@ def giveback(*, device: str, site: str, allows_mix: bool, yes: bool, output: str
     env = environment()
     wanted, at = WantedCopy.parse(device)._replace(point=""), parse_site_name(site)
     with env.session() as session:
-        found = find_taken(session, at, wanted, env.site_link)
-        if allows_mix:
-            found = found[:1]
+        found = find_taken(session, at, wanted, env.site_link, allows_mix=allows_mix)
         if found and not yes:
             for folder, successor in found:
                 name = folder[: folder.index(".") + 9]

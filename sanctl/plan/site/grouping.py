@@ -15,6 +15,7 @@ from sanctl.plan.site.moments import (
     Moment,
     complete_moments,
     kept_moments,
+    replaces,
     retained_tokens,
 )
 
@@ -81,11 +82,10 @@ def group_of_run(
         if not set(group).isdisjoint(moment.group)
     ]
     others = {folder for moment in together for folder in moment.group} - set(group)
-    said_before = {folder for moment in together for folder in moment.left}
     left = {
         folder
         for folder in others
-        if folder in said_before or any(_is_meant(folder, each) for each in without)
+        if _has_left(folder, together) or any(_is_meant(folder, each) for each in without)
     }
     missing = {
         folder: moment
@@ -124,6 +124,14 @@ def moments_of(folder: str, folders: Mapping[str, Sequence[ProvenCopy]]) -> tupl
     """Return the complete moments at a site that have a device, the one made last first."""
     found = complete_moments(group_copies(folders))
     return tuple(moment for moment in found if folder in moment.group)
+
+
+def _has_left(folder: str, moments: Sequence[Moment]) -> bool:
+    """Whether it was said before that a device has left, and it has not come back since."""
+    with_it = [each for each in moments if folder in each.group]
+    return any(
+        folder in said.left and all(replaces(said, each) for each in with_it) for said in moments
+    )
 
 
 def _is_meant(folder: str, wanted: WantedCopy) -> bool:

@@ -102,11 +102,11 @@ def complete_moments(copies: Iterable[GroupCopy]) -> tuple[Moment, ...]:
 def kept_moments(moments: Sequence[Moment]) -> tuple[Moment, ...]:
     """Return the moments that stay, whatever is to be kept: each that no later one replaces."""
     return tuple(
-        moment for moment in moments if not any(_replaces(other, moment) for other in moments)
+        moment for moment in moments if not any(replaces(other, moment) for other in moments)
     )
 
 
-def _replaces(later: Moment, moment: Moment) -> bool:
+def replaces(later: Moment, moment: Moment) -> bool:
     """Whether a complete moment makes another one dispensable.
 
     It has to be made later, and to have come later: a node's clock may be wrong, and two runs may
@@ -121,10 +121,40 @@ def _replaces(later: Moment, moment: Moment) -> bool:
     )
 
 
-def protected_tokens(copies: Collection[GroupCopy], folder: str) -> frozenset[str]:
-    """Return the tokens of the copies in a folder that nobody removes."""
-    kept = kept_moments(complete_moments(copies))
-    return frozenset(each.token_of(folder) for each in kept) - {""}
+def protected_tokens(
+    copies: Collection[GroupCopy], folder: str, *, unread: Collection[str] = ()
+) -> frozenset[str]:
+    """Return the tokens of the copies in a folder that nobody removes.
+
+    Args:
+        copies: all copies at the site that are of groups.
+        folder: the folder, DEVICE.UUID.
+        unread: the tokens of copies at the site of which nothing is known now. A moment with one of
+            them may be complete: it stays as such a one, and makes no other one dispensable.
+    """
+    complete = complete_moments(copies)
+    kept = frozenset(each.token_of(folder) for each in kept_moments(complete)) - {""}
+    doubtful = {moment_of(token) for token in unread}
+    return kept | {
+        copy.token
+        for copy in copies
+        if copy.folder == folder
+        and moment_of(copy.token) in doubtful
+        and not any(replaces(later, _seen_from(copy)) for later in complete)
+    }
+
+
+def _seen_from(copy: GroupCopy) -> Moment:
+    """Return the moment of a copy, of whose other copies something is not known."""
+    return Moment(
+        moment_of(copy.token),
+        copy.name,
+        copy.made_s,
+        copy.number,
+        copy.group,
+        copy.left,
+        tuple(copy.token if folder == copy.folder else "" for folder in copy.group),
+    )
 
 
 def retained_tokens(copies: Collection[GroupCopy], folder: str, keep: int) -> frozenset[str]:

@@ -6,7 +6,9 @@ The real program in a process of its own, with files on this machine.
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -138,6 +140,38 @@ def test_what_cannot_be_read_is_no_copy_and_stays(folder: Path, spoilt: dict[str
     assert there(folder)[DB] == []
     assert remove_all(folder, DB) == ()
     assert (folder / DB / f"p1.{token(1, DB)}").exists()
+
+
+def test_a_note_that_cannot_be_read_lets_no_other_device_of_the_moment_go(folder: Path) -> None:
+    for device in BOTH:
+        make(folder, 1, device)
+    make(folder, 2, WEB)
+    (note,) = folder.glob("db.*/*.json")
+    text = note.read_text()
+    for spoil in (lambda: note.write_text("{"), note.unlink):
+        spoil()
+        assert remove_all(folder, WEB) == ("p2",), "p1 may be complete"
+        make(folder, 2, WEB)
+    note.write_text(text)
+    for number in (3, 4):
+        for device in BOTH:
+            make(folder, number, device)
+    note.write_text("{")
+    assert remove_all(folder, WEB) == ("p1", "p2", "p3"), "a later moment is complete"
+    assert there(folder)[WEB] == ["p4"]
+
+
+def test_a_copy_of_one_device_waits_for_no_other_folder(folder: Path) -> None:
+    """The lock of the site is that of groups."""
+    with local_link() as link:
+        link.open(str(folder), MARK, WEB)
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        make(folder, 1, WEB, ())
+        assert remove_all(folder, WEB) == ("p1",)
+    finally:
+        os.close(held)
 
 
 @pytest.mark.parametrize(

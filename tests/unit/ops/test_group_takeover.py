@@ -10,11 +10,15 @@ import io
 import json
 import sys
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from sanctl.errors import CommandError, Refused
+from sanctl.cli.commands import replicate_takeover as commands
+from sanctl.errors import CommandError, Problem, Refused
 from sanctl.model.host_session import SESSIONS_ATTRIBUTE
+from sanctl.ops.session import Session
+from sanctl.ops.site_takeover import give_back
 from tests.support.json_contract import breaches
 from tests.unit.ops.test_replicate_group import Group, group
 from tests.unit.ops.test_site_restore import run
@@ -73,6 +77,40 @@ def test_both_are_made_from_the_newest_complete_moment(
     text = run("replicate giveback db --at far --yes --allow-mix", monkeypatch, capsys)
     assert text.count("has ended") == 1 and "takeover of db." in text
     assert [each.device for each in there.bed.seen().cib.takeovers] == ["web"]
+
+
+def test_a_folder_that_cannot_be_listed_keeps_nobody_from_a_takeover_with_a_mix(
+    there: Group, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("replicate restore web --from far --to web-dr", monkeypatch, capsys)
+    (there.folder / f"other.{'f' * 32}").write_text("no folder, as of a damaged filesystem")
+    assert "SAN-SITE" in run("replicate takeover web-dr", monkeypatch, capsys, status=5)
+    run("replicate takeover web-dr --allow-mix", monkeypatch, capsys)
+    assert "SAN-SITE" in run("replicate giveback web --at far --yes", monkeypatch, capsys, status=5)
+    text = run("replicate giveback web --at far --yes --allow-mix", monkeypatch, capsys)
+    assert text.count("has ended") == 1
+
+
+def test_a_giveback_that_ends_half_way_goes_on(
+    there: Group, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("replicate restore web --from far --to web-dr", monkeypatch, capsys)
+    run("replicate restore db --from far --to db-dr", monkeypatch, capsys)
+    run("replicate takeover web-dr", monkeypatch, capsys)
+    given: list[str] = []
+
+    def ends_after_one(session: Session, at: str, taken: Any, *words: Any) -> None:
+        if given:
+            raise CommandError(Problem("SAN-SITE-005", "the line is cut"))
+        given.append(taken[0])
+        give_back(session, at, taken, *words)
+
+    monkeypatch.setattr(commands, "give_back", ends_after_one)
+    run("replicate giveback web --at far --yes", monkeypatch, capsys, status=5)
+    assert [each.device for each in there.bed.seen().cib.takeovers] == ["web"]
+    monkeypatch.setattr(commands, "give_back", give_back)
+    run("replicate giveback web --at far --yes", monkeypatch, capsys)
+    assert there.bed.seen().cib.takeovers == ()
 
 
 def test_a_mix_is_made_only_if_that_is_asked_for(

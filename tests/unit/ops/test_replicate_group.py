@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from sanctl.model.point_schedule import Rule
 from sanctl.model.site import Site
 from sanctl.model.site_copy import WantedCopy
 from sanctl.model.site_group import GroupRecord
-from sanctl.ops.replicate import CopyMade, SourceNode
+from sanctl.ops.replicate import CopyMade, DeviceRun, SourceNode
 from sanctl.ops.replicate_group import replicate_group
 from sanctl.plan.device.point_group import group_orders
 from sanctl.plan.site.group_record import sender_of_group
@@ -97,6 +98,26 @@ def test_both_are_of_one_moment(group: Group) -> None:
     assert group.run_both(keep=1)["web"].removed == ("to-far-1",)
     assert group.at_site("web") == ["to-far-2", "to-far-3"], "2 was complete when db was not there"
     assert group.run_both(keep=1)["web"].removed
+
+
+def test_a_moment_of_which_a_copy_goes_meanwhile_is_not_called_complete(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group.run_both()
+    send, sent = DeviceRun.send, list[str]()
+
+    def sending(run: DeviceRun, *given: Any) -> Any:
+        if sent:
+            # As a run for the first device alone, with few to keep, would remove it.
+            for path in group.folder.glob(f"{sent[0]}.*/to-far-2.*"):
+                path.unlink()
+        sent.append(run.device.name.value)
+        return send(run, *given)
+
+    monkeypatch.setattr(DeviceRun, "send", sending)
+    with pytest.raises(CommandError, match=r"SAN-SITE-030.*a copy of it has gone"):
+        group.run_both()
+    assert group.complete() == ["to-far-1"]
 
 
 @pytest.mark.parametrize("device", [0, 1])

@@ -87,6 +87,16 @@ def test_a_device_leaves_when_it_is_said() -> None:
     assert group((A, B, C), said) == CopyGroup(tuple(sorted(there)), ())
 
 
+def test_one_that_has_left_and_come_back_leaves_by_a_new_word() -> None:
+    without_c = moment(3, A, B, left=(folder_of(C),))
+    folders = together(moment(1, A, B, C), without_c)
+    assert group((A, B), folders).left == (folder_of(C),)
+    back = together(folders, moment(4, A, B, C))
+    with pytest.raises(Refused, match=r"SAN-SITE-027.*p4"):
+        group((A, B), back)
+    assert group((A, B), back, "c").left == (folder_of(C),)
+
+
 def test_a_device_that_was_made_anew_is_another_one() -> None:
     with pytest.raises(Refused, match="SAN-SITE-027"):
         group((A, NEW_B), moment(1, A, B))
