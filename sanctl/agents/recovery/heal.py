@@ -48,6 +48,7 @@ from sanctl.system.runner import Runner
 _QUERY_TIMEOUT_S = 8.0
 # The other node's agent looks every 10 or 11 s; a monitor has 30 s.
 _CONTACT_S = 13.0
+_KEPT = "this replica is not marked: it was kept since"
 _log = DeviceLog("heal")
 
 
@@ -123,14 +124,16 @@ def carry_out_order(runner: Runner, device: Device, state: ResourceState) -> Res
     own = orders.pop(here, {})
     discard, revive = own.get("discard", []), own.get("revive", [])
     is_marked = bool(own) and here in _marked(runner, device)
-    if discard and not is_marked:
-        _drop(runner, device, "discard", here, "this replica is not marked: it was kept since")
+    # A resync that has ended may have taken the mark off before the attempt cut the connection.
+    is_begun = bool(discard) and _discard_begun(device).read() == discard[0]
+    if discard and not (is_marked or is_begun):
+        _drop(runner, device, "discard", here, _KEPT)
     if revive and is_marked:
         _drop(runner, device, "revive", here, "this replica is marked: another was kept since")
     if revive and not is_marked:
         _revive(runner, device, state, revive, here)
-    elif discard and is_marked:
-        _discard(runner, device, state, discard, here)
+    elif discard and (is_marked or is_begun):
+        _discard(runner, device, state, discard, here, is_marked=is_marked)
     elif (
         any("discard" in other for other in orders.values())
         and drbdsetup.is_standalone(state)
@@ -173,7 +176,13 @@ def _orders(runner: Runner, device: Device) -> dict[str, dict[str, list[str]]]:
 
 
 def _discard(
-    runner: Runner, device: Device, state: ResourceState, order: list[str], here: str
+    runner: Runner,
+    device: Device,
+    state: ResourceState,
+    order: list[str],
+    here: str,
+    *,
+    is_marked: bool,
 ) -> None:
     if len(device.nodes) > 2:
         return  # No such order is given: which of several peers would be the source is not tried.
@@ -194,6 +203,9 @@ def _discard(
             )
         elif not held.is_blank:
             _reconnect_interrupted_discard(runner, device, order[0], here)
+        return
+    if not is_marked:
+        _drop(runner, device, "discard", here, _KEPT)
         return
     _discard_begun(device).write(order[0])
     _log(

@@ -166,6 +166,21 @@ def test_an_order_that_a_later_decision_has_overtaken_is_dropped(
     assert [act.split()[0] for act in node.acts] == ["crm_attribute"]
 
 
+def test_a_begun_attempt_discards_no_more_once_the_replica_is_kept() -> None:
+    heal.carry_out_order(Node(order()), DEVICE, state("StandAlone"))
+    node = Node(order(), marked=())
+    heal.carry_out_order(node, DEVICE, state("StandAlone"))
+    assert [act.split()[0] for act in node.acts] == ["crm_attribute"]
+
+
+def test_a_resync_that_ended_with_the_attempt_is_connected_again() -> None:
+    """The Primary has taken the mark off meanwhile: nothing is discarded any more."""
+    heal.carry_out_order(Node(order()), DEVICE, state("StandAlone"))
+    ended = Node(order(), GI.replace(HELD, "00000000000000B2"), marked=())
+    heal.carry_out_order(ended, DEVICE, state("StandAlone"))
+    assert ended.acts[:2] == ["drbdadm disconnect vm1", "drbdadm adjust vm1"]
+
+
 def test_the_next_order_is_carried_out_in_the_same_monitor() -> None:
     """The replica that is kept now had an order to discard: the other one's is about it."""
     node = Node({"n2": ("discard", f"{UUID} {HELD} bitmap")}, marked=())
@@ -284,10 +299,12 @@ def test_none_of_several_is_discarded(here: FakeNode) -> None:
 
 
 def test_the_time_without_contact_outlives_the_process(here: FakeNode, tmp_path: Path) -> None:
-    here.attach(f"{tmp_path}/vm1.{UUID}.data")
+    devices = tmp_path / "devices"
+    devices.mkdir()
+    here.attach(f"{devices}/vm1.{UUID}.data")
     node = Node({})
     first = heal.no_contact_fields(node, DEVICE, state("Connecting"))
-    (tmp_path / f"vm1.{UUID}.apart").write_text("1800000000\n")
+    (devices / f"vm1.{UUID}.apart").write_text("1800000000\n")
     assert " apart=" in first
     assert heal.no_contact_fields(node, DEVICE, state("StandAlone")) == (
         f" apart=1800000000 gi={GI[:67]}"
