@@ -14,7 +14,7 @@ import os
 import time
 
 from sanctl.agents.points import known_blocks
-from sanctl.drivers import point_files, pool_files, pool_notes, space_reservation
+from sanctl.drivers import loop, point_files, pool_files, pool_notes, space_reservation
 from sanctl.errors import SanctlError
 from sanctl.model.pool_space import reserve_bytes
 from sanctl.plan.pool.usage_history import (
@@ -70,9 +70,12 @@ def own_bytes(pool: str, path: str) -> int:
 def _shared_bytes(pool: str, path: str) -> int:
     """Return how much of a pool's device files is shared: a write there needs a block.
 
-    With restore points, and among devices of which one was made from a restore point.
+    With restore points, also deleted ones that are exported still, and among devices of which one
+    was made from a restore point.
     """
-    if not point_files.listed(path) and not known_blocks.clones(path):
+    points = f"{path}/{point_files.FOLDER}/"
+    is_read = any(file.startswith(points) for file in loop.backing_files())
+    if not (is_read or point_files.listed(path) or known_blocks.clones(path)):
         return 0
     looks = known_blocks.looks(pool, path, _device_files(path))
     return sum(look.shared for look in looks.values())

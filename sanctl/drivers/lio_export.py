@@ -12,16 +12,18 @@ The backstore is `sanctl-point.DEVICE.POINT`, which is no device's: these have n
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from sanctl.drivers import configfs, lio, lio_acl, loop
+from sanctl.drivers import configfs, lio, lio_acl, loop, point_files
 from sanctl.system.files import exists, is_folder, read_text, read_text_or
 
 _ROOT = "/sys/kernel/config/target"
 #: The number of an HBA that no minor has.
 _BACKSTORES = f"{_ROOT}/core/iblock_1048576"
 _PREFIX = "sanctl-point."
+_POINT_FILE = re.compile(rf"/{point_files.FOLDER}/[^/.]+\.[0-9a-f]{{32}}\.[0-9a-f]{{16}}$")
 # SPC-4, 6.6.2: what a backup host sees of a device that it may only read.
 _ATTRIBUTES = (("emulate_pr", "0"), ("emulate_3pc", "0"), ("emulate_fua_write", "0"))
 
@@ -143,17 +145,18 @@ def remove(device: str, point: str) -> bool:
         lio.remove_tpg(tpg)
     if target:
         os.rmdir(target)
-    file = loop.file_below(_loop_device(backstore))
-    os.rmdir(backstore)
-    if file:
+    # First, while the backstore names it: the kernel detaches it when the backstore lets it go.
+    if file := loop.file_below(_loop_device(backstore)):
         loop.detach(file)
+    os.rmdir(backstore)
     return True
 
 
 def remove_below(folder: str) -> list[Export]:
     """End the exports of restore points whose files are below a folder; return them.
 
-    With an empty folder all, also half made ones.
+    With an empty folder all, also half made ones. A loop device over a restore point's file that an
+    interrupted command has left goes, too, unless somebody uses it.
 
     Raises:
         CommandError, OSError: the kernel refused a step.
@@ -161,6 +164,9 @@ def remove_below(folder: str) -> list[Export]:
     ended = [each for each in listed() if not folder or each.file.startswith(f"{folder}/")]
     for each in ended:
         remove(each.device, each.point)
+    for file in loop.backing_files():
+        if _POINT_FILE.search(file) and file.startswith(f"{folder}/"):
+            loop.detach(file)
     return ended
 
 

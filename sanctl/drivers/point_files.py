@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from sanctl.system.files import exists, fsync_folder, is_folder
 
-_FOLDER = "points"
+#: The folder of a pool that has them.
+FOLDER = "points"
 _TAKING = ".taking"
 
 
@@ -37,7 +38,7 @@ class PointFile(NamedTuple):
 
 def folder(pool_path: str) -> str:
     """Return the folder of a pool's restore points."""
-    return f"{pool_path}/{_FOLDER}"
+    return f"{pool_path}/{FOLDER}"
 
 
 def final_path(pool_path: str, device: str, uuid: str, token: str) -> str:

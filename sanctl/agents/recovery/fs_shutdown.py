@@ -31,7 +31,14 @@ from sanctl.agents import ocf
 from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.replica import lost_writes, parts, resource_file
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdsetup, loop, node_attributes, pool_mount, pool_notes
+from sanctl.drivers import (
+    drbdsetup,
+    loop,
+    node_attributes,
+    point_files,
+    pool_mount,
+    pool_notes,
+)
 from sanctl.drivers.pool_files import check_marker, files_of
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.drbd import ResourceState
@@ -274,12 +281,7 @@ def _unmount(runner: Runner, pool: Pool, max_per_day: int | None) -> None:
     found = pool_mount.mount_of(path)
     if found is None or found.path != path or found.root != "/":
         raise CommandError(shut_down_problem(name, f"{path} is not a filesystem's only mount"))
-    # Hosts that read a restore point read errors by now.
-    from sanctl.drivers import lio_export  # noqa: PLC0415 - seldom: no monitor pays for it
-
-    lio_export.remove_below(path)
-    if users := sorted(file for file in loop.backing_files() if file.startswith(f"{path}/")):
-        raise CommandError(shut_down_problem(name, f"{users[0]} is in use"))
+    _refuse_in_use(name, path, but=f"{path}/{point_files.FOLDER}/")
     if not pool_mount.is_readable(found.source):
         raise CommandError(shut_down_problem(name, f"{found.source} does not answer"))
     if pool_mount.is_damaged(found):
@@ -292,6 +294,12 @@ def _unmount(runner: Runner, pool: Pool, max_per_day: int | None) -> None:
         raise CommandError(
             shut_down_problem(name, f"it was remounted {len(before)} times within a day")
         )
+    # Hosts that read a restore point read errors by now.
+    with contextlib.suppress(SanctlError, OSError):
+        from sanctl.drivers import lio_export  # noqa: PLC0415 - seldom: no monitor pays for it
+
+        lio_export.remove_below(path)
+    _refuse_in_use(name, path)
     with contextlib.suppress(OSError):
         pool_notes.write(name, _REMOUNT_TIMES, " ".join(map(str, (*before, now_s))))
     import json  # noqa: PLC0415 - seldom: no monitor pays for it
@@ -301,6 +309,17 @@ def _unmount(runner: Runner, pool: Pool, max_per_day: int | None) -> None:
     ocf.crash_point("fs-shutdown-mount-noted")
     pool_mount.unmount(runner, found.path)
     ocf.crash_point("fs-shutdown-unmounted")
+
+
+def _refuse_in_use(name: str, path: str, *, but: str = "\0") -> None:
+    """Check that no loop device is over a file of a pool, but for those below one folder.
+
+    Raises:
+        CommandError: one is.
+    """
+    files = (each for each in loop.backing_files() if each.startswith(f"{path}/"))
+    if users := sorted(file for file in files if not file.startswith(but)):
+        raise CommandError(shut_down_problem(name, f"{users[0]} is in use"))
 
 
 def _mark_suspect(pool: Pool) -> None:

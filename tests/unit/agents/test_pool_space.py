@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sanctl.agents import pool_space
-from sanctl.drivers import pool_files, pool_notes, reflink, space_reservation
+from sanctl.drivers import loop, pool_files, pool_notes, reflink, space_reservation
 from sanctl.errors import CommandError, Problem
 from sanctl.system import journal, state_files
 from sanctl.system.runner import LocalRunner
@@ -139,3 +139,7 @@ def test_clones_share_blocks_also_without_a_restore_point(
     assert pool_space.own_bytes("main", str(tmp_path)) == allocated - 8192
     assert len(asked) == 1, "looked at once a minute"
     assert pool_space.own_bytes("gone", str(tmp_path / "gone")) == 0
+    (folder / "vm1.1.origin").unlink()
+    exported = f"{tmp_path}/points/vm1.{'a' * 32}.{'1' * 16}"
+    monkeypatch.setattr(loop, "backing_files", lambda: [exported])
+    assert pool_space.own_bytes("main", str(tmp_path)) == allocated - 8192, "deleted, and read"

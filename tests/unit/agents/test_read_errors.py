@@ -197,8 +197,8 @@ def test_an_error_of_the_kernel_costs_no_monitor(
     ocf.crash_point("gate")
     monkeypatch.setitem(parts._PATHS_WITHOUT_SUFFIX, f"vol.{VOL.uuid}", str(tmp_path / "x"))
     faults.at(tmp_path / "x.data", errno.EIO)
-    monkeypatch.setattr(loop, "backing_files", lambda: [f"/pool/vol.{VOL.uuid}.data"])
-    assert parts.note_path(VOL, "sync") == f"/pool/vol.{VOL.uuid}.sync"
+    monkeypatch.setattr(loop, "backing_files", lambda: [f"/pool/devices/vol.{VOL.uuid}.data"])
+    assert parts.note_path(VOL, "sync") == f"/pool/devices/vol.{VOL.uuid}.sync"
     found = Health(gate="error", alua="Standby", is_exported=True, drbd=STANDBY, is_suspended=False)
     monkeypatch.setattr(parts, "observe", lambda *_: found)
     monkeypatch.setattr(first_activation, "_is_before_first_promotion", lambda *_: True)
