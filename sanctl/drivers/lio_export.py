@@ -24,7 +24,7 @@ _ROOT = "/sys/kernel/config/target"
 _BACKSTORES = f"{_ROOT}/core/iblock_1048576"
 _PREFIX = "sanctl-point."
 _POINT_FILE = re.compile(rf"/{point_files.FOLDER}/[^/.]+\.[0-9a-f]{{32}}\.[0-9a-f]{{16}}$")
-# SPC-4, 6.6.2: what a backup host sees of a device that it may only read.
+# As a device's (sanctl/drivers/lio.py), but no copy on offload: nothing may be written.
 _ATTRIBUTES = (("emulate_pr", "0"), ("emulate_3pc", "0"), ("emulate_fua_write", "0"))
 
 

@@ -84,7 +84,7 @@ def note_of(
     """Return what is written of a copy that is proven now.
 
     Args:
-        path: the site's directory, of which one has the lock who proves a copy.
+        path: the site's directory; the caller holds its lock where there is a group.
         folder: the name of the device's folder there, DEVICE.UUID.
         fields: its digest and the numbers.
         group: the folders of the devices of its moment; empty: it is of one device alone.

@@ -2,8 +2,8 @@
 """Takes a member that `sanctl node remove` names out of this node's corosync.conf.
 
 The order is a permanent attribute of this node, which is removed when it is carried out. With its
-votes the node publishes who is in its file (votes.py); the command reloads Corosync when every node
-has written. Only with quorum: a node that is cut off may hold an order that was taken back.
+votes the node publishes the members in its file (votes.py); the command reloads Corosync when every
+node has written. Only with quorum: a node that is cut off may hold an order that was taken back.
 """
 
 from __future__ import annotations
