@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from sanctl.errors import ExitStatus
 from sanctl.lab.harness import collect
 from sanctl.lab.harness.failover import await_healthy
 from sanctl.lab.harness.lab_session import LabSession, wait_for
@@ -28,6 +29,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.in_order]
 
 NAME = "heal0"
 MIB = 2**20
+NOT_CONVERGED = int(ExitStatus.NOT_CONVERGED)
 # Where each side writes while they are apart, and how much.
 AT = {"n1": 8 * MIB, "n2": 24 * MIB}
 SIZE = {"n1": 2 * MIB, "n2": 1 * MIB}
@@ -137,6 +139,12 @@ def await_condition(bed: LabSession, wanted: str) -> dict[str, Any]:
     return wait_for(f"condition {wanted}", reported, within_s=90, every_s=2.0)
 
 
+def has_order(bed: LabSession, node: str) -> bool:
+    """Whether an operator's order to discard a node's replica is in the CIB."""
+    query = f"crm_attribute --node {node} --name sanctl-discard-{NAME} --query --quiet"
+    return bool(bed.sh(node, query, ok=range(256)).stdout.strip())
+
+
 def await_step(bed: LabSession) -> None:
     wait_for("the replicas in step", lambda: collect.is_in_sync(bed, "n1", NAME), within_s=120)
 
@@ -178,6 +186,35 @@ def test_both_are_marked_and_one_is_given_up(scenario: Scenario, device: str) ->
     await_step(bed)
     assert content(bed, "n2") == content(bed, "n1") == ("A", "-")
     assert collect.active_node(bed, NAME) == "n1"
+
+
+def test_a_second_decision_withdraws_the_order_of_the_first(
+    scenario: Scenario, device: str
+) -> None:
+    """A replica keeps its data generation while it serves: an old order would still fit it.
+
+    Pacemaker carries nothing out in maintenance mode, so that the first order stands.
+    """
+    bed = scenario.bed
+    await_healthy(bed, "n3")
+    diverge(bed, keeps_serving=False)
+    await_condition(bed, "diverged")
+    bed.sh("n1", "crm_attribute --name maintenance-mode --update true")
+    try:
+        first = heal(bed, "--keep", "n1", "--yes", "--timeout", "5", ok=(NOT_CONVERGED,))
+        assert first["problems"]
+        assert has_order(bed, "n2") and not has_order(bed, "n1")
+        second = heal(bed, "--keep", "n2", "--yes", "--timeout", "5", ok=(NOT_CONVERGED,))
+        assert second["problems"]
+        assert has_order(bed, "n1") and not has_order(bed, "n2")
+        assert (content(bed, "n1"), content(bed, "n2")) == (("A", "-"), ("A", "B"))
+    finally:
+        bed.sh("n1", "crm_attribute --name maintenance-mode --delete")
+    await_step(bed)
+    await_healthy(bed, "n3")
+    assert collect.active_node(bed, NAME) == "n2"
+    assert content(bed, "n1") == content(bed, "n2") == ("A", "B")
+    scenario.sanctl("device", "move", NAME, "--to", "n1", timeout_s=90)
 
 
 def test_the_replica_that_is_served_is_given_up_only_by_its_code(

@@ -47,11 +47,16 @@ class PowerCutSeries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """On some networks nothing passes between the nodes of `side` and all other machines."""
+    """On some networks nothing passes between the nodes of `side` and all other machines.
+
+    With `is_corosync_only` Corosync's packets alone are lost: the cluster loses nodes that DRBD and
+    the hosts still reach.
+    """
 
     networks: tuple[str, ...]
     side: tuple[str, ...]
     hold_s: float = 12.0
+    is_corosync_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,8 +194,9 @@ def describe(fault: Fault) -> str:
             return f"power cut of {_and(nodes)}"
         case PowerCutSeries():
             return _describe_series(fault)
-        case Partition(networks=networks, side=side):
-            return f"{_and(networks)}: {_and(side)} cut off from all others"
+        case Partition(networks=networks, side=side, is_corosync_only=is_corosync_only):
+            what = "Corosync of " if is_corosync_only else ""
+            return f"{_and(networks)}: {what}{_and(side)} cut off from all others"
         case OneWayLoss(network=network, source=source, target=target, loss_pct=loss):
             how = "nothing" if loss >= 100 else f"{100 - loss:g} %"
             return f"{network}: {how} of what {source} sends reaches {target}"

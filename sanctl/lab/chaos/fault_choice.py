@@ -56,6 +56,8 @@ _ROUNDS = 4
 _SERIES_EVERY = 5
 _SERIES = "power-cut-series"
 _LONGEST_GAP_S = 10.0
+# The share of random partitions that DRBD and the hosts do not notice.
+_COROSYNC_ONLY = 0.3
 
 KINDS: Mapping[str, type[Fault]] = {
     re.sub(r"(?<=[a-z])(?=[A-Z])", "-", kind.__name__).lower(): kind for kind in get_args(Fault)
@@ -131,11 +133,17 @@ def _sides(
 def fencing_races(roles: NodesByRole) -> tuple[Fault, ...]:
     """Return repeated cuts of all membership links, after which two nodes race to fence each other.
 
-    Either may win: the node cut off is the active one and the standby in turn.
+    Either may win: the node cut off is the active one and the standby in turn. In every other round
+    the replicas stay connected.
     """
     del roles
     return tuple(
-        Partition(networks=MEMBERSHIP, side=(node,), hold_s=10.0 + number)
+        Partition(
+            networks=MEMBERSHIP,
+            side=(node,),
+            hold_s=10.0 + number,
+            is_corosync_only=number % 2 == 1,
+        )
         for number in range(_ROUNDS)
         for node in (ACTIVE, STANDBY)
     )
@@ -325,17 +333,23 @@ def _makers(roles: NodesByRole) -> Mapping[str, Callable[[random.Random], Fault]
             return PowerCut(nodes=some(choose, storage, 2))
         return Partition(networks=choose.choice(network_sets()), side=(choose.choice(cluster),))
 
+    def partition(choose: random.Random) -> Fault:
+        networks = choose.choice(network_sets())
+        return Partition(
+            networks=networks,
+            side=choose.choice(bipartitions(cluster)),
+            hold_s=hold_s(choose, 3, 25),
+            # Corosync has no link on the iscsi network.
+            is_corosync_only=networks != ("iscsi",) and choose.random() < _COROSYNC_ONLY,
+        )
+
     def power_cut(choose: random.Random) -> Fault:
         return PowerCut(nodes=some(choose, cluster, len(cluster)), hold_s=hold_s(choose, 2, 15))
 
     return {
         "power-cut": power_cut,
         _SERIES: lambda choose: _random_series(choose, cluster),
-        "partition": lambda choose: Partition(
-            networks=choose.choice(network_sets()),
-            side=choose.choice(bipartitions(cluster)),
-            hold_s=hold_s(choose, 3, 25),
-        ),
+        "partition": partition,
         "one-way-loss": one_way,
         "slow-link": lambda choose: SlowLink(
             network=choose.choice(NETWORKS),

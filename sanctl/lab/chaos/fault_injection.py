@@ -205,7 +205,9 @@ class FaultInjector:
             members = [n.name for n in self.lab.machines if Network(name) in n.networks]
             side = [node for node in members if node in fault.side]
             found |= network_cuts.partition(
-                Network(name), [side, [node for node in members if node not in side]]
+                Network(name),
+                [side, [node for node in members if node not in side]],
+                is_udp_only=fault.is_corosync_only,
             )
         return frozenset(found)
 

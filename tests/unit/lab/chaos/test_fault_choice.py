@@ -189,6 +189,21 @@ def test_a_partition_costs_one_side_only(restarted: tuple[str, ...], is_fine: bo
     assert is_one_sided(PowerCut(nodes=("n1",)), restarted)
 
 
+def test_some_partitions_are_of_corosync_alone_and_none_where_it_has_no_link() -> None:
+    faults = [
+        fault
+        for fault in random_faults(THREE, 11, 60, ["partition"])
+        if isinstance(fault, Partition)
+    ]
+    assert {fault.is_corosync_only for fault in faults} == {True, False}
+    assert not [f for f in faults if f.is_corosync_only and f.networks == ("iscsi",)]
+    races = [f for f in fault_choice.fencing_races(TWO) if isinstance(f, Partition)]
+    assert {fault.is_corosync_only for fault in races} == {True, False}
+    cut = Partition(networks=MEMBERSHIP, side=("n1",), is_corosync_only=True)
+    assert describe(cut) == "sync and hb: Corosync of n1 cut off from all others"
+    assert as_json(cut)["is_corosync_only"] is True
+
+
 def test_resolve_reaches_into_a_double_fault() -> None:
     fault = DuringResync(node="standby", then=PowerCut(nodes=("active", "standby")))
     assert resolve(fault, NAMES) == DuringResync(node="n1", then=PowerCut(nodes=("n2", "n1")))
