@@ -27,10 +27,9 @@ from sanctl.lab.machines.spec import Role
 from sanctl.model.cache_policy import CacheMode
 
 _NAME = "chaos"
-_DEVICES = ("chaos1", "chaos2", "chaos3")
+_DEVICES = 3
+_MAX_DEVICES = 64
 _IDLE_DEVICES = ("idle1", "idle2")
-# Well below what the laboratory can do: the processors are left to the recovery from faults.
-_WRITES_PER_S = 40.0
 _REGION_BYTES = 8 * 2**20
 _SIZE = "128M"
 _LAB_DEADLINE_S = 1800.0
@@ -76,6 +75,10 @@ def chaos() -> None:
               help="Random faults of this kind only; may be given more than once.")  # fmt: skip
 @click.option("--only", type=parse_fault_numbers, multiple=True, metavar="NUMBER|FIRST-LAST",
               help="Only these faults of the list.")  # fmt: skip
+@click.option("--devices", "device_count", type=click.IntRange(1, _MAX_DEVICES), default=_DEVICES,
+              show_default=True, metavar="N",
+              help="Devices that hosts write to. More than three share the writes a second of"
+              " three.")  # fmt: skip
 @click.option("--cache", "mode", type=click.Choice([mode.value for mode in CacheMode]),
               default=CacheMode.NONE.value, show_default=True,
               help="Cache policy of the devices. Write-back survives the loss of one node, and no"
@@ -91,6 +94,7 @@ def run(
     scenario: str | None,
     kinds: tuple[str, ...],
     only: tuple[range, ...],
+    device_count: int,
     mode: str,
     keep_going: bool,
     folder: Path,
@@ -107,16 +111,9 @@ def run(
     lab_host.require_root()
     print_line = TimedLines()
     seed = random.randrange(_SEED_LIMIT) if seed is None else seed  # noqa: S311 - no secret
-    words = ["sanctl", "chaos", "run"]
-    if scenario is None:
-        words += ["--seed", str(seed), "--faults", str(count)]
-        for kind in kinds:
-            words += ["--kind", kind]
-    else:
-        words += ["--scenario", scenario]
-    if mode != CacheMode.NONE:
-        words += ["--cache", mode]
-    repeat = shlex.join(words)
+    repeat = repeat_command(
+        seed=seed, count=count, scenario=scenario, kinds=kinds, devices=device_count, mode=mode
+    )
     print_line(repeat)
     bed = _lab(name)
     roles = nodes_by_role(bed)
@@ -133,6 +130,7 @@ def run(
         folder=folder,
         keep_going=keep_going,
         print_line=print_line,
+        devices=device_names(device_count),
         idle=_IDLE_DEVICES,
         cache=CacheMode(mode),
     )
@@ -141,6 +139,35 @@ def run(
     )
     if len(results) < len(numbered) or not all(result.is_good for result in results):
         raise click.exceptions.Exit(ExitStatus.DEGRADED)
+
+
+def device_names(count: int) -> tuple[str, ...]:
+    """Return the names of the devices that hosts write to."""
+    return tuple(f"chaos{number}" for number in range(1, count + 1))
+
+
+def repeat_command(
+    *,
+    seed: int,
+    count: int,
+    scenario: str | None,
+    kinds: Sequence[str],
+    devices: int,
+    mode: str,
+) -> str:
+    """Return the command that repeats a run, its faults and its devices."""
+    words = ["sanctl", "chaos", "run"]
+    if scenario is None:
+        words += ["--seed", str(seed), "--faults", str(count)]
+        for kind in kinds:
+            words += ["--kind", kind]
+    else:
+        words += ["--scenario", scenario]
+    if devices != _DEVICES:
+        words += ["--devices", str(devices)]
+    if mode != CacheMode.NONE:
+        words += ["--cache", mode]
+    return shlex.join(words)
 
 
 @chaos.command()
@@ -200,7 +227,7 @@ def run_faults(
     folder: Path,
     keep_going: bool,
     print_line: Callable[[str], None],
-    devices: Sequence[str] = _DEVICES,
+    devices: Sequence[str] = device_names(_DEVICES),
     idle: Sequence[str] = (),
     cache: CacheMode = CacheMode.NONE,
 ) -> tuple[list[FaultResult], int]:
@@ -212,7 +239,6 @@ def run_faults(
     loads = ledgers.start(
         scenarios,
         devices,
-        rate=_WRITES_PER_S,
         region_bytes=_REGION_BYTES,
         size=_SIZE,
         cache=cache,

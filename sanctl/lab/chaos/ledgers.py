@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import struct
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +30,13 @@ _CHECK_DEADLINE_S = 180.0
 _MIN_REPLICAS, _MAX_REPLICAS = 2, 4
 # Acknowledgements after which a device counts as writing again.
 _SIGN_OF_LIFE = 3
+# Well below what the laboratory can do: the processors are left to the recovery from faults.
+_WRITES_PER_S = 40.0
+_FULL_RATE_DEVICES = 3
+# Commands on nodes, and checks on hosts: their processors are few.
+_AT_ONCE = 4
+# What `sanctl chaos run` names its devices.
+_OF_A_RUN = re.compile(r"(chaos|idle)[0-9]+")
 
 
 @dataclass(slots=True)
@@ -99,11 +107,40 @@ class DeviceLedger:
         return result
 
 
+def write_rate(devices: int) -> float:
+    """Return the writes a second of each ledger: more than three share what three write."""
+    return _WRITES_PER_S * min(1.0, _FULL_RATE_DEVICES / devices)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """The host of a device, by its number, and the node that is to serve the device."""
+
+    device: str
+    host: int
+    prefer: str
+
+
+def placements(devices: Sequence[str], hosts: int, storage: Sequence[str]) -> list[Placement]:
+    """Spread devices over hosts and storage nodes."""
+    return [
+        Placement(device=device, host=number % hosts, prefer=storage[number % len(storage)])
+        for number, device in enumerate(devices)
+    ]
+
+
+def created_together(placed: Sequence[Placement]) -> dict[tuple[int, str], list[str]]:
+    """Return the devices that one `device create` makes, by host and preferred node."""
+    found: dict[tuple[int, str], list[str]] = {}
+    for each in placed:
+        found.setdefault((each.host, each.prefer), []).append(each.device)
+    return found
+
+
 def start(
     scenarios: Sequence[Scenario],
     devices: Sequence[str],
     *,
-    rate: float,
     region_bytes: int,
     size: str,
     cache: CacheMode,
@@ -113,35 +150,65 @@ def start(
     With any cache policy but `none` hosts flush nothing: the policy's promise is about writes that
     were only acknowledged.
     """
+    bed = scenarios[0].bed
+    storage = [node.name for node in bed.storage]
+    nodes = replica_nodes(storage)
+    rate = write_rate(len(devices))
     options = ["--rate", f"{rate:g}", "--region", str(region_bytes), "--depth", "2"]
     if cache is not CacheMode.NONE:
         options.append("--unsynced")
+    delete_leftovers(scenarios, devices)
+    placed = placements(devices, len(scenarios), storage)
 
-    def start_one(numbered: tuple[int, str]) -> DeviceLedger:
-        number, device = numbered
-        scenario = scenarios[number % len(scenarios)]
-        prefer = scenario.bed.storage[number % len(scenario.bed.storage)].name
-        if scenario.exists(device):
-            for each in scenarios:
-                stop_leftover(each.host, device)
-                each.host.logout(f"{each.iqn_prefix()}.{device}")
-            scenario.delete(device)
-        target = scenario.create(
-            device,
-            size,
-            prefer=prefer,
-            nodes=replica_nodes([node.name for node in scenario.bed.storage]),
-            cache=cache.value,
-        )
-        path = scenario.host.login(target, scenario.portals())
-        run = scenario.host.start_ledger(device, path, *options)
-        ahead_s = scenario.bed.skew_s(scenario.host.name)
-        return DeviceLedger(
-            device=device, host=scenario.host, run=run, target=target, ahead_s=ahead_s
-        )
+    def create(group: tuple[tuple[int, str], list[str]]) -> None:
+        (host, prefer), names = group
+        scenarios[host].create_together(names, size, prefer=prefer, nodes=nodes, cache=cache.value)
 
-    with ThreadPoolExecutor(max_workers=len(devices)) as pool:
-        return list(pool.map(start_one, enumerate(devices)))
+    # All of one command are one change of the CIB. Commands that run at the same time compete for
+    # it: each that loses reads the cluster's state and plans anew.
+    with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+        list(pool.map(create, created_together(placed).items()))
+    prefix, portals = scenarios[0].iqn_prefix(), scenarios[0].portals()
+
+    def start_on(number: int) -> list[DeviceLedger]:
+        host = scenarios[number].host
+        ahead_s = bed.skew_s(host.name)
+        loads = []
+        # One after the other: a discovery rewrites the records by which others log in.
+        for device in (each.device for each in placed if each.host == number):
+            target = f"{prefix}.{device}"
+            run = host.start_ledger(device, host.login(target, portals), *options)
+            loads.append(
+                DeviceLedger(device=device, host=host, run=run, target=target, ahead_s=ahead_s)
+            )
+        return loads
+
+    with ThreadPoolExecutor(max_workers=len(scenarios)) as pool:
+        by_host = pool.map(start_on, range(len(scenarios)))
+        started = {load.device: load for loads in by_host for load in loads}
+    return [started[device] for device in devices]
+
+
+def leftovers(existing: Sequence[str], devices: Sequence[str]) -> list[str]:
+    """Return which of the existing devices are of an earlier run, whatever its `--devices` was."""
+    return [name for name in existing if name in devices or _OF_A_RUN.fullmatch(name)]
+
+
+def delete_leftovers(scenarios: Sequence[Scenario], devices: Sequence[str]) -> None:
+    """End the ledgers that an earlier run left, and delete its devices."""
+    names = leftovers(scenarios[0].device_names(), devices)
+    if not names:
+        return
+    prefix = scenarios[0].iqn_prefix()
+
+    def end(at: tuple[Scenario, str]) -> None:
+        scenario, name = at
+        stop_leftover(scenario.host, name)
+        scenario.host.logout(f"{prefix}.{name}")
+
+    with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+        list(pool.map(end, [(scenario, name) for scenario in scenarios for name in names]))
+    scenarios[0].delete_together(names)
 
 
 def create_idle(
@@ -185,12 +252,14 @@ def finish(
     loads: Sequence[DeviceLedger], idle: Sequence[str], scenarios: Sequence[Scenario]
 ) -> None:
     """End the ledgers and delete all devices."""
-    by_host = {scenario.host.name: scenario for scenario in scenarios}
-    for load in loads:
+
+    def end(load: DeviceLedger) -> None:
         load.host.stop_ledger(load.run)
-        by_host[load.host.name].delete(load.device)
-    for device in idle:
-        scenarios[0].delete(device)
+        load.host.logout(load.target)
+
+    with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+        list(pool.map(end, loads))
+    scenarios[0].delete_together([*(load.device for load in loads), *idle])
 
 
 def await_writing(loads: Sequence[DeviceLedger], *, within_s: float) -> None:
@@ -214,8 +283,8 @@ def await_writing(loads: Sequence[DeviceLedger], *, within_s: float) -> None:
 
 
 def check_all(loads: Sequence[DeviceLedger]) -> dict[str, dict[str, Any]]:
-    """Check all ledgers, hosts side by side; return the findings by device."""
-    with ThreadPoolExecutor(max_workers=len(loads)) as pool:
+    """Check all ledgers, some side by side; return the findings by device."""
+    with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
         found = pool.map(_check, loads)
         return {load.device: result for load, result in zip(loads, found, strict=True)}
 

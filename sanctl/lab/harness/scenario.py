@@ -15,7 +15,8 @@ from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.machines.spec import Network
 
 # Longer than the commands' own deadlines: their error says more than a time-out here.
-_CREATE_DEADLINE_S = 300
+_COMMAND_DEADLINE_S = 300.0
+_MORE_S_PER_DEVICE = 20.0
 _MOUNT_POINT = "/mnt/sanctl-demo"
 _TOML = "/etc/sanctl/cluster.toml"
 
@@ -49,8 +50,8 @@ class Scenario:
         where = node or self.bed.storage[0].name
         return self.bed.sh(where, f"sanctl {shlex.join(arguments)}", timeout_s=timeout_s).stdout
 
-    def exists(self, device: str) -> bool:
-        """Whether the cluster has a device of that name, as the first node says that can tell.
+    def device_names(self) -> list[str]:
+        """Return the names of all devices, as the first node says that can tell.
 
         Raises:
             CommandError: no storage node can tell.
@@ -58,10 +59,18 @@ class Scenario:
         *others, last = (node.name for node in self.bed.storage)
         for node in others:
             try:
-                return device in self._devices(node)
+                return self._devices(node)
             except CommandError:
                 continue  # without power, or no member at this moment: the next one may know
-        return device in self._devices(last)
+        return self._devices(last)
+
+    def exists(self, device: str) -> bool:
+        """Whether the cluster has a device of that name.
+
+        Raises:
+            CommandError: no storage node can tell.
+        """
+        return device in self.device_names()
 
     def _devices(self, node: str) -> list[str]:
         found = json.loads(self.sanctl("device", "list", "--output", "json", node=node))
@@ -88,18 +97,37 @@ class Scenario:
             cache: the device's cache policy.
         """
         await_members_online(self.bed)
+        self.create_together([device], size, prefer=prefer, node=node, nodes=nodes, cache=cache)
+        return f"{self.iqn_prefix()}.{device}"
+
+    def create_together(
+        self,
+        devices: Sequence[str],
+        size: str,
+        *,
+        prefer: str,
+        node: str = "",
+        nodes: Sequence[str] = (),
+        cache: str = "none",
+    ) -> None:
+        """Create several devices for the host by one command; arguments as those of `create`."""
         where = ("--nodes", ",".join(nodes)) if nodes else ()
         self.sanctl(
-            "device", "create", device, "--size", size, "--replicas", str(len(nodes) or 2), *where,
-            "--prefer", prefer, "--initiator", self.host.iqn, "--cache", cache,
-            node=node, timeout_s=_CREATE_DEADLINE_S,
+            "device", "create", *devices, "--size", size, "--replicas", str(len(nodes) or 2),
+            *where, "--prefer", prefer, "--initiator", self.host.iqn, "--cache", cache,
+            node=node, timeout_s=_command_deadline_s(len(devices)),
         )  # fmt: skip
-        return f"{self.iqn_prefix()}.{device}"
 
     def delete(self, device: str) -> None:
         """Log the host out of a device, and delete it with its data."""
         self.host.logout(f"{self.iqn_prefix()}.{device}")
-        self.sanctl("device", "delete", device, "--yes", timeout_s=_CREATE_DEADLINE_S)
+        self.delete_together([device])
+
+    def delete_together(self, devices: Sequence[str]) -> None:
+        """Delete several devices, which no host uses any more, by one command."""
+        self.sanctl(
+            "device", "delete", *devices, "--yes", timeout_s=_command_deadline_s(len(devices))
+        )
 
     def mount_with_file(self, device: str) -> None:
         """Make a filesystem on a device of the host, and in it a file whose checksum is known."""
@@ -155,6 +183,10 @@ class Scenario:
             print_line=print_line,
             show_ledger=show_ledger,
         )
+
+
+def _command_deadline_s(devices: int) -> float:
+    return _COMMAND_DEADLINE_S + _MORE_S_PER_DEVICE * (devices - 1)
 
 
 def await_members_online(bed: LabSession) -> None:

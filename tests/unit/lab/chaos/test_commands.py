@@ -1,15 +1,24 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`sanctl chaos run --only` and `--kind`: which faults are injected."""
+"""`sanctl chaos run`: which faults are injected, on which devices, and what repeats a run."""
 
 from __future__ import annotations
 
 import re
+import shlex
+from typing import Any
 
 import click
 import pytest
 from click.testing import CliRunner
 
-from sanctl.lab.chaos.commands import chaos, parse_fault_numbers, select_faults
+from sanctl.lab.chaos.commands import (
+    chaos,
+    device_names,
+    parse_fault_numbers,
+    repeat_command,
+    run,
+    select_faults,
+)
 from sanctl.lab.chaos.fault import Fault, Reboot
 
 FAULTS: tuple[Fault, ...] = tuple(Reboot(node=f"n{k}") for k in range(1, 6))
@@ -46,3 +55,38 @@ def test_none_at_all_is_refused() -> None:
 def test_anything_else_is_refused(word: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(word)}$"):
         parse_fault_numbers(word)
+
+
+DRAWN: dict[str, Any] = {"seed": 7, "count": 20, "scenario": None, "kinds": (), "mode": "none"}
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"devices": 3}, "--seed 7 --faults 20"),
+        ({"devices": 15}, "--seed 7 --faults 20 --devices 15"),
+        (
+            {"devices": 4, "kinds": ("reboot", "slow-link")},
+            "--seed 7 --faults 20 --kind reboot --kind slow-link --devices 4",
+        ),
+        (
+            {"devices": 15, "scenario": "power", "mode": "write-back"},
+            "--scenario power --devices 15 --cache write-back",
+        ),
+    ],
+)
+def test_the_command_printed_repeats_faults_and_devices(given: dict[str, Any], words: str) -> None:
+    printed = repeat_command(**(DRAWN | given))
+    assert printed == f"sanctl chaos run {words}"
+    # What is printed is understood, and means the same.
+    with run.make_context("run", shlex.split(printed)[3:]) as context:
+        assert context.params["device_count"] == given["devices"]
+
+
+def test_devices_have_numbers_from_one() -> None:
+    assert device_names(3) == ("chaos1", "chaos2", "chaos3")
+
+
+@pytest.mark.parametrize("count", ["0", "65", "some"])
+def test_a_number_of_devices_that_cannot_be_is_refused(count: str) -> None:
+    assert CliRunner().invoke(chaos, ["run", "--devices", count]).exit_code == 2

@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Pauses of a device's ledger during a fault: ended ones, and one that has not ended."""
+"""Pauses of a device's ledger during a fault, and how devices of a run come and go."""
 
 from __future__ import annotations
 
-from typing import cast
+from types import SimpleNamespace
+from typing import Any, cast
 
 import click
 import pytest
 
+from sanctl.lab.chaos import ledgers
 from sanctl.lab.chaos.ledgers import DeviceLedger, replica_nodes
 from sanctl.lab.harness.initiator import Initiator, LedgerRun
+from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.measure.ledger_writer import Record, RecordKind
+from sanctl.model.cache_policy import CacheMode
 
 
 def ledger(*acknowledged_s: float) -> DeviceLedger:
@@ -56,3 +60,135 @@ def test_devices_have_a_replica_on_each_node_that_holds_data(count: int) -> None
 def test_a_laboratory_with_fewer_or_more_storage_nodes_is_refused(count: int) -> None:
     with pytest.raises(click.UsageError, match=f"which has {count} of them: it takes 2 to 4"):
         replica_nodes(["n"] * count)
+
+
+class StubHost:
+    """A host that notes what it is asked to do with a target."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.done: list[tuple[str, str]] = []
+        self.options: list[str] = []
+
+    def sh(self, script: str, **_given: Any) -> str:
+        self.done.append(("sh", script))
+        return ""
+
+    def login(self, target: str, _portals: list[str]) -> str:
+        self.done.append(("login", target))
+        return f"/dev/mapper/{target}"
+
+    def logout(self, target: str) -> None:
+        self.done.append(("logout", target))
+
+    def start_ledger(self, name: str, device: str, *options: str) -> LedgerRun:
+        self.options.append(" ".join(options))
+        return LedgerRun(unit=f"ledger-{name}", device=device, log="log")
+
+    def stop_ledger(self, run: LedgerRun) -> None:
+        self.done.append(("stop", run.unit))
+
+
+class StubScenario:
+    """A cluster of n1 and n2 that notes each command of `sanctl device`."""
+
+    def __init__(self, host: str, commands: list[tuple[str, ...]], existing: list[str]) -> None:
+        self.host = StubHost(host)
+        storage = [SimpleNamespace(name=name) for name in ("n1", "n2")]
+        self.bed = SimpleNamespace(storage=storage, skew_s=lambda _host: 0.0)
+        self.commands = commands
+        self.existing = existing
+
+    def device_names(self) -> list[str]:
+        return self.existing
+
+    def iqn_prefix(self) -> str:
+        return "iqn"
+
+    def portals(self) -> list[str]:
+        return ["a", "b"]
+
+    def create_together(self, names: list[str], _size: str, *, prefer: str, **_rest: Any) -> None:
+        self.commands.append(("create", self.host.name, prefer, *names))
+
+    def delete_together(self, names: list[str]) -> None:
+        self.commands.append(("delete", *names))
+
+
+class Cluster:
+    """Two hosts of one cluster, and all commands in their order."""
+
+    def __init__(self, *existing: str) -> None:
+        self.commands: list[tuple[str, ...]] = []
+        self.stubs = [StubScenario(host, self.commands, list(existing)) for host in ("i1", "i2")]
+
+    @property
+    def scenarios(self) -> list[Scenario]:
+        return cast("list[Scenario]", self.stubs)
+
+    def start(self, *devices: str) -> list[DeviceLedger]:
+        return ledgers.start(
+            self.scenarios, devices, region_bytes=1, size="1M", cache=CacheMode.NONE
+        )
+
+
+def names(count: int) -> tuple[str, ...]:
+    return tuple(f"chaos{number}" for number in range(1, count + 1))
+
+
+@pytest.mark.parametrize(("count", "rate"), [(1, 40.0), (3, 40.0), (6, 20.0), (15, 8.0)])
+def test_more_than_three_devices_share_the_writes_of_three(count: int, rate: float) -> None:
+    assert ledgers.write_rate(count) == rate
+
+
+@pytest.mark.parametrize(("hosts", "storage"), [(2, 2), (2, 4), (1, 3), (1, 2)])
+def test_fifteen_devices_are_created_by_four_commands_at_most(hosts: int, storage: int) -> None:
+    nodes = [f"n{number}" for number in range(1, storage + 1)]
+    placed = ledgers.placements(names(15), hosts, nodes)
+    found = ledgers.created_together(placed)
+    assert len(found) <= 4
+    assert {(each.host, each.prefer, each.device) for each in placed} == {
+        (host, prefer, device) for (host, prefer), group in found.items() for device in group
+    }
+    assert [each.device for each in placed] == list(names(15))
+
+
+def test_each_device_has_its_ledger_on_the_host_it_was_created_for() -> None:
+    cluster = Cluster()
+    loads = cluster.start(*names(5))
+    assert sorted(cluster.commands) == [
+        ("create", "i1", "n1", "chaos1", "chaos3", "chaos5"),
+        ("create", "i2", "n2", "chaos2", "chaos4"),
+    ]
+    assert [(load.device, load.host.name) for load in loads] == [
+        ("chaos1", "i1"),
+        ("chaos2", "i2"),
+        ("chaos3", "i1"),
+        ("chaos4", "i2"),
+        ("chaos5", "i1"),
+    ]
+    assert [load.target for load in loads] == [f"iqn.{name}" for name in names(5)]
+    assert all("--rate 24 " in each for stub in cluster.stubs for each in stub.host.options)
+
+
+def test_devices_of_a_larger_run_go_before_those_of_this_one_come() -> None:
+    cluster = Cluster("chaos1", "chaos12", "idle2", "chaotic", "kind1", "vol1")
+    cluster.start("kind1")
+    assert cluster.commands == [
+        ("delete", "chaos1", "chaos12", "idle2", "kind1"),
+        ("create", "i1", "n1", "kind1"),
+    ]
+    for stub in cluster.stubs:
+        gone = [target for what, target in stub.host.done if what == "logout"]
+        assert sorted(gone) == ["iqn.chaos1", "iqn.chaos12", "iqn.idle2", "iqn.kind1"]
+
+
+def test_all_devices_are_deleted_by_one_command_when_no_host_uses_them() -> None:
+    cluster = Cluster()
+    loads = cluster.start(*names(4))
+    cluster.commands.clear()
+    ledgers.finish(loads, ["idle1"], cluster.scenarios)
+    assert cluster.commands == [("delete", "chaos1", "chaos2", "chaos3", "chaos4", "idle1")]
+    for number, stub in enumerate(cluster.stubs, start=1):
+        left = [f"iqn.chaos{device}" for device in (number, number + 2)]
+        assert sorted(target for what, target in stub.host.done if what == "logout") == left
