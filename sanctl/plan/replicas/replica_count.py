@@ -163,6 +163,10 @@ def next_replica_step(
     has_room &= not (drops and lacks_majority(cluster, device, (*device.nodes, *adds[:1])))
     if adds and has_room:
         return _add(cluster, device, adds[0], request)
+    # What could not be added in its place afterwards costs no replica.
+    unable = [each for node in adds for each in new_replica_problems(cluster, device, node)]
+    if unable:
+        raise Refused(*unable)
     return _drop(cluster, device, drops, request, context)
 
 

@@ -13,7 +13,7 @@ from sanctl.errors import Refused, UsageError
 from sanctl.model.cib_change import AddMove, RemovePreference, SetNodeAttribute, SetNodes
 from sanctl.model.cluster import Cluster, MoveConstraint
 from sanctl.model.crm_mon import Instance, MonNode, NodeState, Role
-from sanctl.model.device import OutdatedMark, ReplicaState
+from sanctl.model.device import OutdatedMark, PoolUsage, ReplicaState
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
@@ -30,7 +30,11 @@ from sanctl.plan.replicas.replica_count import (
     StepContext,
     next_replica_step,
 )
-from sanctl.plan.replicas.replica_safety import is_known_up_to_date, up_to_date_primary
+from sanctl.plan.replicas.replica_safety import (
+    RISK_FEWER_REPLICAS,
+    is_known_up_to_date,
+    up_to_date_primary,
+)
 from tests.fakes.pacemaker import FakePacemaker
 from tests.fakes.topology import wide_topology
 
@@ -279,6 +283,27 @@ def test_a_device_that_still_grows_gets_no_replica() -> None:
     small = replace(_GOOD, size_bytes=4096)
     cluster = replace(cluster, cib=replace(cluster.cib, replicas={(VM1.value, "n1"): small}))
     assert codes(cluster, ReplicaRequest(replicas=2)) == ["SAN-REP-005"]
+
+
+def test_no_replica_is_dropped_for_one_that_its_node_cannot_take_afterwards() -> None:
+    """With DRBD 8.4 the drop comes first: the refusal after it left one replica fewer."""
+    usable = world(disks={N1: replace(_GOOD, role="Primary")})
+    swap = ReplicaRequest(replicas=2, add=(N3,), drop=(N2,))
+    assert nodes_after(step(usable, swap, accepted=RISK_FEWER_REPLICAS)) == (N1,)
+    full = {**usable.cib.pools, ("main", "n3"): PoolUsage(total_bytes=1 << 40, free_bytes=0)}
+    cluster = replace(usable, cib=replace(usable.cib, pools=full))
+    assert codes(cluster, swap, accepted=RISK_FEWER_REPLICAS) == ["SAN-POOL-012"]
+    away = replace(
+        cluster,
+        mon=replace(
+            cluster.mon,
+            nodes=tuple(
+                replace(n, state=NodeState.STANDBY) if n.name == "n3" else n
+                for n in cluster.mon.nodes
+            ),
+        ),
+    )
+    assert codes(away, swap, accepted=RISK_FEWER_REPLICAS) == ["SAN-NODE-003"]
 
 
 def test_refusals() -> None:
