@@ -22,20 +22,22 @@ from sanctl.agents.recovery import fs_shutdown
 from sanctl.agents.replica import parts
 from sanctl.drivers import (
     cib,
+    drbd_kernel,
     drbdsetup,
     flash_cache,
     node_attributes,
     point_files,
     pool_files,
 )
-from sanctl.errors import ConfigError, SanctlError
+from sanctl.errors import CommandError, ConfigError, SanctlError
+from sanctl.model.drbd import bitmaps_per_replica
 from sanctl.model.point_schedule import SCHEDULE_PREFIX
 from sanctl.model.pool_cache import MODE_ATTRIBUTE_PREFIX, parse_wanted_mode
 from sanctl.model.restore_point import POINT_PREFIX, POINTS_ID
 from sanctl.model.site import COPY_PREFIX, COPY_SCHEDULE_PREFIX, SITES_ID
 from sanctl.model.site_group import COPY_GROUP_PREFIX
 from sanctl.model.vote_mode import DROPPED_MEMBER_ATTRIBUTE, VOTES_ATTRIBUTE
-from sanctl.system import journal, state_files
+from sanctl.system import journal, memory, state_files
 from sanctl.system.runner import DeadlineRunner, LocalRunner
 
 if TYPE_CHECKING:
@@ -153,6 +155,7 @@ def _check_pools(*, may_mount: bool = True) -> None:
     _refresh_lost_attributes(attributes)
     if may_mount:
         _keep_states_up(deadline_runner, attributes)
+    memory_fields = _memory_fields()
     for one in _pools_here():
         name, path = str(one.name), str(one.path)
         try:
@@ -182,7 +185,7 @@ def _check_pools(*, may_mount: bool = True) -> None:
                 f"{name}=total={total} free={free // step * step} allocated={allocated}"
                 # A release that does not say so would take a clone for a device of zeros.
                 # Nor would it keep hosts out of a device that awaits its second site.
-                f"{growth} clones=1 holds={cluster_run.word()}{cache}"
+                f"{growth} clones=1 holds={cluster_run.word()}{memory_fields}{cache}"
             )
             usable[name] = path
         except (SanctlError, OSError) as error:
@@ -254,6 +257,18 @@ def _deleted(attributes: dict[str, str]) -> frozenset[str]:
 def _deadline_runner() -> DeadlineRunner:
     """Return a runner whose programs end before the monitor's timeout."""
     return DeadlineRunner(_RUNNER, time.monotonic() + ocf.remaining_s(30.0) - _RESERVE_S)
+
+
+def _memory_fields() -> str:
+    """Return the published fields from which follows whether a replica's bitmap has room.
+
+    None where DRBD is not loaded, or which one is not known.
+    """
+    try:
+        bitmaps = bitmaps_per_replica(drbd_kernel.generation())
+    except (CommandError, OSError):
+        return ""
+    return f" memory={memory.total_bytes()} bitmaps={bitmaps}"
 
 
 def _cache_fields(one: Pool, attributes: dict[str, str]) -> str:

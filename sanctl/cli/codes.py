@@ -272,6 +272,11 @@ _CODES = {
     "SAN-NODE-011": "A node's corosync.conf lacks a member that its running Corosync has, as after "
     "a 'sanctl node remove' that gave up. All nodes load their files at once: that member would be "
     "lost to those nodes, and be fenced. The files have to agree first.",
+    "SAN-NODE-012": "DRBD keeps a bit in memory for each 4 KiB of each replica of a node, 32 MiB "
+    "for each TiB, with DRBD 9 three times as much. A node gets no new replica, and none of its "
+    "replicas grows, where that would come to more than half of its memory: it would run out of "
+    "memory when many devices start or fail over, and be fenced. Of a node whose release of sanctl "
+    "does not publish its memory nothing is refused.",
     "SAN-POOL-001": "The pool's marker is missing: its filesystem is not mounted. An empty "
     "directory never counts as an empty pool.",
     "SAN-POOL-002": "The pool's marker names another pool: another filesystem is mounted there.",

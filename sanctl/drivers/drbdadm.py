@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 from sanctl.drivers import drbd_kernel, drbdsetup
 from sanctl.errors import CommandError, Problem
-from sanctl.model.drbd import ResourceState
+from sanctl.model.drbd import PEERS_OF_DRBD_9, ResourceState
 from sanctl.system import state_files
 from sanctl.system.files import exists, is_folder
 from sanctl.system.runner import Runner
@@ -89,7 +89,7 @@ def create_metadata(
     DRBD 9 gets room for all four replicas from the start: an attached resource cannot grow it.
     """
     if kernel_generation >= 9:
-        argv = _argv(name, "create-md", "--force", "--max-peers=3")
+        argv = _argv(name, "create-md", "--force", f"--max-peers={PEERS_OF_DRBD_9}")
     else:
         argv = ["drbdmeta", "--force", "-", "v08", metadata_device, "flex-external", "create-md"]
     runner.run(argv, timeout_s=120.0, stdin="yes\nyes\n")

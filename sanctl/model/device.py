@@ -314,6 +314,10 @@ class PoolUsage:
     awaits sites; empty: the node does not know it. None: its release keeps no hosts out."""
     cache: CacheState | None = None
     """The pool's flash cache; None: it has none, or the agent has not published it."""
+    memory_bytes: int | None = None
+    """The node's memory; None: its release publishes none, or it has no DRBD."""
+    bitmaps: int | None = None
+    """How many bitmaps of each replica the node's DRBD keeps in memory; None as above."""
 
 
 @dataclass(frozen=True, slots=True, order=True, kw_only=True)

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 #: The replicas of a device connect on the TCP port with this number and its minor's.
 PORT_BASE = 7800
+#: The peers that DRBD 9's metadata has room for: with the replica's own four replicas.
+PEERS_OF_DRBD_9 = 3
 #: States of a connection to a peer that answers, in /proc/drbd of DRBD 8.4 (drbd.h, enum
 #: drbd_conns, from C_CONNECTED on; the names are those of drbd_strings.c).
 IN_CONTACT = frozenset({
@@ -18,6 +20,14 @@ IN_CONTACT = frozenset({
     "SyncSource", "SyncTarget", "VerifyS", "VerifyT", "PausedSyncS", "PausedSyncT", "Ahead",
     "Behind",
 })  # fmt: skip
+
+
+def bitmaps_per_replica(kernel_generation: int) -> int:
+    """Return how many bitmaps DRBD keeps in memory of each replica.
+
+    DRBD 9 keeps one for each peer that the metadata has room for, whether or not it has that peer.
+    """
+    return PEERS_OF_DRBD_9 if kernel_generation >= 9 else 1
 
 
 def uses_quorum(replica_count: int) -> bool:

@@ -11,6 +11,7 @@ from sanctl.drivers.node_facts import NodeFactsPort
 from sanctl.drivers.stonith import StonithPort
 from sanctl.errors import SanctlError
 from sanctl.model.cluster import Cluster
+from sanctl.model.drbd import bitmaps_per_replica
 from sanctl.model.findings import Finding, Severity, sorted_findings
 from sanctl.model.topology import NodeRole, Topology
 from sanctl.ops.node_fence import query_fencing_devices, silent_device_findings
@@ -175,11 +176,12 @@ def _memory_findings(host: NodeFactsPort, cluster: Cluster) -> Iterator[Finding]
     total = _MEMORY_KIB.search(host.text("/proc/meminfo") or "")
     if total is None:
         return
+    is_drbd_9 = (host.text("/sys/module/drbd/version") or "").startswith("9")
     finding = memory_finding(
         cluster,
         host.node_name(),
         total_bytes=int(total[1]) * 1024,
-        is_drbd_9=(host.text("/sys/module/drbd/version") or "").startswith("9"),
+        bitmaps=bitmaps_per_replica(9 if is_drbd_9 else 8),
     )
     if finding is not None:
         yield finding

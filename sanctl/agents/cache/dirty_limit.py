@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
 
 from sanctl.drivers import page_cache
 from sanctl.drivers.page_cache import Usage
-from sanctl.system import state_files
+from sanctl.system import memory, state_files
 
 _KIND = "dirty-limit"
 #: The time of a smaller flush says nothing about how fast a disk is.
@@ -51,7 +50,7 @@ def _wanted_bytes(*, without: str = "") -> int:
 
 def max_bytes() -> int:
     """Return the highest limit on this node, a fifth of its RAM, whatever the policies want."""
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _RAM_DIVISOR
+    return memory.total_bytes() // _RAM_DIVISOR
 
 
 def record_flush_rate(used: Usage | None, duration_s: float) -> None:

@@ -18,6 +18,7 @@ from sanctl.plan.cluster.preconditions import (
     no_replica_problem,
     refuse_unless_changeable,
 )
+from sanctl.plan.device.bitmap_memory import memory_problem
 from sanctl.plan.device.placement import metadata_bytes, room_bytes
 from sanctl.plan.device.restore_refusals import refuse_while_restoring
 from sanctl.plan.drbd.version_limits import full_resync_problem
@@ -30,8 +31,8 @@ def plan_resize(cluster: Cluster, name: DeviceName, size: ByteSize) -> tuple[Cha
 
     Raises:
         Refused: the device would shrink, or a replica is absent, not connected or not up to date:
-            growing a device with one replica missing leaves two replicas of two sizes. Or it is
-            going back to a restore point.
+            growing a device with one replica missing leaves two replicas of two sizes. Or a node
+            lacks room or memory for it, or it is going back to a restore point.
     """
     device = existing_device(cluster, name)
     refuse_unless_changeable(cluster, device)
@@ -68,6 +69,8 @@ def plan_resize(cluster: Cluster, name: DeviceName, size: ByteSize) -> tuple[Cha
                     "room is free space less what other devices may still write, and a reserve",
                 )
             )
+        lacking = memory_problem(cluster, device.pool, node, growth)
+        problems += [lacking] if lacking is not None else []
     if problems:
         raise Refused(*problems)
     return (SetParameter(name=name, parameter="size", value=str(size.bytes)),)

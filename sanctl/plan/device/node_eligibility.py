@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Rules: whether a node can take a new replica: storage node, in the pool, online, room."""
+"""Rules: whether a node can take a new replica: storage node, in the pool, online, room, memory."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import NodeState
 from sanctl.model.names import NodeName, PoolName, format_bytes
 from sanctl.model.topology import NodeRole, Topology
+from sanctl.plan.device.bitmap_memory import memory_problem
 from sanctl.plan.device.placement import metadata_bytes, room_bytes
 
 
@@ -75,14 +76,17 @@ def node_problems(
                 f"look at it with 'sanctl doctor' on {node}",
             ),
         )
+    problems: list[Problem] = []
     needed = size_bytes + metadata_bytes(size_bytes)
     if needed > room:
-        return (
+        problems.append(
             Problem(
                 "SAN-POOL-012",
                 f"pool {pool} on {node} has room for {format_bytes(room)}, "
                 f"{format_bytes(needed)} are needed",
                 "room is free space less what other devices may still write, and a reserve",
-            ),
+            )
         )
-    return ()
+    lacking = memory_problem(cluster, pool, node, size_bytes)
+    problems += [lacking] if lacking is not None else []
+    return tuple(problems)

@@ -19,7 +19,7 @@ from sanctl.plan.device.placement import (
     room_bytes,
 )
 
-_OF_NODES = frozenset({"SAN-NODE-003", "SAN-POOL-012", "SAN-POOL-013"})
+_OF_NODES = frozenset({"SAN-NODE-003", "SAN-NODE-012", "SAN-POOL-012", "SAN-POOL-013"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,25 +6,14 @@ from __future__ import annotations
 from sanctl.model.cluster import Cluster
 from sanctl.model.findings import Finding, Severity
 from sanctl.model.names import format_bytes
+from sanctl.plan.device.bitmap_memory import bitmap_bytes, size_on_node_bytes
 
-#: One bit for each block of 4 KiB (drbd_int.h, BM_BLOCK_SHIFT), in pages that are never given back.
-_BYTES_BY_BIT = 4096
-#: DRBD 9 keeps a bitmap for each peer that the metadata has room for (drivers/drbdadm.py).
-_PEERS_OF_DRBD_9 = 3
-#: Of a node's memory. What else there is grows with the devices, too: buffers of DRBD, sessions of
-#: LIO, and the actions of Pacemaker when all fail over.
+#: Of a node's memory, before replicas are refused (sanctl/plan/device/bitmap_memory.py).
 _SHARE = 4
 
 
-def bitmap_bytes(cluster: Cluster, node: str, *, is_drbd_9: bool) -> int:
-    """Return how much memory the bitmaps of the replicas that a node has to keep take."""
-    devices = [spec for spec in cluster.cib.devices if node in {str(each) for each in spec.nodes}]
-    bits = sum(spec.size.bytes // _BYTES_BY_BIT for spec in devices)
-    return bits // 8 * (_PEERS_OF_DRBD_9 if is_drbd_9 else 1)
-
-
 def memory_finding(
-    cluster: Cluster, node: str, *, total_bytes: int, is_drbd_9: bool
+    cluster: Cluster, node: str, *, total_bytes: int, bitmaps: int
 ) -> Finding | None:
     """Return what is to be said of a node's memory, None where it has enough.
 
@@ -32,9 +21,9 @@ def memory_finding(
         cluster: the devices.
         node: this node's name.
         total_bytes: its memory.
-        is_drbd_9: DRBD 9 is loaded.
+        bitmaps: how many its DRBD keeps of each replica.
     """
-    needed = bitmap_bytes(cluster, node, is_drbd_9=is_drbd_9)
+    needed = bitmap_bytes(size_on_node_bytes(cluster, node), bitmaps=bitmaps)
     if needed * _SHARE <= total_bytes:
         return None
     return Finding(
@@ -44,5 +33,6 @@ def memory_finding(
         what=f"DRBD's bitmaps of the replicas take {format_bytes(needed)} of "
         f"{format_bytes(total_bytes)} memory",
         why="a node that runs out of memory when all devices start or fail over is fenced",
-        do="give the node more memory, or have fewer or smaller replicas on it",
+        do="give the node more memory, or have fewer or smaller replicas on it; from half of the "
+        "memory on it gets no new one",
     )

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,3 +54,23 @@ def test_pool_attribute() -> None:
     assert parse_pool_usage("total=10 free=5 holds=?").holds_run == ""
     assert parse_pool_usage("total=10 free=5 holds=0123456789ab-7").holds_run == "0123456789ab-7"
     assert parse_pool_usage("total=x").error is not None
+
+
+@pytest.mark.parametrize(
+    ("fields", "memory_bytes", "bitmaps"),
+    [
+        ("memory=2147483648 bitmaps=1", 2 << 30, 1),
+        ("bitmaps=3 memory=4096 unheard=of", 4096, 3),
+        ("", None, None),
+        ("memory=0 bitmaps=0", None, None),
+        ("memory=-1 bitmaps=-1", None, None),
+        ("memory=2G bitmaps=?", None, None),
+        ("memory=\u0661 bitmaps=", None, None),
+    ],
+)
+def test_what_a_node_says_of_its_memory(
+    fields: str, memory_bytes: int | None, bitmaps: int | None
+) -> None:
+    """Nothing, if its release is older."""
+    usage = parse_pool_usage(f"total=10 free=5 {fields}")
+    assert (usage.error, usage.memory_bytes, usage.bitmaps) == (None, memory_bytes, bitmaps)

@@ -11,7 +11,7 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.names import ByteSize
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
-from sanctl.plan.health.memory_health import bitmap_bytes, memory_finding
+from sanctl.plan.health.memory_health import memory_finding
 from tests.fakes.pacemaker import FakePacemaker
 
 GIB, TIB = 1 << 30, 1 << 40
@@ -26,23 +26,23 @@ def cluster_of(*sizes: int) -> Cluster:
     return Cluster(cib=replace(cib, devices=devices), mon=parse_crm_mon(fake.monitor()))
 
 
-def test_a_tebibyte_takes_32_mib_and_with_drbd_9_three_times_that() -> None:
-    cluster = cluster_of(TIB, TIB)
-    assert bitmap_bytes(cluster, "n1", is_drbd_9=False) == 64 << 20
-    assert bitmap_bytes(cluster, "n1", is_drbd_9=True) == 3 * 64 << 20
-    assert bitmap_bytes(cluster, "n3", is_drbd_9=True) == 0
-
-
 @pytest.mark.parametrize(
-    ("count", "total_bytes", "is_said"),
-    [(50, 2 * GIB, True), (16, 2 * GIB, False), (17, 2 * GIB, True), (0, GIB, False)],
+    ("count", "total_bytes", "bitmaps", "is_said"),
+    [
+        (50, 2 * GIB, 1, True),
+        (16, 2 * GIB, 1, False),
+        (17, 2 * GIB, 1, True),
+        (16, 6 * GIB, 3, False),
+        (17, 6 * GIB, 3, True),
+        (0, GIB, 3, False),
+    ],
 )
 def test_more_than_a_quarter_of_the_memory_is_said(
-    count: int, total_bytes: int, is_said: bool
+    count: int, total_bytes: int, bitmaps: int, is_said: bool
 ) -> None:
-    found = memory_finding(
-        cluster_of(*[TIB] * count), "n2", total_bytes=total_bytes, is_drbd_9=False
-    )
+    cluster = cluster_of(*[TIB] * count)
+    found = memory_finding(cluster, "n2", total_bytes=total_bytes, bitmaps=bitmaps)
+    assert memory_finding(cluster, "n3", total_bytes=GIB, bitmaps=bitmaps) is None
     assert (found is not None) is is_said
     if found is not None:
         assert (found.code, found.subject) == ("SAN-DOC-011", "node n2")

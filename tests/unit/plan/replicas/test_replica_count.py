@@ -306,6 +306,31 @@ def test_no_replica_is_dropped_for_one_that_its_node_cannot_take_afterwards() ->
     assert codes(away, swap, accepted=RISK_FEWER_REPLICAS) == ["SAN-NODE-003"]
 
 
+def test_memory_for_the_bitmap_of_a_new_replica_is_needed() -> None:
+    """With DRBD 8.4 none is dropped to make room for one that its node cannot take afterwards."""
+    lacking = PoolUsage(
+        total_bytes=1 << 40, free_bytes=1 << 40, memory_bytes=_SIZE // 32768, bitmaps=1
+    )
+    enough = replace(lacking, memory_bytes=2 * (_SIZE // 32768))
+    for usage, refused in ((lacking, True), (enough, False)):
+        two, one = (
+            replace(each, cib=replace(each.cib, pools={**each.cib.pools, ("main", "n3"): usage}))
+            for each in (world(disks={N1: replace(_GOOD, role="Primary")}), world((N1,), wanted=2))
+        )
+        swap = ReplicaRequest(replicas=2, add=(N3,), drop=(N2,))
+        accepted = RISK_FEWER_REPLICAS
+        if refused:
+            assert codes(two, swap, accepted=accepted) == ["SAN-NODE-012"]
+            assert codes(one, swap) == ["SAN-NODE-012"]
+            assert codes(two, ReplicaRequest(replicas=3), drbd=NINE) == [
+                "SAN-DEV-005", "SAN-NODE-012",
+            ]  # fmt: skip
+        else:
+            assert nodes_after(step(two, swap, accepted=accepted)) == (N1,)
+            assert nodes_after(step(one, swap)) == (N1, N3)
+            assert nodes_after(step(two, ReplicaRequest(replicas=3), drbd=NINE)) == ALL
+
+
 def test_refusals() -> None:
     assert codes(world(), ReplicaRequest(replicas=3)) == ["SAN-DEV-004"]
     assert codes(world(), ReplicaRequest(replicas=2, add=(N3,))) == ["SAN-REP-006"]
