@@ -34,6 +34,7 @@ FAMILIES = {
     "Discovery": ("test_discovery",),
     "Disks that fail": (
         "test_hung_io",
+        "test_pool_agent",
         "test_pools_full",
         "test_pool_shut_down",
         "test_read_errors",

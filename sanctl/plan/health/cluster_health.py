@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from sanctl.model.cluster import HOST_PREFIX, Cluster
+from sanctl.model.cluster import HOST_PREFIX, POOL_RESOURCE, REACH_RESOURCE, Cluster
 from sanctl.model.crm_mon import MEMBER_STATES, NodeState
 from sanctl.model.device import DeviceSpec
 from sanctl.model.findings import Finding, Severity, sorted_findings
@@ -103,6 +103,8 @@ def _cluster_findings(cluster: Cluster) -> Iterator[Finding]:
         )
 
 
+#: Agents that only watch: the rollout gives them a failure-timeout.
+_TRIED_AGAIN = frozenset({POOL_RESOURCE, REACH_RESOURCE})
 _POOL_REASONS = {
     "SAN-CMD-001": "drbdsetup is not installed (SAN-CMD-001)",
     "SAN-POOL-023": "its filesystem has shut itself down after an error of its disk (SAN-POOL-023)",
@@ -189,7 +191,10 @@ def _failure_findings(cluster: Cluster) -> Iterator[Finding]:
             severity=WARNING,
             subject=subject,
             what=f"{failure.action} failed on {failure.node}: {failure.reason or failure.status}",
-            why="Pacemaker may keep it from that node until the failure is cleared",
+            why="until Pacemaker starts it again, about two minutes after its last failure, nothing"
+            " watches that node"
+            if failure.resource in _TRIED_AGAIN
+            else "Pacemaker may keep it from that node until the failure is cleared",
             do=f"journalctl SANCTL_DEVICE={failure.resource} on {failure.node}; then "
             f"'crm_resource --cleanup --resource {failure.resource}'",
         )

@@ -220,6 +220,18 @@ def test_a_disk_that_was_dropped_is_not_waited_for_as_a_resync() -> None:
     assert "drbdsetup is not installed" in told["SAN-HLT-061"].what
 
 
+@pytest.mark.parametrize(
+    ("resource", "is_tried_again"),
+    [("sanctl-pool", True), ("sanctl-reached", True), ("vm1", False)],
+)
+def test_a_failure_says_whether_pacemaker_tries_again(resource: str, is_tried_again: bool) -> None:
+    fake = _healthy()
+    fake.failures.append({"op_key": f"{resource}_start_0", "node": "n1"})
+    (finding,) = _findings(fake)
+    assert ("two minutes" in finding.why) is is_tried_again
+    assert f"--cleanup --resource {resource}" in finding.do
+
+
 def test_leftovers_are_notes() -> None:
     fake = _healthy()
     _permanent(fake, "n2", "sanctl-outdated-gone", "0" * 32)

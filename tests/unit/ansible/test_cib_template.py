@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What the role writes into the CIB: which resources Pacemaker tries again by itself."""
+
+from __future__ import annotations
+
+import copy
+import xml.etree.ElementTree as ET
+from typing import Any
+
+import jinja2
+import pytest
+
+from sanctl.model.cluster import POOL_RESOURCE, POOLS_CLONE, REACH_CLONE, REACH_RESOURCE
+from tests.unit.ansible.test_modules import ANSIBLE, cib
+
+_TEMPLATE = (ANSIBLE / "roles/sanctl_pacemaker/templates/cib.xml.j2").read_text()
+_AGENTS = {POOLS_CLONE: POOL_RESOURCE, REACH_CLONE: REACH_RESOURCE}
+
+
+def rendered(**variables: Any) -> ET.Element:
+    """Return the configuration of two storage nodes that are fenced by BMCs and by a disk."""
+    # As Ansible does it, with those of its filters that the template has.
+    environment = jinja2.Environment(trim_blocks=True, autoescape=False)
+    environment.filters["combine"] = lambda first, *others: {
+        key: value for each in (first, *others) for key, value in each.items()
+    }
+    environment.filters["difference"] = lambda those, others: [
+        one for one in those if one not in others
+    ]
+    fences = [
+        {"id": f"fence-{node}", "node": node, "agent": "fence_ipmilan", "is_first": True}
+        | {"options": {"ip": "192.0.2.1"}}
+        for node in ("n1", "n2")
+    ]
+    values: dict[str, Any] = {
+        "sanctl_pacemaker_fences": fences,
+        "sanctl_pacemaker_fence_retry_s": 60,
+        "sanctl_pacemaker_agent_retry_s": 120,
+        "sanctl_pacemaker_levels": [],
+        "sanctl_pacemaker_members": ["n1", "n2"],
+        "sanctl_pacemaker_reach_agent": ["pacemaker", "ping"],
+        "sanctl_pacemaker_reach_options": {"name": "iscsi-reach"},
+        "sanctl_pacemaker_sbd_mode": "disk",
+        "sanctl_pacemaker_sbd_devices": ["/dev/disk/by-id/a"],
+        "sanctl_preflight_survey": {
+            "has_fencing": True,
+            "nodes": [{"name": node} for node in ("n1", "n2")],
+        },
+    }
+    return ET.fromstring(environment.from_string(_TEMPLATE).render(values | variables))
+
+
+def retry_times(configuration: ET.Element) -> dict[str, list[str]]:
+    """Return what each primitive has of failure-timeout, in the order in which Pacemaker reads."""
+    return {
+        primitive.get("id", ""): [
+            pair.get("value", "")
+            for pair in primitive.iterfind("meta_attributes/nvpair[@name='failure-timeout']")
+        ]
+        for primitive in configuration.iter("primitive")
+    }
+
+
+@pytest.mark.parametrize("reach", [["pacemaker", "ping"], ["heartbeat", "ethmonitor"]])
+def test_each_resource_of_the_role_is_tried_again_after_a_failure(reach: list[str]) -> None:
+    """A failed start counts as INFINITY: without the time it stays so until a cleanup."""
+    assert retry_times(rendered(sanctl_pacemaker_reach_agent=reach)) == {
+        "fence-n1": ["60s"],
+        "fence-n2": ["60s"],
+        "fence-sbd": ["60s"],
+        REACH_RESOURCE: ["120s"],
+        POOL_RESOURCE: ["120s"],
+    }
+
+
+def as_earlier(configuration: ET.Element) -> ET.Element:
+    """Return the configuration as it was before these agents had the time."""
+    earlier = copy.deepcopy(configuration)
+    for name in _AGENTS.values():
+        (primitive,) = earlier.iterfind(f".//primitive[@id='{name}']")
+        for meta in primitive.findall("meta_attributes"):
+            primitive.remove(meta)
+    return earlier
+
+
+def test_a_running_cluster_gets_the_times_with_its_next_rollout() -> None:
+    wanted = rendered()
+    present = as_earlier(wanted)
+    assert retry_times(present)[POOL_RESOURCE] == retry_times(present)[REACH_RESOURCE] == []
+    assert cib.foreign_elements(wanted, present, {}) == []
+    changed = [name for name, _, _ in cib.apply(wanted, present, [])]
+    assert changed == [REACH_CLONE, POOLS_CLONE]
+    assert retry_times(present) == retry_times(wanted)
+    assert cib.apply(wanted, present, []) == []
+
+
+@pytest.mark.parametrize(("clone", "resource"), _AGENTS.items())
+def test_a_time_that_an_operator_has_set_goes_first(clone: str, resource: str) -> None:
+    wanted = rendered()
+    present = as_earlier(wanted)
+    (primitive,) = present.iterfind(f".//primitive[@id='{resource}']")
+    own = f"{resource}-meta_attributes"
+    meta = ET.SubElement(primitive, "meta_attributes", {"id": own})
+    ET.SubElement(
+        meta, "nvpair", {"id": f"{own}-time", "name": "failure-timeout", "value": "10min"}
+    )
+    assert clone in [name for name, _, _ in cib.apply(wanted, present, [])]
+    assert retry_times(present)[resource] == ["10min", "120s"]
+    assert cib.apply(wanted, present, []) == []
