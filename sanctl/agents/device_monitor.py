@@ -7,6 +7,8 @@ the way: an error of it is logged, and makes no device that serves a failed one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sanctl.agents import fingerprint, ocf, unasked_monitor
 from sanctl.agents.connections import (
     frozen_primary,
@@ -28,6 +30,9 @@ from sanctl.plan.failover.promotion import are_all_blank
 from sanctl.system import journal
 from sanctl.system.runner import Runner
 
+#: What a monitor has where Pacemaker says no time.
+_MONITOR_S = 30.0
+
 
 def monitor(runner: Runner, device: Device) -> int:
     """Report the true role to Pacemaker, apply changed parameters, publish the replica's state.
@@ -45,7 +50,7 @@ def monitor(runner: Runner, device: Device) -> int:
 def _monitor(runner: Runner, device: Device, steps: ocf.Steps) -> int:
     try:
         found = first_activation.observe_after_first_promotion(
-            runner, device, within_s=ocf.remaining_s(30.0) / 2
+            runner, device, within_s=ocf.remaining_s(_MONITOR_S) / 2
         )
     except CommandError as error:
         return unasked_monitor.report(runner, device, error)
@@ -74,39 +79,14 @@ def _monitor(runner: Runner, device: Device, steps: ocf.Steps) -> int:
                 failure_cleanup.write_note(device, failure_cleanup.MONITOR)
                 ocf.exit_reason(fs_shutdown.RESTART_REASON)
                 return ocf.ERR_GENERIC
-            if not are_all_blank(found.drbd, replicas=len(device.nodes)):
-                # Asked now, so that a failover does not have to wait for the CIB.
-                first_activation.is_new(runner, device)
             if verdict is fs_shutdown.FilesystemState.SHUT_DOWN:
                 state = drbdsetup.observe(runner, device.name) or state
             elif found.is_active or found.is_standby:
-                # Not every change reaches every instance by reload-agent: Pacemaker compares
-                # parameters only with those of the last start or promotion. So the monitor, too,
-                # applies changes.
-                state = converge(runner, device, steps, state)
-                state = heal.carry_out_order(runner, device, state)
-                state = isolation.apply_rules(runner, device, state)
-                state = reconnect_dropped.reconnect(runner, device.name, state)
-                state = refill_suspect.refill_if_suspect(runner, device, state)
-                state = reattach_disk.reattach(runner, device, state)
-                state = reconnect_outdated.reconnect(runner, device, state)
-                if any(peer.replication.startswith("WFBitMap") for peer in state.peers):
-                    # Imported here: rarely needed, and monitors must start fast.
-                    from sanctl.agents.connections import reconnect_stalled  # noqa: PLC0415
-
-                    state = reconnect_stalled.reconnect(runner, device, state)
-                no_contact_fields = heal.no_contact_fields(runner, device, state)
-                all_marked.unmark_peer(runner, device, state)
+                state, no_contact_fields = _do_duties(runner, device, steps, state)
         except Exception as error:
             steps.is_idle = False
             _log_monitor_error(device, "a change could not be applied", error)
-        try:
-            replica_state.publish(runner, device, state, no_contact_fields=no_contact_fields)
-            hung_io_reboot.check(runner, device, found.drbd)
-            admission.ask_if_held(runner, device)
-        except Exception as error:
-            steps.is_idle = False
-            _log_monitor_error(device, "it could not look for hung I/O", error)
+        _report(runner, device, steps, found.drbd, state, no_contact_fields=no_contact_fields)
     if found.is_active:
         return ocf.RUNNING_PROMOTED
     if found.is_standby:
@@ -116,6 +96,135 @@ def _monitor(runner: Runner, device: Device, steps: ocf.Steps) -> int:
         f"drbd={found.drbd.role if found.drbd else 'down'} suspended={found.is_suspended}"
     )
     return ocf.FAILED_PROMOTED if found.serves else ocf.ERR_GENERIC
+
+
+def _report(
+    runner: Runner,
+    device: Device,
+    steps: ocf.Steps,
+    found: ResourceState,
+    state: ResourceState | None,
+    *,
+    no_contact_fields: str,
+) -> None:
+    """Publish the state, look for hung I/O and for an admission, each by itself."""
+    last: tuple[tuple[str, Callable[[], object]], ...] = (
+        (
+            "the replica's state could not be published",
+            lambda: replica_state.publish(
+                runner, device, state, no_contact_fields=no_contact_fields
+            ),
+        ),
+        (
+            "it could not look for hung I/O",
+            lambda: hung_io_reboot.check(runner, device, found),
+        ),
+        (
+            "it could not ask whether hosts may be let in",
+            lambda: admission.ask_if_held(runner, device),
+        ),
+    )
+    for what, duty in last:
+        try:
+            duty()
+        except Exception as error:
+            steps.is_idle = False
+            _log_monitor_error(device, what, error)
+
+
+def _do_duties(
+    runner: Runner, device: Device, steps: ocf.Steps, state: ResourceState
+) -> tuple[ResourceState, str]:
+    """Make the changes that are due, as far as possible.
+
+    Returns:
+        DRBD's state afterwards, and what is published of a replica without contact.
+    """
+    duties = _Duties(runner, device, steps, state)
+    duties.run(lambda now: _settle_connections(runner, device, steps, now))
+    duties.run(lambda now: reattach_disk.reattach(runner, device, now))
+    duties.run(lambda now: reconnect_outdated.reconnect(runner, device, now))
+    duties.run(lambda now: _reconnect_stalled(runner, device, now))
+    fields: list[str] = []
+    duties.run(lambda now: fields.append(heal.no_contact_fields(runner, device, now)))
+    duties.run(lambda now: _unmark_peer(runner, device, now))
+    duties.run(lambda now: _ask_whether_new(runner, device, now))
+    return duties.state, "".join(fields)
+
+
+class _Duties:
+    """Carries out a monitor's duties one by one: what one cannot do keeps no other from its turn.
+
+    Attributes:
+        state: DRBD's state after those that were carried out.
+    """
+
+    def __init__(
+        self, runner: Runner, device: Device, steps: ocf.Steps, state: ResourceState
+    ) -> None:
+        self._runner, self._device, self._steps = runner, device, steps
+        self._is_over = False
+        self.state = state
+
+    def run(self, duty: Callable[[ResourceState], ResourceState | None]) -> None:
+        """Carry out a duty, which returns DRBD's state if it may have changed that.
+
+        After one that failed the next ones go by what DRBD says then. They are left to the next
+        monitor if DRBD does not answer, or if that one took so long that they would hang, too: a
+        monitor that times out is a failed one.
+        """
+        if self._is_over:
+            return
+        try:
+            self.state = duty(self.state) or self.state
+        except Exception as error:
+            self._log(error)
+            if ocf.remaining_s(_MONITOR_S) < _MONITOR_S / 2:
+                self._is_over = True
+                return
+            try:
+                now = drbdsetup.observe(self._runner, self._device.name)
+            except Exception as silence:
+                self._log(silence)
+                now = None
+            self._is_over = now is None
+            self.state = now or self.state
+
+    def _log(self, error: Exception) -> None:
+        self._steps.is_idle = False
+        _log_monitor_error(self._device, "a change could not be applied", error)
+
+
+def _settle_connections(
+    runner: Runner, device: Device, steps: ocf.Steps, state: ResourceState
+) -> ResourceState:
+    """Apply parameters, orders and connections, in this order: each relies on the one before."""
+    # Not every change reaches every instance by reload-agent: Pacemaker compares parameters only
+    # with those of the last start or promotion. So the monitor, too, applies changes.
+    state = converge(runner, device, steps, state)
+    state = heal.carry_out_order(runner, device, state)
+    state = isolation.apply_rules(runner, device, state)
+    state = reconnect_dropped.reconnect(runner, device.name, state)
+    return refill_suspect.refill_if_suspect(runner, device, state)
+
+
+def _reconnect_stalled(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
+    if not any(peer.replication.startswith("WFBitMap") for peer in state.peers):
+        return state
+    # Imported here: rarely needed, and monitors must start fast.
+    from sanctl.agents.connections import reconnect_stalled  # noqa: PLC0415
+
+    return reconnect_stalled.reconnect(runner, device, state)
+
+
+def _unmark_peer(runner: Runner, device: Device, state: ResourceState) -> None:
+    all_marked.unmark_peer(runner, device, state)
+
+
+def _ask_whether_new(runner: Runner, device: Device, state: ResourceState) -> None:
+    """Have it noted that the device is not new, so that no failover waits for the CIB."""
+    if not are_all_blank(state, replicas=len(device.nodes)):
+        first_activation.is_new(runner, device)
 
 
 def _log_monitor_error(device: Device, what: str, error: Exception) -> None:

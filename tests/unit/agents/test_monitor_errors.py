@@ -9,11 +9,18 @@ from collections.abc import Callable
 
 import pytest
 
-from sanctl.agents import device, ocf, pool
-from sanctl.agents.connections import frozen_primary
-from sanctl.agents.fencing import cluster_run, hung_io_reboot
+from sanctl.agents import device, device_monitor, ocf, pool
+from sanctl.agents.connections import (
+    frozen_primary,
+    isolation,
+    reconnect_dropped,
+    reconnect_outdated,
+    reconnect_stalled,
+)
+from sanctl.agents.fencing import all_marked, cluster_run, hung_io_reboot
+from sanctl.agents.promotion import admission, first_activation
 from sanctl.agents.publish import replica_state
-from sanctl.agents.recovery import fs_shutdown
+from sanctl.agents.recovery import fs_shutdown, heal, reattach_disk, refill_suspect
 from sanctl.agents.replica import parts
 from sanctl.drivers import cib, drbd_kernel, drbdsetup, gate, lio, pool_files
 from sanctl.errors import CommandError, ConfigError, Problem
@@ -80,6 +87,147 @@ def test_no_error_of_a_step_makes_it_a_failed_device(
     monkeypatch.setattr(module, name, _raiser(error))
     assert device.monitor() == ocf.RUNNING_PROMOTED
     assert any("monitor" in line for line in serving.journal)
+
+
+#: A monitor's duties, in their order: module, function, and whether the ones after it rely on it.
+DUTIES: tuple[tuple[object, str, bool], ...] = (
+    (device_monitor, "converge", True),
+    (heal, "carry_out_order", True),
+    (isolation, "apply_rules", True),
+    (reconnect_dropped, "reconnect", True),
+    (refill_suspect, "refill_if_suspect", False),
+    (reattach_disk, "reattach", False),
+    (reconnect_outdated, "reconnect", False),
+    (reconnect_stalled, "reconnect", False),
+    (heal, "no_contact_fields", False),
+    (all_marked, "unmark_peer", False),
+    (first_activation, "is_new", False),
+)
+STALLED = PRIMARY._replace(peers=(PEER._replace(replication="WFBitMapS"),))
+
+
+class Duties:
+    """Records which duties of a monitor were carried out, and on which state."""
+
+    def __init__(self, node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.node = node
+        self.done: list[int] = []
+        self.states: list[ResourceState] = []
+        self._patch = monkeypatch
+        for number, (module, name, _) in enumerate(DUTIES):
+            monkeypatch.setattr(module, name, self._duty(number))
+
+    def fail(self, number: int, *, takes_s: float = 0.0) -> None:
+        """Have one duty fail after that time."""
+        module, name, _ = DUTIES[number]
+
+        def failing(*_: object) -> object:
+            self.node.clock.now_s += takes_s
+            raise NOT_STARTED
+
+        self._patch.setattr(module, name, failing)
+
+    def _duty(self, number: int) -> Callable[..., object]:
+        def duty(*given: object) -> object:
+            self.done.append(number)
+            if DUTIES[number][1] == "no_contact_fields":
+                return f" apart={number}"
+            states = [each for each in given if isinstance(each, ResourceState)]
+            self.states += states
+            return states[0] if states else None
+
+        return duty
+
+
+@pytest.fixture
+def duties(serving: FakeNode, monkeypatch: pytest.MonkeyPatch) -> Duties:
+    """A node that serves vol1, whose monitor has each of its duties to do."""
+    serving.states["vol1"] = STALLED
+    return Duties(serving, monkeypatch)
+
+
+def test_a_monitor_has_these_duties(duties: Duties) -> None:
+    assert device.monitor() == ocf.RUNNING_PROMOTED
+    assert duties.done == [*range(len(DUTIES))]
+
+
+@pytest.mark.parametrize("number", range(len(DUTIES)))
+def test_a_duty_that_fails_each_time_keeps_no_independent_one_from_its_turn(
+    number: int, duties: Duties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All after it waited for it: a replica was never unmarked, a disk never attached."""
+    told: list[str] = []
+    monkeypatch.setattr(
+        replica_state,
+        "publish",
+        lambda *_, no_contact_fields: told.append(no_contact_fields),
+    )
+    duties.fail(number)
+    assert device.monitor() == ocf.RUNNING_PROMOTED
+    chain = [at for at, duty in enumerate(DUTIES) if duty[2]]
+    skipped = {number, *(at for at in (*chain, len(chain)) if at > number in chain)}
+    assert duties.done == [at for at in range(len(DUTIES)) if at not in skipped]
+    assert sum("a change could not be applied" in line for line in duties.node.journal) == 1
+    assert told == ["" if number == 8 else " apart=8"]
+
+
+def test_what_follows_a_failed_duty_goes_by_what_drbd_says_then(
+    duties: Duties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The duty may have changed something before it failed."""
+    later = STALLED._replace(disk="Diskless")
+
+    def half_way(*_: object) -> object:
+        duties.node.states["vol1"] = later
+        raise NOT_STARTED
+
+    monkeypatch.setattr(heal, "carry_out_order", half_way)
+    device.monitor()
+    assert set(duties.states[1:]) == {later}
+
+
+@pytest.mark.parametrize("says", [None, NOT_STARTED])
+def test_nothing_follows_a_failed_duty_where_drbd_does_not_answer(
+    says: CommandError | None, duties: Duties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(*_: object) -> object:
+        monkeypatch.setattr(drbdsetup, "observe", answer if says is None else _raiser(says))
+        raise KILLED
+
+    def answer(*_: object) -> None:
+        return None
+
+    monkeypatch.setattr(reattach_disk, "reattach", silent)
+    assert device.monitor() == ocf.RUNNING_PROMOTED
+    assert duties.done == [0, 1, 2, 3, 4]
+
+
+def test_a_duty_that_took_too_long_leaves_the_others_to_the_next_monitor(
+    duties: Duties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would hang, too, and a monitor that times out is a failed one."""
+    monkeypatch.setenv("OCF_RESKEY_CRM_meta_timeout", "30000")
+    monkeypatch.setattr(ocf._Begin, "at_s", duties.node.clock.now_s)
+    duties.fail(5, takes_s=13.0)
+    assert device.monitor() == ocf.RUNNING_PROMOTED
+    assert duties.done == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("failing", ["publish", "check", "ask_if_held"])
+def test_what_is_looked_at_last_is_looked_at_each_by_itself(
+    failing: str, serving: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    for module, name in (
+        (replica_state, "publish"),
+        (hung_io_reboot, "check"),
+        (admission, "ask_if_held"),
+    ):
+        monkeypatch.setattr(module, name, lambda *_, name=name, **__: done.append(name))
+        if name == failing:
+            monkeypatch.setattr(module, name, _raiser(ValueError("?")))
+    assert device.monitor() == ocf.RUNNING_PROMOTED
+    assert len(done) == 2 and serving.journal
 
 
 @pytest.mark.parametrize("error", [NOT_STARTED, KILLED], ids=str)
