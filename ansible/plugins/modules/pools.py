@@ -128,9 +128,12 @@ def is_served(cluster_toml: str, uuid: str, node: str) -> bool:
         return True
 
 
-def problems_of(pool: dict[str, Any], *, served: bool, allow_unmounted: bool) -> list[str]:
-    """Say why a directory cannot be this pool, or become it."""
+def problems_of(
+    pool: dict[str, Any], *, cluster_toml: str, node: str, allow_unmounted: bool
+) -> list[str]:
+    """Say why a directory cannot be this pool of the node, or become it."""
     try:
+        served = is_served(cluster_toml, pool["uuid"], node)
         return reasons_against(pool, served=served, allow_unmounted=allow_unmounted)
     except OSError as error:
         return [f"pool {pool['name']}: {error}: not known what is there. Nothing was changed"]
@@ -217,7 +220,8 @@ def main() -> None:
     for pool in module.params["pools"]:
         problems += problems_of(
             pool,
-            served=is_served(module.params["cluster_toml"], pool["uuid"], module.params["node"]),
+            cluster_toml=module.params["cluster_toml"],
+            node=module.params["node"],
             allow_unmounted=module.params["allow_unmounted"],
         )
     if problems:

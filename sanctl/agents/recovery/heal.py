@@ -122,18 +122,19 @@ def carry_out_order(runner: Runner, device: Device, state: ResourceState) -> Res
         return state
     orders = _orders(runner, device)
     own = orders.pop(here, {})
-    discard, revive = own.get("discard", []), own.get("revive", [])
+    discard, revive = (_words(own.get(kind, "")) for kind in ("discard", "revive"))
     is_marked = bool(own) and here in _marked(runner, device)
     # A resync that has ended may have taken the mark off before the attempt cut the connection.
     is_begun = bool(discard) and _discard_begun(device).read() == discard[0]
     if discard and not (is_marked or is_begun):
-        _drop(runner, device, "discard", here, _KEPT)
+        _drop(runner, device, "discard", own["discard"], _KEPT)
     if revive and is_marked:
-        _drop(runner, device, "revive", here, "this replica is marked: another was kept since")
+        why = "this replica is marked: another was kept since"
+        _drop(runner, device, "revive", own["revive"], why)
     if revive and not is_marked:
         _revive(runner, device, state, revive, here)
     elif discard and (is_marked or is_begun):
-        _discard(runner, device, state, discard, here, is_marked=is_marked)
+        _discard(runner, device, state, own["discard"], here, is_marked=is_marked)
     elif (
         any("discard" in other for other in orders.values())
         and drbdsetup.is_standalone(state)
@@ -151,39 +152,49 @@ def _marked(runner: Runner, device: Device) -> frozenset[str]:
     return outdated_marks.read_device(runner, device.name).devices[device.name].nodes()
 
 
-def _drop(runner: Runner, device: Device, kind: str, here: str, why: str) -> None:
-    """Delete an order that a later decision has overtaken."""
-    _delete_order(runner, device, kind, here)
+def _drop(runner: Runner, device: Device, kind: str, value: str, why: str) -> None:
+    """Delete an order that a later decision has overtaken, while it is the one that was read.
+
+    The decision after that may have given another order of this kind meanwhile, which stays.
+    """
+    path = node_attributes.permanent_path(os.uname().nodename, _attribute(device, kind), value)
+    cib.delete_at(runner, [path], timeout_s=_QUERY_TIMEOUT_S)
     _log(device.name, f"order to {kind} dropped: {why}", step="drop")
 
 
-def _orders(runner: Runner, device: Device) -> dict[str, dict[str, list[str]]]:
-    """Return the orders for this device, by node and kind, as the words after its UUID."""
-    kinds = {f"sanctl-{kind}-{device.name}": kind for kind in ("discard", "revive")}
+def _orders(runner: Runner, device: Device) -> dict[str, dict[str, str]]:
+    """Return the orders for this device, by node and kind, as they are in the CIB."""
+    kinds = {_attribute(device, kind): kind for kind in ("discard", "revive")}
     wanted = " or ".join(f"@name='{name}'" for name in kinds)
     xpath = f"//nodes/node[instance_attributes/nvpair[{wanted}]]"
     nodes = cib.query(runner, xpath, timeout_s=_QUERY_TIMEOUT_S)
     if nodes is None:
         return {}
-    found: dict[str, dict[str, list[str]]] = {}
+    found: dict[str, dict[str, str]] = {}
     for node in nodes.iter("node"):
         for entry in node.iter("nvpair"):
-            kind = kinds.get(entry.get("name", ""))
-            words = entry.get("value", "").split()
-            if kind is not None and words[:1] == [device.uuid]:
-                found.setdefault(node.get("uname", ""), {})[kind] = words[1:]
+            kind, value = kinds.get(entry.get("name", "")), entry.get("value", "")
+            # With an apostrophe it is none of ours, and no XPath could name it.
+            if kind is not None and value.split()[:1] == [device.uuid] and "'" not in value:
+                found.setdefault(node.get("uname", ""), {})[kind] = value
     return found
+
+
+def _words(value: str) -> list[str]:
+    """Return the words of an order after the device's UUID."""
+    return value.split()[1:]
 
 
 def _discard(
     runner: Runner,
     device: Device,
     state: ResourceState,
-    order: list[str],
+    value: str,
     here: str,
     *,
     is_marked: bool,
 ) -> None:
+    order = _words(value)
     if len(device.nodes) > 2:
         return  # No such order is given: which of several peers would be the source is not tried.
     if state.is_primary:
@@ -195,17 +206,12 @@ def _discard(
     if held.name != order[0]:
         if not begun:
             # The device is healed already, or has other data than the operator was shown.
-            _delete_order(runner, device, "discard", here)
-            _log(
-                device.name,
-                f"order to discard {order[0]} dropped: the replica is {held.name}",
-                step="drop",
-            )
+            _drop(runner, device, "discard", value, f"it names {order[0]}, this is {held.name}")
         elif not held.is_blank:
             _reconnect_interrupted_discard(runner, device, order[0], here)
         return
     if not is_marked:
-        _drop(runner, device, "discard", here, _KEPT)
+        _drop(runner, device, "discard", value, _KEPT)
         return
     _discard_begun(device).write(order[0])
     _log(
@@ -298,5 +304,10 @@ def _discard_begun(device: Device) -> state_files.StateFile:
 
 def _delete_order(runner: Runner, device: Device, kind: str, here: str) -> None:
     node_attributes.delete_permanent(
-        runner, here, f"sanctl-{kind}-{device.name}", timeout_s=_QUERY_TIMEOUT_S
+        runner, here, _attribute(device, kind), timeout_s=_QUERY_TIMEOUT_S
     )
+
+
+def _attribute(device: Device, kind: str) -> str:
+    """Return the name of the node attribute that holds an order."""
+    return f"sanctl-{kind}-{device.name}"

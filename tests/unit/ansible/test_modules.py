@@ -39,7 +39,12 @@ wheel = load("roles/sanctl_preflight/files/build_wheel.py")
 
 def problems(path: Path, *, served: bool = False, allow_unmounted: bool = True) -> list[str]:
     pool = {"name": "main", "path": str(path), "uuid": UUID}
-    found: list[str] = pools.problems_of(pool, served=served, allow_unmounted=allow_unmounted)
+    cluster_toml = Path(f"{path}.toml")
+    if served:
+        cluster_toml.write_text(f'[pools.main]\nuuid = "{UUID}"\nnodes = ["n1"]\n')
+    found: list[str] = pools.problems_of(
+        pool, cluster_toml=str(cluster_toml), node="n1", allow_unmounted=allow_unmounted
+    )
     return found
 
 
@@ -91,6 +96,21 @@ def test_a_disk_that_does_not_answer_is_no_empty_one(
     (found,) = problems(tmp_path)
     assert os.strerror(number) in found and str(tmp_path / name) in found
     assert "Nothing was changed" in found
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_cluster_toml_that_cannot_be_read_is_a_problem_of_the_pool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """It ended the module with a traceback, and the play without what to do."""
+    path = tmp_path / "pool"
+    path.mkdir()
+    faults = Faults(monkeypatch)
+    monkeypatch.setattr(builtins, "open", lambda path, **_: os.close(os.open(path, os.O_RDONLY)))
+    faults.at(tmp_path / "pool.toml", number)
+    (found,) = problems(path)
+    assert os.strerror(number) in found and str(tmp_path / "pool.toml") in found
+    assert "Nothing was changed" in found and not list(path.iterdir())
 
 
 @pytest.mark.parametrize(

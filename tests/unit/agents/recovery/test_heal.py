@@ -11,7 +11,7 @@ import pytest
 from sanctl.agents.recovery import heal
 from sanctl.agents.replica import lost_writes, reinitialize
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdsetup, outdated_marks
+from sanctl.drivers import drbdsetup, node_attributes, outdated_marks
 from sanctl.drivers.outdated_marks import DeviceMarks, SeenMarks
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
@@ -41,12 +41,20 @@ class Node(FakeRunner):
     ) -> None:
         """Begin with marks as a decision has left them, or with those of `marked`."""
         super().__init__(self._answer)
-        self.orders = orders
+        self.orders = dict(orders)
         self.gi = gi
         discarding = [node for node, (kind, _) in orders.items() if kind == "discard"]
         self.marked = discarding if marked is None else marked
 
     def _answer(self, argv: Sequence[str]) -> Answer:
+        if argv[0] == "cibadmin" and "--delete-all" in argv:
+            for node, (kind, value) in dict(self.orders).items():
+                if argv[-1] == node_attributes.permanent_path(node, f"sanctl-{kind}-vm1", value):
+                    del self.orders[node]
+            return ""
+        if argv[0] == "crm_attribute" and "--delete" in argv:
+            self.orders.pop(argv[2], None)
+            return ""
         if argv[0] == "cibadmin":
             if not self.orders:
                 return (105, "", "no such object")
@@ -63,12 +71,8 @@ class Node(FakeRunner):
     @property
     def acts(self) -> list[str]:
         """The commands that change something."""
-        looks = ("cibadmin", "get-gi", "events2")
-        return [
-            " ".join(argv[:3])
-            for argv, _ in self.calls
-            if argv[0] not in looks[:1] and argv[1] not in looks[1:]
-        ]
+        looks = ("--query", "get-gi", "events2")
+        return [" ".join(argv[:3]) for argv, _ in self.calls if argv[1] not in looks]
 
 
 @pytest.fixture(autouse=True)
@@ -129,7 +133,7 @@ def test_a_stale_order_is_dropped_also_after_another_one_was_begun() -> None:
     heal.carry_out_order(Node(order()), DEVICE, state("StandAlone"))
     stale = Node(order(f"{UUID} 00000000000000AA bitmap"))
     heal.carry_out_order(stale, DEVICE, state("StandAlone"))
-    assert [act.split()[0] for act in stale.acts] == ["crm_attribute"]
+    assert [act.split()[0] for act in stale.acts] == ["cibadmin"]
 
 
 @pytest.mark.parametrize(
@@ -151,7 +155,7 @@ def test_any_other_order_discards_nothing(what: str, gi: str, role: str) -> None
 def test_a_stale_order_is_deleted() -> None:
     node = Node(order(f"{UUID} 00000000000000AA bitmap"))
     heal.carry_out_order(node, DEVICE, state("Connecting"))
-    assert [act.split()[0] for act in node.acts] == ["crm_attribute"]
+    assert [act.split()[0] for act in node.acts] == ["cibadmin"]
 
 
 @pytest.mark.parametrize("role", ["Primary", "Secondary"])
@@ -163,14 +167,40 @@ def test_an_order_that_a_later_decision_has_overtaken_is_dropped(
     words = f"{UUID} {HELD}" + (" bitmap" if kind == "discard" else "")
     node = Node({"n2": (kind, words)}, marked=marked)
     heal.carry_out_order(node, DEVICE, state("StandAlone", role=role, disk="Consistent"))
-    assert [act.split()[0] for act in node.acts] == ["crm_attribute"]
+    assert [act.split()[0] for act in node.acts] == ["cibadmin"]
+    assert node.orders == {}
+
+
+@pytest.mark.parametrize(("kind", "marked"), [("discard", ()), ("revive", ("n2",))])
+def test_an_order_that_was_given_since_is_not_dropped_with_the_former(
+    kind: str, marked: tuple[str, ...]
+) -> None:
+    """It was deleted by its name alone: the operator's third decision was never carried out."""
+    words = f"{UUID} {HELD}" + (" bitmap" if kind == "discard" else "")
+    newer = (kind, f"{words} again")
+
+    class Deciding(Node):
+        def _answer(self, argv: Sequence[str]) -> Answer:
+            if argv[1] not in {"--query", "get-gi"}:
+                self.orders["n2"] = newer
+            return super()._answer(argv)
+
+    node = Deciding({"n2": (kind, words)}, marked=marked)
+    heal.carry_out_order(node, DEVICE, state("StandAlone"))
+    assert len(node.acts) == 1 and node.orders == {"n2": newer}
+
+
+def test_an_attribute_that_no_command_has_written_is_no_order() -> None:
+    node = Node(order(f"{UUID} 00000000000000AA' bitmap"))
+    heal.carry_out_order(node, DEVICE, state("StandAlone"))
+    assert node.acts == []
 
 
 def test_a_begun_attempt_discards_no_more_once_the_replica_is_kept() -> None:
     heal.carry_out_order(Node(order()), DEVICE, state("StandAlone"))
     node = Node(order(), marked=())
     heal.carry_out_order(node, DEVICE, state("StandAlone"))
-    assert [act.split()[0] for act in node.acts] == ["crm_attribute"]
+    assert [act.split()[0] for act in node.acts] == ["cibadmin"]
 
 
 def test_a_resync_that_ended_with_the_attempt_is_connected_again() -> None:
