@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The fault bench on real kernels: one fault of each kind, two power cuts in every test run."""
+"""The fault bench on real kernels: one fault of each kind; two power cuts in a row take turns."""
 
 from __future__ import annotations
 
