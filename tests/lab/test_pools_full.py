@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Both pools full while a host writes, and a replica that lost its disk before the other did."""
+"""Both pools full while a host writes, and replicas that lost their disks, one or both."""
 
 from __future__ import annotations
 
@@ -93,8 +93,18 @@ def test_a_host_writes_on_while_both_pools_are_full(scenario: Scenario, load: Le
 
 def disk(bed: LabSession, node: str) -> str:
     """The state of the node's replica, as its DRBD says; empty: no answer."""
-    out = bed.sh(node, f"drbdsetup events2 --now {NAME} | grep ' device '", ok=range(256)).stdout
-    return next((word[5:] for word in out.split() if word.startswith("disk:")), "")
+    return word(bed, node, "device", "disk")
+
+
+def role(bed: LabSession, node: str) -> str:
+    """The node's role, as its DRBD says; empty: no answer."""
+    return word(bed, node, "resource", "role")
+
+
+def word(bed: LabSession, node: str, kind: str, key: str) -> str:
+    """What the node's DRBD says of the device in one word; empty: no answer."""
+    out = bed.sh(node, f"drbdsetup events2 --now {NAME} | grep ' {kind} '", ok=range(256)).stdout
+    return next((each[len(key) + 1 :] for each in out.split() if each.startswith(f"{key}:")), "")
 
 
 @pytest.mark.timeout(1500)
@@ -202,6 +212,61 @@ def test_a_standby_that_lost_its_disk_does_not_take_over(
     assert not served, f"{standby} serves without what was written while it had no disk"
     await_writes(load, within_s=BACK_S)
     await_sync(bed)
+    failover.await_healthy(bed, "n1")
+
+
+@pytest.mark.timeout(900)
+def test_disks_that_both_nodes_have_dropped_are_attached_again(
+    scenario: Scenario, load: LedgerLoad
+) -> None:
+    """Both disks are dropped while no host writes, so that the active node is demoted, not fenced.
+
+    Nothing attached either disk again: each node waited for the other's good data.
+    """
+    bed = scenario.bed
+    await_sync(bed)
+    active = collect.active_node(bed, NAME)
+    nodes = (load.peer_of(active), active)
+    boots = {node: boot_id(bed, node) for node in nodes}
+    load.host.sh(f"systemctl kill --signal=STOP {load.run.unit}")
+    try:
+        wait_for(
+            "no write under way",
+            lambda: " ap:0 " in bed.sh(
+                active, f"grep --after-context=1 '^ *{load.minor}:' /proc/drbd"
+            ).stdout,
+            within_s=30,
+            every_s=1.0,
+        )  # fmt: skip
+        for node in nodes:
+            # Tried so often that no monitor tries for an hour.
+            bed.sh(node, f"echo 16 >{TRIED}; drbdsetup detach --force {load.minor}", timeout_s=30)
+        wait_for(
+            "two standbys without a disk",
+            lambda: all(
+                disk(bed, node) == "Diskless" and role(bed, node) == "Secondary" for node in nodes
+            ),
+            within_s=90,
+            every_s=2.0,
+        )
+        wait_for(
+            "both disks to be named",
+            lambda: "check its disk on n1 and n2" in bed.sh(
+                "n3", "sanctl status", ok=range(256), timeout_s=60
+            ).stdout,
+            within_s=60,
+            every_s=2.0,
+        )  # fmt: skip
+        for node in nodes:
+            bed.sh(node, f"rm -f {TRIED}")
+        await_sync(bed)
+    finally:
+        for node in nodes:
+            bed.sh(node, f"rm -f {TRIED}", ok=range(256))
+        load.host.sh(f"systemctl kill --signal=CONT {load.run.unit}")
+    assert {node: boot_id(bed, node) for node in nodes} == boots
+    await_writes(load, within_s=BACK_S)
+    bed.sh("n3", f"crm_resource --cleanup --resource {NAME}", timeout_s=60)
     failover.await_healthy(bed, "n1")
 
 

@@ -3,7 +3,9 @@
 
 DRBD detaches from a disk at its first error, and stays Diskless. A cable, a controller that has
 been reset, a full pool that has been emptied: the disk is good afterwards, and nothing else
-attaches it before the node's next start. The peer's bitmap has what was written meanwhile.
+attaches it before the node's next start. The peer's bitmap has what was written meanwhile. Where
+every replica has lost its disk, the first one that is attached waits for the next
+(sanctl/plan/drbd/dropped_disk.py).
 
 A disk that goes on failing is tried at growing intervals: each attempt costs a resync.
 """
@@ -18,6 +20,7 @@ from sanctl.agents.replica.parts import Device, load_topology
 from sanctl.drivers import drbdadm, drbdsetup, pool_notes
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
+from sanctl.plan.drbd import dropped_disk
 from sanctl.system import journal, state_files
 from sanctl.system.runner import Runner
 
@@ -32,16 +35,14 @@ def retry_wait_s(tries: int) -> float:
 
 
 def reattach(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
-    """Attach the disk of a Diskless replica if a peer has good data and the wait is over.
+    """Attach the disk of a Diskless replica if the rules allow that and the wait is over.
 
-    Without such a peer the disk is left alone: its data may be all there is.
+    Beside a peer that has a disk and no good data it is left alone: its data may be all there is.
 
     Returns:
         DRBD's state afterwards.
     """
-    if state.disk != "Diskless":
-        return state
-    if not any(peer.is_connected and peer.disk == "UpToDate" for peer in state.peers):
+    if not dropped_disk.may_attach(state, peers=len(device.nodes) - 1):
         return state
     data = lost_writes.data_file(device.name)
     if data is None or pool_notes.exists(device.pool, pool_notes.SHUT_DOWN):

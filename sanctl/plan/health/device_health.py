@@ -70,8 +70,11 @@ def device_findings(cluster: Cluster, device: DeviceSpec, *, now_s: float) -> It
                 why="stale data is never served by itself: writes would be lost silently",
                 do="wait half a minute: all are in sync, and an agent removes one mark by itself"
                 if blocked.unmarks_itself
-                else "bring back the node that served it last; if that is impossible: 'sanctl "
-                f"device heal {device.name}'",
+                else (
+                    _next_for_lost_disks(cluster, device)
+                    or "bring back the node that served it last"
+                )
+                + f"; if that is impossible: 'sanctl device heal {device.name}'",
             )
     yield from restore_findings(cluster, device)
     yield from hold_findings(cluster, device)
@@ -262,4 +265,19 @@ def _next_for_unserved(cluster: Cluster, device: DeviceSpec) -> str:
             f"{good[0]} has the data: journalctl SANCTL_DEVICE={device.name} there says why it is "
             "not promoted"
         )
-    return "bring back the node that served it last: only that replica is known to be up to date"
+    return (
+        _next_for_lost_disks(cluster, device)
+        or "bring back the node that served it last: only that replica is known to be up to date"
+    )
+
+
+def _next_for_lost_disks(cluster: Cluster, device: DeviceSpec) -> str:
+    """Return what to do where every node is there and a disk is missing; empty: not so."""
+    lost = [n for n in device.nodes if cluster.replica(device.name, n).disk == "Diskless"]
+    if not lost or any(cluster.mon.state(node) not in MEMBER_STATES for node in device.nodes):
+        return ""
+    disks = " and ".join(str(node) for node in lost)
+    return (
+        f"check its disk on {disks} (journalctl -k there; a full pool needs room): DRBD dropped it "
+        "at an error, and once it answers it is attached again by itself"
+    )

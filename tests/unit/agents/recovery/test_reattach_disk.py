@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A detached disk is attached again at growing intervals, only if a peer has good data."""
+"""A detached disk is attached again at growing intervals, beside good data or where none is."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ from sanctl.errors import CommandError, Problem
 from sanctl.model.cache_policy import CacheMode
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.model.topology import PoolCache
+from sanctl.plan.failover.promotion import NO_DISK
 from sanctl.system import state_files
 from tests.fakes.node import FakeNode
 
 GOOD = PeerState("peer", "Connected", "Primary", "Established", "UpToDate", 0)
 DISKLESS = ResourceState("vol", "Secondary", "no", "Diskless", 1024, (GOOD,))
+BARE = GOOD._replace(role="Secondary", disk="Diskless")
+ALL_LOST = DISKLESS._replace(peers=(BARE,))
 DEVICE = Device(
     name="vol", uuid="0" * 32, size_bytes=0, pool="main", nodes=("n1", "n2"), minor=0, initiators=()
 )
@@ -47,6 +50,19 @@ def reattach(node: FakeNode, state: ResourceState) -> ResourceState:
         DISKLESS._replace(peers=()),
         DISKLESS._replace(peers=(GOOD._replace(connection="Connecting", disk="DUnknown"),)),
         DISKLESS._replace(peers=(GOOD._replace(disk="Outdated"),)),
+        # It has a disk, and good data or not: DRBD decides once that is known.
+        DISKLESS._replace(peers=(BARE._replace(disk="Inconsistent"),)),
+        # The peer goes on without a disk, or may, out of contact.
+        ALL_LOST._replace(peers=(BARE._replace(role="Primary"),)),
+        ALL_LOST._replace(peers=(BARE._replace(role="Unknown"),)),
+        ALL_LOST._replace(peers=(BARE._replace(connection="Connecting", disk="DUnknown"),)),
+        # A Primary's disk may lack what its peer's had.
+        ALL_LOST._replace(role="Primary"),
+        # Of two peers one is missing.
+        ALL_LOST._replace(peers=(BARE, BARE._replace(connection="StandAlone"))),
+        # DRBD 9: the replica would be a candidate at once.
+        ALL_LOST._replace(has_quorum=True),
+        ALL_LOST._replace(has_quorum=False),
     ],
 )
 def test_no_disk_is_attached_without_a_peer_with_good_data(
@@ -56,9 +72,32 @@ def test_no_disk_is_attached_without_a_peer_with_good_data(
     assert node.calls == []
 
 
-def test_a_suspect_replica_is_left_alone(node: FakeNode) -> None:
+def test_a_disk_is_attached_where_no_replica_has_one_and_none_is_primary(node: FakeNode) -> None:
+    """Both pools were full, and room was made: nothing attached either disk again."""
+    assert reattach(node, ALL_LOST).disk == "Inconsistent"
+    assert reattach(node, ALL_LOST) is ALL_LOST, "paced as the others"
+    assert node.commands() == [ADJUST]
+
+
+@pytest.mark.parametrize("disk", sorted(NO_DISK))
+def test_a_peer_that_is_about_to_attach_has_none_yet(node: FakeNode, disk: str) -> None:
+    reattach(node, ALL_LOST._replace(peers=(BARE._replace(disk=disk),)))
+    assert node.commands() == [ADJUST]
+
+
+@pytest.mark.parametrize("peers", [(), (BARE,)])
+def test_the_disk_of_an_only_replica_is_left_alone(
+    node: FakeNode, peers: tuple[PeerState, ...]
+) -> None:
+    alone = ALL_LOST._replace(peers=peers)
+    assert reattach_disk.reattach(node, DEVICE._replace(nodes=("n1",)), alone) is alone
+    assert node.calls == []
+
+
+@pytest.mark.parametrize("state", [DISKLESS, ALL_LOST])
+def test_a_suspect_replica_is_left_alone(node: FakeNode, state: ResourceState) -> None:
     lost_writes.record_failed_flush("vol")
-    assert reattach(node, DISKLESS) is DISKLESS
+    assert reattach(node, state) is state
     assert node.calls == []
 
 
@@ -68,9 +107,12 @@ def test_a_replica_that_has_released_its_files_is_left_alone(node: FakeNode) -> 
     assert node.calls == []
 
 
-def test_a_replica_whose_pool_is_shut_down_is_left_alone(node: FakeNode) -> None:
+@pytest.mark.parametrize("state", [DISKLESS, ALL_LOST])
+def test_a_replica_whose_pool_is_shut_down_is_left_alone(
+    node: FakeNode, state: ResourceState
+) -> None:
     pool_notes.write(DEVICE.pool, pool_notes.SHUT_DOWN)
-    assert reattach(node, DISKLESS) is DISKLESS
+    assert reattach(node, state) is state
     assert node.calls == []
 
 

@@ -251,3 +251,30 @@ def test_a_disk_that_may_have_newer_data_is_named() -> None:
     fake.attribute("n2", "sanctl-vm1", lost)
     finding = next(each for each in _findings(fake) if each.code == "SAN-HLT-032")
     assert "the disk on n2 may have newer data than n1" in finding.do
+
+
+@pytest.mark.parametrize("first", ["Diskless", "Inconsistent"])
+def test_disks_that_all_nodes_have_dropped_are_named(first: str) -> None:
+    """It said to bring back a node, with all nodes there."""
+    fake = _healthy()
+    fake.roles.update({("vm1", "n1"): Role.UNPROMOTED, ("vm1", "n2"): Role.UNPROMOTED})
+    lost = "disk={} connection=Connected replication=Established peer-disk=Diskless"
+    fake.attribute("n1", "sanctl-vm1", lost.format(first))
+    fake.attribute("n2", "sanctl-vm1", lost.format("Diskless"))
+    disks = "n1 and n2" if first == "Diskless" else "n2"
+    finding = next(each for each in _findings(fake) if each.code == "SAN-HLT-032")
+    assert f"check its disk on {disks} (" in finding.do
+    fake.crash("n2")
+    finding = next(each for each in _findings(fake) if each.code == "SAN-HLT-032")
+    assert "check its disk" not in finding.do
+
+
+def test_a_disk_that_is_missing_is_named_where_the_other_replica_may_not_be_served() -> None:
+    fake = _healthy()
+    fake.roles.update({("vm1", "n1"): Role.UNPROMOTED, ("vm1", "n2"): Role.UNPROMOTED})
+    behind = "disk=Outdated connection=Connected replication=Established peer-disk=Diskless"
+    fake.attribute("n1", "sanctl-vm1", behind)
+    lost = "disk=Diskless connection=Connected replication=Established peer-disk=Outdated"
+    fake.attribute("n2", "sanctl-vm1", lost)
+    finding = next(each for each in _findings(fake) if each.code == "SAN-HLT-037")
+    assert finding.do.startswith("check its disk on n2 (") and "device heal vm1" in finding.do
