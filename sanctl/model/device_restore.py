@@ -86,6 +86,15 @@ class RestoreOrder(NamedTuple):
         return SiteCopy.parse(self.point)
 
     @property
+    def held_copy(self) -> SiteCopy | None:
+        """The copy at a site that is on the device, or will be before a host is let in.
+
+        None also while nothing of it is written, and where nothing of it will be: the device has
+        what it had before the order, and of what that was nothing is known.
+        """
+        return self.copy if self.state in {COPYING, DONE} else None
+
+    @property
     def is_of_point(self) -> bool:
         """Whether the device is to hold a restore point of its own."""
         return self.backup is None and self.copy is None

@@ -7,15 +7,17 @@ the site. One that would leave the devices here of several moments is used if th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from sanctl.errors import Problem, Refused
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
+from sanctl.model.device_restore import GIVEN_UP
 from sanctl.model.names import DeviceName
 from sanctl.model.site import ProvenCopy
 from sanctl.model.site_copy import SiteCopy, WantedCopy
+from sanctl.model.site_takeover import Successor
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.site.choosing import choose_copy, meant_folder, newest_first
 from sanctl.plan.site.grouping import group_copies, moments_of
@@ -82,7 +84,7 @@ def choose_of_moment(
         if moment is None:
             raise Refused(_no_moment(site, folder, f"copy {proven.name}", moments))
     else:
-        moment = _newest(site, folder, moments)
+        moment = _newest(site, folder, folders[folder], moments)
         token = moment.token_of(folder)
         copy, proven = choose_copy(cluster, site, folders, wanted, token=token)
     mixed = _others(cluster, moment, folder, filled)
@@ -100,7 +102,9 @@ def _of_token(moments: Sequence[Moment], folder: str, token: str) -> Moment | No
     return next((each for each in moments if each.token_of(folder) == token), None)
 
 
-def _newest(site: str, folder: str, moments: Sequence[Moment]) -> Moment:
+def _newest(
+    site: str, folder: str, copies: Sequence[ProvenCopy], moments: Sequence[Moment]
+) -> Moment:
     if not moments:
         raise Refused(_no_moment(site, folder, "what the site has of it", moments))
     last = max(moments, key=lambda each: each.number)
@@ -114,6 +118,20 @@ def _newest(site: str, folder: str, moments: Sequence[Moment]) -> Moment:
                 "find out which one holds the latest data, and say DEVICE@POINT",
             )
         )
+    latest = newest_first(copies)[0]
+    if not latest.group and latest.made_s > moments[0].made_s:
+        # The group may have ended since, and the moment be months old.
+        device = folder.partition(".")[0]
+        raise Refused(
+            Problem(
+                "SAN-SITE-019",
+                f"the newest copy of {device} is {latest.name}, {utc_text(latest.made_s)} UTC, of "
+                f"it alone; the newest moment that it has with others is {moments[0].name}, "
+                f"{utc_text(moments[0].made_s)} UTC",
+                f"say {device}@{moments[0].name} for that moment; or {device}@{latest.name} with "
+                f"{_OPTION}: what others hold may not belong to it",
+            )
+        )
     return moments[0]
 
 
@@ -123,10 +141,15 @@ def _devices_from(
     """Return the devices here that hold, or are to hold, a copy in a folder; not the filled one."""
     found = []
     for device in cluster.cib.devices:
-        copy = device.restore.copy if device.restore is not None else None
+        order = device.restore
+        copy = order.copy if order is not None and order.state != GIVEN_UP else None
         if copy is not None and copy.folder == folder and device.name != filled:
             found.append((device, copy))
     return found
+
+
+def _holds(device: DeviceSpec, copy: SiteCopy) -> bool:
+    return device.restore is not None and device.restore.held_copy == copy
 
 
 def _others(
@@ -204,7 +227,11 @@ def devices_taking_over(
         copy = copies[name]
         for folder in _group_of(copy, folders):
             there = _devices_from(cluster, folder, name)
-            same = [each for each, its in there if moment_of(its.token) == moment_of(copy.token)]
+            same = [
+                each
+                for each, its in there
+                if moment_of(its.token) == moment_of(copy.token) and _holds(each, its)
+            ]
             named = [each for each in same if each.name in copies]
             same = named or same
             if len(same) == 1:
@@ -228,18 +255,33 @@ def _group_of(copy: SiteCopy, folders: Folders) -> tuple[str, ...]:
     return tuple(each for each in newest.group if each != copy.folder) if newest else ()
 
 
-def taken_together(folder: str, taken: Collection[str], folders: Folders) -> tuple[str, ...]:
-    """Return which of the folders of devices that were taken over are of the group of one of them.
+def taken_together(
+    folder: str, taken: Mapping[str, Successor], folders: Folders
+) -> tuple[str, ...]:
+    """Return the folders of the devices that were taken over together with another one.
+
+    They are of its group, have not left it, and were taken over from the copy of the same restore
+    point. One that was taken over by itself, or from another moment, is given back by itself.
 
     Args:
         folder: that one's folder.
-        taken: the folders of the devices that were taken over.
+        taken: what has taken over, by the folder of the device that was.
         folders: all proven copies at the site, by folder, DEVICE.UUID.
     """
-    together = {
-        other for copy in group_copies(folders) if copy.folder == folder for other in copy.group
+    point = taken[folder].point
+    own = [copy for copy in group_copies(folders) if copy.folder == folder]
+    # Where the site has the copy no more, any group of the device says which others may be meant.
+    of_point = [copy for copy in own if copy.name == point] or own
+    together = {other for copy in of_point for other in copy.group} - {
+        other for copy in own for other in copy.left
     }
-    return tuple(sorted(together.intersection(taken) - {folder}))
+    return tuple(
+        sorted(
+            other
+            for other in together.intersection(taken) - {folder}
+            if taken[other].point == point
+        )
+    )
 
 
 def _not_together(

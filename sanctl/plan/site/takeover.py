@@ -27,17 +27,25 @@ def copy_taken(device: DeviceSpec) -> SiteCopy:
     """
     order = device.restore
     copy = order.copy if order is not None else None
-    if copy is not None and copy.uuid != device.uuid:
+    if order is None or copy is None:
+        why = "was not made from a copy at a site"
+    elif copy.uuid == device.uuid:
+        why = "was put back to a copy of itself"
+    elif order.held_copy is None:
+        raise Refused(
+            Problem(
+                "SAN-SITE-022",
+                f"device {device.name} does not hold the copy {copy.name} of {copy.device} that it "
+                f"was to be filled from: that order is '{order.state}', and nothing was written",
+                f"'sanctl replicate failback {device.name}' fills it; then again",
+            )
+        )
+    else:
         return copy
     raise Refused(
         Problem(
             "SAN-SITE-022",
-            f"device {device.name} "
-            + (
-                "was put back to a copy of itself"
-                if copy is not None
-                else "was not made from a copy at a site"
-            ),
+            f"device {device.name} {why}",
             "only a device that 'sanctl replicate restore' has made, or 'sanctl replicate "
             "failback' has filled, takes over the one that was copied",
         )

@@ -10,10 +10,11 @@ import pytest
 from sanctl.errors import Refused
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
-from sanctl.model.device_restore import DONE, RestoreOrder
+from sanctl.model.device_restore import COPYING, DONE, GIVEN_UP, ORDERED, RestoreOrder
 from sanctl.model.names import DeviceName
 from sanctl.model.site import ProvenCopy
 from sanctl.model.site_copy import SiteCopy, WantedCopy
+from sanctl.model.site_takeover import Successor
 from sanctl.plan.site.group_choice import (
     Choice,
     choose_of_moment,
@@ -41,20 +42,22 @@ def alone(number: int) -> ProvenCopy:
     return copy(number, 9, ())._replace(number=0)
 
 
-#: Moments 1 and 2 are complete, 3 is half there; 4 is a copy of one device alone.
+#: Moments 1 and 2 are complete, 3 is half there.
 THERE: Folders = {
     DATA: (copy(1), copy(2), copy(3)),
-    LOG: (copy(1, 1), copy(2, 1), alone(4)),
+    LOG: (copy(1, 1), copy(2, 1)),
     LONE: (alone(5),),
 }
+#: 4 is a copy of one device alone.
+STRAY: Folders = {**THERE, LOG: (*THERE[LOG], alone(4))}
 
 
-def made(name: str, folder: str, number: int, at: int = 0) -> DeviceSpec:
+def made(name: str, folder: str, number: int, at: int = 0, state: str = DONE) -> DeviceSpec:
     """Return a device that was made from a copy."""
     (one,) = cluster(None).cib.devices
     device, _, uuid = folder.partition(".")
     source = SiteCopy("far", device, uuid, f"p{number}", f"{number:012x}{at:04x}", "d" * 64)
-    order = RestoreOrder.from_copy("7" * 16, source, 1)._replace(state=DONE)
+    order = RestoreOrder.from_copy("7" * 16, source, 1)._replace(state=state)
     return replace(one, name=DeviceName.parse(name), uuid="9" * 32, restore=order)
 
 
@@ -81,17 +84,28 @@ def chosen(
 
 
 def test_the_newest_complete_moment_by_default() -> None:
-    for name in ("data", "log"):
-        choice = chosen(name)
-        assert choice.proven.name == choice.copy.point == "p2" and choice.copy.device == name
+    for text in ("data", "log", "log@p2"):
+        choice = chosen(text, there=STRAY if text != "log" else None)
+        assert choice.proven.name == choice.copy.point == "p2"
+        assert choice.copy.device == text.partition("@")[0]
+        later = ("not used: the copy p4 of log alone, 20 min later",) if text != "log" else ()
         assert choice.notes == (
             "moment p2 of data, log, 1970-01-01 00:20 UTC, is complete",
             "not used: the copy p3 of data alone, 10 min later",
-            "not used: the copy p4 of log alone, 20 min later",
+            *later,
         )
     assert chosen("data", there={DATA: (copy(2),), LOG: (copy(2, 1),)}).notes == (
         "moment p2 of data, log, 1970-01-01 00:20 UTC, is complete",
     )
+
+
+def test_a_later_copy_of_the_device_alone_leaves_the_choice_to_the_operator() -> None:
+    """The group may have ended long since: its last moment would take months back unasked."""
+    with pytest.raises(Refused, match=r"SAN-SITE-019.*is p4.*p2.*log@p2 .*log@p4 with --allow-mix"):
+        chosen("log", there=STRAY)
+    assert chosen("log@p4", there=STRAY, allows_mix=True).proven.name == "p4"
+    earlier: Folders = {DATA: (copy(2),), LOG: (alone(1), copy(2, 1))}
+    assert chosen("log", there=earlier).proven.name == "p2"
 
 
 def test_a_device_that_is_copied_alone() -> None:
@@ -104,14 +118,14 @@ def test_a_device_that_is_copied_alone() -> None:
 @pytest.mark.parametrize("text", ["data@p3", "log@p4"])
 def test_a_copy_of_no_complete_moment_is_asked_for(text: str) -> None:
     with pytest.raises(Refused, match=r"SAN-SITE-028.*take (data|log)@p2.*--allow-mix"):
-        chosen(text)
-    choice = chosen(text, allows_mix=True)
+        chosen(text, there=STRAY)
+    choice = chosen(text, there=STRAY, allows_mix=True)
     assert choice.proven.name == text.partition("@")[2]
     assert choice.notes == ("it is of no complete moment of its group, as --allow-mix has it",)
 
 
 def test_the_newest_of_one_device_if_that_is_asked_for() -> None:
-    assert chosen("log", allows_mix=True).proven.name == "p4"
+    assert chosen("log", there=STRAY, allows_mix=True).proven.name == "p4"
     assert chosen("data@p1", allows_mix=True).notes[0].startswith("moment p1 of data, log")
 
 
@@ -139,7 +153,7 @@ def test_a_device_is_not_created_beside_another_moment() -> None:
     assert chosen("log@p1", made("data-dr", DATA, 1)).notes[-1] == (
         "the newest complete moment is p2"
     )
-    assert chosen("log", made("data-dr", DATA, 1), allows_mix=True).proven.name == "p4"
+    assert chosen("log", made("data-dr", DATA, 1), there=STRAY, allows_mix=True).copy.point == "p4"
     # One of them is enough; others may be tests. A device of the same folder does not count.
     for devices in (
         (made("data-dr", DATA, 2), made("test", DATA, 1)),
@@ -226,8 +240,46 @@ def test_the_one_that_is_meant_is_named() -> None:
         taking("data-dr", "x", devices=devices)
 
 
+def test_one_whose_filling_was_given_up_holds_nothing_of_the_copy() -> None:
+    pair = (made("data-dr", DATA, 2, state=GIVEN_UP), made("log-dr", LOG, 2, 1))
+    with pytest.raises(Refused, match=r"SAN-SITE-022.*'given-up', and nothing was written"):
+        taking("data-dr", devices=pair)
+    with pytest.raises(Refused, match=r"SAN-SITE-022"):
+        taking("data-dr", devices=pair, allows_mix=True)
+    with pytest.raises(Refused, match=r"SAN-SITE-029.*no device here"):
+        taking("log-dr", devices=pair)
+    # Nothing is written yet either; a copy that is under way comes to its end before any host.
+    for state, follows in ((ORDERED, False), (COPYING, True)):
+        pair = (made("data-dr", DATA, 2, state=state), made("log-dr", LOG, 2, 1))
+        if follows:
+            assert taking("log-dr", devices=pair) == ["log-dr", "data-dr"]
+            continue
+        with pytest.raises(Refused, match=r"SAN-SITE-029"):
+            taking("log-dr", devices=pair)
+    # For another one that is to be filled the order counts, and one that was given up does not.
+    ordered, given_up = (made("data", DATA, 1, state=each) for each in (ORDERED, GIVEN_UP))
+    assert chosen("log", ordered, filled="log").notes[-1].endswith("fill them, too")
+    assert not chosen("log", given_up, filled="log").notes[-1].endswith("fill them, too")
+
+
+def by(point: str) -> Successor:
+    return Successor("x", "9" * 32, point, 1)
+
+
 def test_what_is_given_back_together() -> None:
-    assert taken_together(DATA, [DATA, LOG, LONE], THERE) == (LOG,)
-    assert taken_together(DATA, [DATA], THERE) == ()
-    assert taken_together(LONE, [DATA, LOG, LONE], THERE) == ()
-    assert taken_together(LOG, [DATA, LONE], {}) == ()
+    both = {DATA: by("p2"), LOG: by("p2"), LONE: by("p2")}
+    assert taken_together(DATA, both, THERE) == (LOG,)
+    assert taken_together(DATA, {DATA: by("p2")}, THERE) == ()
+    assert taken_together(LONE, both, THERE) == ()
+    assert taken_together(LOG, {LOG: by("p2"), LONE: by("p2")}, {}) == ()
+    # The site has that moment no more.
+    gone = {DATA: by("p0"), LOG: by("p0")}
+    assert taken_together(DATA, gone, THERE) == (LOG,)
+
+
+def test_what_was_taken_over_by_itself_is_given_back_by_itself() -> None:
+    assert taken_together(DATA, {DATA: by("p2"), LOG: by("p1")}, THERE) == ()
+    # It has left the group since, and was taken over from a copy of the same name.
+    left = copy(6, 0, (DATA,))._replace(left=(LOG,))
+    there = {**THERE, DATA: (*THERE[DATA], left)}
+    assert taken_together(DATA, {DATA: by("p2"), LOG: by("p2")}, there) == ()
