@@ -24,6 +24,7 @@ from sanctl.errors import CommandError, Problem
 from sanctl.model.backup import WRITING, Backup, BackupName, Repository
 from sanctl.parse.borg import (
     Failure,
+    Writer,
     backups_of,
     comment_of,
     parse_archives,
@@ -135,6 +136,7 @@ class Borg:
         progress: Callable[[int], None],
         *,
         uuid: str,
+        writer: Writer,
     ) -> tuple[str, int | None]:
         """Store a device's image in an archive that is no backup yet (`keep`).
 
@@ -144,6 +146,7 @@ class Borg:
             size_bytes: how much of it.
             progress: is called with the bytes that have been read so far.
             uuid: the device's UUID.
+            writer: this node, and the time now.
 
         Returns:
             The SHA-256 of what was read; and the bytes that were added to the repository.
@@ -153,7 +156,7 @@ class Borg:
             OSError: the file cannot be read.
         """
         argv = (
-            "import-tar", "--json", "--comment", comment_of(size_bytes, uuid),
+            "import-tar", "--json", "--comment", comment_of(size_bytes, uuid, writer),
             "--timestamp", _timestamp(name.taken_s),
             "--chunker-params", f"fixed,{CHUNK_BYTES}", "--compression", _COMPRESSION,
             "--checkpoint-interval", "300", self._at(f"{name}{WRITING}"), "-",

@@ -18,11 +18,13 @@ from sanctl.model.restore_point import PointOrder, RestorePoint
 from sanctl.model.topology import Topology
 from sanctl.ops.session import Session
 from sanctl.ops.snapshot import create_point
+from sanctl.parse.borg import Writer
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.device.backups import (
     check_reader,
     left_over,
     may_run_elsewhere,
+    open_archives,
     own_point,
     plan_own_point_removed,
     point_problem,
@@ -192,15 +194,19 @@ def _run(
                 )
             )
         begun = f"{_name_of(point)}{WRITING}"
+        now_s = session.clock.wall_s()
+        still_open = open_archives(archives, device.name.value, here=request.here, now_s=now_s)
+        if begun in still_open:
+            raise _busy_in_repository(device.name.value, begun, still_open[begun])
         if begun in archives:
             # Another attempt's, which died before it was a backup: borg would refuse the name.
             borg.delete((begun,))
-        return _store(session, topology, borg, point)
+        return _store(session, topology, borg, point, request.here)
     _remove_own(session, device, request.here)
     outcome = None
     try:
         with _made_point(session, request, ipc_buffer_bytes, timeout_s) as made:
-            outcome = _store(session, topology, borg, made)
+            outcome = _store(session, topology, borg, made, request.here)
     except _NotRemoved as error:
         if outcome is None:
             raise
@@ -323,12 +329,25 @@ def _busy(device: DeviceName, where: str, point: str = "") -> Busy:
     )
 
 
+def _busy_in_repository(device: str, archive: str, node: str) -> Busy:
+    return Busy(
+        Problem(
+            "SAN-BKP-008",
+            f"archive {archive} may be about to become a backup of device {device} on {node}",
+            f"wait for its end. If none is under way on {node}: the same command there; after two "
+            "days it is taken for dead here, too",
+        )
+    )
+
+
 def _name_of(point: RestorePoint) -> BackupName:
     name = OWN_POINT if is_own_point(point.name) else point.name
     return BackupName(device=point.device, taken_s=point.made_s, point=name)
 
 
-def _store(session: Session, topology: Topology, borg: Borg, point: RestorePoint) -> BackupOutcome:
+def _store(
+    session: Session, topology: Topology, borg: Borg, point: RestorePoint, here: str
+) -> BackupOutcome:
     name, began_s = _name_of(point), session.clock.monotonic_s()
     shown = -_SHOW_BYTES
 
@@ -341,7 +360,10 @@ def _store(session: Session, topology: Topology, borg: Borg, point: RestorePoint
 
     path = _file_of(topology, point)
     try:
-        digest, stored = borg.store(name, path, point.size_bytes, progress, uuid=point.uuid)
+        writer = Writer(here, int(session.clock.wall_s()))
+        digest, stored = borg.store(
+            name, path, point.size_bytes, progress, uuid=point.uuid, writer=writer
+        )
     except OSError as error:
         raise CommandError(
             Problem("SAN-BKP-009", f"{path} cannot be read: {error.strerror or error}")
@@ -349,7 +371,9 @@ def _store(session: Session, topology: Topology, borg: Borg, point: RestorePoint
     borg.keep(name)
     with contextlib.suppress(SanctlError):
         # Only now: what they hold did not have to be sent once more.
-        borg.delete(left_over(borg.archives(), point.device))
+        archives, now_s = borg.archives(), session.clock.wall_s()
+        still_open = open_archives(archives, point.device, here=here, now_s=now_s)
+        borg.delete(left_over(archives, point.device, still_open))
     return BackupOutcome(
         name=name,
         uuid=point.uuid,
@@ -409,19 +433,42 @@ def verify_backup(
     return digest, digest == noted and done == size_bytes
 
 
-def prune_backups(borg: Borg, device: str, keep: tuple[str, ...]) -> tuple[BackupName, ...]:
+def prune_backups(
+    borg: Borg, device: str, keep: tuple[str, ...], *, here: str, now_s: float
+) -> tuple[BackupName, ...]:
     """Delete a device's backups beyond those to keep, and what broken ones have left.
+
+    Args:
+        borg: the repository.
+        device: the device.
+        keep: borg's options that say what to keep.
+        here: this node.
+        now_s: the time, in seconds since 1970.
 
     Returns:
         The names of those that are gone.
 
     Raises:
+        Busy: a backup may be under way that prune would take, or not count.
         CommandError: it failed; those that are to be kept are there.
     """
+    into = borg.repository.name
+    with backup_notes.turn(into, wait_s=borg.lock_s) as is_next:
+        if not is_next:
+            raise _no_turn(into, borg.lock_s)
+        return _prune(borg, device, keep, here=here, now_s=now_s)
+
+
+def _prune(
+    borg: Borg, device: str, keep: tuple[str, ...], *, here: str, now_s: float
+) -> tuple[BackupName, ...]:
     archives = borg.archives()
     before = {each.name for each in borg.backups() if each.name.device == device}
-    # First: borg would count them among those to keep.
-    borg.delete(left_over(archives, device))
+    # borg would count them among those to keep, or delete them.
+    still_open = open_archives(archives, device, here=here, now_s=now_s)
+    for archive, node in still_open.items():
+        raise _busy_in_repository(device, archive, node)
+    borg.delete(left_over(archives, device, ()))
     borg.prune(device, keep)
     after = {each.name for each in borg.backups()}
     borg.compact()

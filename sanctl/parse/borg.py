@@ -11,6 +11,7 @@ from sanctl.model.backup import Backup, BackupName
 
 _SIZE = re.compile(r"\bsize=([0-9]{1,19})\b")
 _DEVICE = re.compile(r"\bdevice=([0-9a-f]{32})\b")
+_WRITER = re.compile(r"\bnode=([^ ]+) begun=([0-9]{1,12})\b")
 _ENDED = "borg ended without a word"
 
 
@@ -49,9 +50,22 @@ def parse_failure(stderr: str) -> Failure:
     return Failure(kind, said.splitlines()[0], remote)
 
 
-def comment_of(size_bytes: int, uuid: str) -> str:
+class Writer(NamedTuple):
+    """Who writes an archive: the node, and since when, in seconds since 1970."""
+
+    node: str
+    begun_s: int
+
+
+def comment_of(size_bytes: int, uuid: str, writer: Writer) -> str:
     """Return the comment of an archive of the device with that UUID, which `backups_of` reads."""
-    return f"sanctl size={size_bytes} device={uuid}"
+    return f"sanctl size={size_bytes} device={uuid} node={writer.node} begun={writer.begun_s}"
+
+
+def writer_of(comment: str) -> Writer | None:
+    """Return who has written an archive with that comment; None: an earlier release."""
+    match = _WRITER.search(comment)
+    return Writer(match[1], int(match[2])) if match else None
 
 
 def parse_archives(stdout: str) -> dict[str, str]:

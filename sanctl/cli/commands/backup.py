@@ -349,7 +349,9 @@ def prune(device: str, repository: str | None, output: str, **keep: int | None) 
     background.yield_to_others(env.runner)
     command_line = f"backup prune {wanted} {' '.join(options)}"
     with env.logged("backup", device=wanted, command_line=command_line):
-        gone = prune_backups(borg, wanted, options)
+        gone = prune_backups(
+            borg, wanted, options, here=env.host.node_name(), now_s=env.clock.wall_s()
+        )
 
     def text() -> None:
         for each in gone:

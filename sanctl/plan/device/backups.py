@@ -7,7 +7,7 @@ network with the backup.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from sanctl.errors import Problem, Refused, UsageError
 from sanctl.model.backup import WRITING, BackupName, Repository, is_own_point
@@ -16,11 +16,16 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import MEMBER_STATES, NodeState
 from sanctl.model.device import DeviceSpec
 from sanctl.model.restore_point import RestorePoint
+from sanctl.parse.borg import writer_of
 from sanctl.plan.cluster.preconditions import refuse_without_quorum
 from sanctl.plan.device.restore_points import plan_point_deletion
 
 #: What `keep_options` knows, in the order of borg's own options.
 KEEP_UNITS = ("last", "hourly", "daily", "weekly", "monthly", "yearly")
+
+#: After that no backup is under way any more: borg gets a day to read and half a day to wait for
+#: the repository (drivers/borg.py). The rest is for clocks that differ.
+_ENDS_WITHIN_S = 48 * 3600.0
 
 
 def find_repository(known: Sequence[Repository], name: str | None) -> Repository:
@@ -171,17 +176,57 @@ def plan_own_point_removed(cluster: Cluster, name: str, token: str) -> tuple[Cha
     return ()
 
 
-def left_over(archives: Collection[str], device: str) -> tuple[str, ...]:
-    """Return the archives that backups of a device have begun and not ended, and checkpoints."""
+def left_over(
+    archives: Mapping[str, str], device: str, open_ones: Collection[str]
+) -> tuple[str, ...]:
+    """Return the archives that backups of a device have begun and will not end, and checkpoints.
+
+    borg's own lock keeps the checkpoints of a backup that is under way.
+
+    Args:
+        archives: all archives of the repository, with their comments.
+        device: the device.
+        open_ones: the archives that may become backups, as `open_archives` says.
+    """
     return tuple(
         sorted(
             archive
             for archive in archives
-            if archive.startswith(f"{device}@")
-            and WRITING in archive
-            and BackupName.read(archive.partition(WRITING)[0]) is not None
+            if _begun(archive, device) is not None and archive not in open_ones
         )
     )
+
+
+def open_archives(
+    archives: Mapping[str, str], device: str, *, here: str, now_s: float
+) -> dict[str, str]:
+    """Return the archives that another node may be about to make backups of a device, and by whom.
+
+    Between its last byte and its name an archive waits for the repository: it is whole, and took
+    hours.
+
+    Args:
+        archives: all archives of the repository, with their comments.
+        device: the device.
+        here: this node, on which no other backup into the repository is under way.
+        now_s: the time, in seconds since 1970.
+    """
+    found = {}
+    for archive, comment in archives.items():
+        name = _begun(archive, device)
+        if name is None or archive != f"{name}{WRITING}":
+            continue
+        # An earlier release names no node; no backup is older than its restore point.
+        node, begun_s = writer_of(comment) or ("another node", name.taken_s)
+        if node != here and now_s - begun_s < _ENDS_WITHIN_S:
+            found[archive] = node
+    return found
+
+
+def _begun(archive: str, device: str) -> BackupName | None:
+    """Return of which backup of a device an archive is the begin; None: of none."""
+    name, is_begun, _ = archive.partition(WRITING)
+    return BackupName.read(name) if is_begun and archive.startswith(f"{device}@") else None
 
 
 def keep_options(numbers: dict[str, int | None]) -> tuple[str, ...]:

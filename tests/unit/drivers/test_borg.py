@@ -22,11 +22,12 @@ from sanctl.drivers import block_stream, borg
 from sanctl.drivers.borg import Borg, check_secret, problem_of
 from sanctl.errors import CommandError
 from sanctl.model.backup import WRITING, BackupName, Repository
-from sanctl.parse.borg import Failure
+from sanctl.parse.borg import Failure, Writer
 from sanctl.system import pipe_wait
 from sanctl.system.runner import CommandResult, LocalRunner, PipedProgram, is_installed
 
 NAME = BackupName(device="web", taken_s=1_795_580_901, point="good")
+WRITER = Writer("n1", 1767312000)
 SIZE = 3 * block_stream.CHUNK_BYTES + 4096
 _STAND_IN = r"""
 import json, os, pathlib, sys, tarfile
@@ -99,7 +100,9 @@ def digest_of(path: Path) -> str:
 
 def test_what_is_stored_comes_back(repository: Borg, image: Path) -> None:
     seen: list[int] = []
-    digest, stored = repository.store(NAME, str(image), SIZE, seen.append, uuid="a" * 32)
+    digest, stored = repository.store(
+        NAME, str(image), SIZE, seen.append, uuid="a" * 32, writer=WRITER
+    )
     assert (digest, stored) == (digest_of(image), 77) and seen[-1] == SIZE
     assert repository.backups() == ()  # not before it has its name
     repository.keep(NAME)
@@ -113,7 +116,7 @@ def test_what_is_stored_comes_back(repository: Borg, image: Path) -> None:
 
 
 def test_the_passphrase_is_in_no_call(repository: Borg, image: Path, tmp_path: Path) -> None:
-    repository.store(NAME, str(image), SIZE, lambda _done: None, uuid="a" * 32)
+    repository.store(NAME, str(image), SIZE, lambda _done: None, uuid="a" * 32, writer=WRITER)
     text = (tmp_path / "base" / "calls").read_text()
     words, variables = json.loads(text)
     assert "secret\n" not in text and variables["BORG_PASSCOMMAND"].startswith("cat /")
@@ -143,7 +146,7 @@ def test_each_command_waits_for_the_repository_beside_its_own_time(
 
     monkeypatch.setattr(pipe_wait, "write_all", write_all)
     repository.archives()
-    repository.store(NAME, str(image), SIZE, lambda _done: None, uuid="a" * 32)
+    repository.store(NAME, str(image), SIZE, lambda _done: None, uuid="a" * 32, writer=WRITER)
     repository.keep(NAME)
     calls = [json.loads(line)[0] for line in (tmp_path / "base" / "calls").read_text().splitlines()]
     assert [words.count("900") for words in calls] == [1, 1, 0], "the last waits longer anyway"
@@ -165,18 +168,20 @@ def test_another_server_is_reached_without_a_question(repository: Borg, tmp_path
 def test_a_repository_without_room(repository: Borg, image: Path, tmp_path: Path) -> None:
     (tmp_path / "nas" / "full").write_text("")
     with pytest.raises(CommandError, match="SAN-BKP-013"):
-        repository.store(NAME, str(image), SIZE, lambda _done: None, uuid="a" * 32)
+        repository.store(NAME, str(image), SIZE, lambda _done: None, uuid="a" * 32, writer=WRITER)
     assert repository.archives() == {}
 
 
 def test_a_file_that_is_shorter_is_no_backup(repository: Borg, image: Path) -> None:
     with pytest.raises(OSError, match="ends at byte"):
-        repository.store(NAME, str(image), SIZE + 4096, lambda _done: None, uuid="a" * 32)
+        repository.store(
+            NAME, str(image), SIZE + 4096, lambda _done: None, uuid="a" * 32, writer=WRITER
+        )
     assert repository.backups() == ()
 
 
 def test_what_borg_says_at_the_end_counts(repository: Borg, image: Path, tmp_path: Path) -> None:
-    repository.store(NAME, str(image), SIZE, lambda _done: None, uuid="a" * 32)
+    repository.store(NAME, str(image), SIZE, lambda _done: None, uuid="a" * 32, writer=WRITER)
     repository.keep(NAME)
     (tmp_path / "nas" / "torn").write_text("")
     with (
@@ -236,7 +241,7 @@ def test_one_that_hangs_is_ended(
 ) -> None:
     """As on a filesystem of a server that does not answer; nobody else has to end it."""
     repository.init()
-    repository.store(NAME, str(image), SIZE, lambda _done: None, uuid="a" * 32)
+    repository.store(NAME, str(image), SIZE, lambda _done: None, uuid="a" * 32, writer=WRITER)
     repository.keep(NAME)
     hung = tmp_path / "hung"
     hung.write_text(f"#!/bin/sh\necho $$ >{tmp_path}/pid\nexec sleep 60\n")
@@ -248,7 +253,9 @@ def test_one_that_hangs_is_ended(
         if command == "extract":
             repository.recorded_digest(NAME)
         else:
-            repository.store(NAME, str(image), SIZE, lambda _done: None, uuid="a" * 32)
+            repository.store(
+                NAME, str(image), SIZE, lambda _done: None, uuid="a" * 32, writer=WRITER
+            )
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
@@ -270,7 +277,9 @@ def test_with_borg_itself(
     monkeypatch.setattr(borg, "PROGRAM", ("borg",))
     (tmp_path / "nas").rmdir()
     repository.init()
-    digest, _ = repository.store(NAME, str(image), SIZE, lambda _done: None, uuid="a" * 32)
+    digest, _ = repository.store(
+        NAME, str(image), SIZE, lambda _done: None, uuid="a" * 32, writer=WRITER
+    )
     repository.keep(NAME)
     assert repository.recorded_digest(NAME) == digest
     assert repository.backups()[0].size_bytes == SIZE

@@ -27,7 +27,7 @@ from sanctl.model.device_restore import REPORT_PREFIX, RestoreReport
 from sanctl.model.restore_point import RestorePoint
 from sanctl.ops import backup as ops
 from sanctl.ops.session import Session
-from sanctl.parse.borg import comment_of
+from sanctl.parse.borg import Writer, comment_of
 from sanctl.system import state_files
 from tests.fakes.pacemaker import FakeReporter
 from tests.support.json_contract import breaches
@@ -61,9 +61,10 @@ class FakeBorg(Borg):
         progress: Callable[[int], None],
         *,
         uuid: str,
+        writer: Writer,
     ) -> tuple[str, int | None]:
         assert f"{name}{WRITING}" not in self.kept, "borg takes no name twice"
-        self.kept[f"{name}{WRITING}"] = comment_of(size_bytes, uuid)
+        self.kept[f"{name}{WRITING}"] = comment_of(size_bytes, uuid, writer)
         progress(size_bytes)
         self.while_storing()
         assert path == "the file"
@@ -321,7 +322,7 @@ def test_a_named_restore_point_is_stored_again_after_an_attempt_that_died(bed: B
     assert bed.run("snapshot create web --name good")[0] == 0
     (point,) = bed.points()
     begun = f"{BackupName('web', point.made_s, 'good')}{WRITING}"
-    bed.borg.kept[begun] = ""
+    bed.borg.kept[begun] = comment_of(64 << 20, "a" * 32, Writer(bed.here, point.made_s))
     assert bed.run("backup run web@good")[0] == 0
     assert begun not in bed.borg.kept
 
@@ -376,6 +377,37 @@ def test_pruning_begins_with_what_is_none(bed: Bed) -> None:
     assert status == 0 and found["deleted"] == before[:-1]
     assert bed.borg.pruned == [("web", "--keep-last=1"), ("compact",)]
     assert list(bed.borg.kept) == ["somebody-elses", before[-1]]
+
+
+def other_nodes(bed: Bed, name: BackupName) -> str:
+    """Put an archive there that n1 has written, and not yet given its name."""
+    begun = f"{name}{WRITING}"
+    writer = Writer("n1", int(bed.env.clock.wall_s()))
+    bed.borg.kept[begun] = comment_of(64 << 20, "a" * 32, writer)
+    return begun
+
+
+def test_what_another_node_is_about_to_name_is_not_deleted(bed: Bed) -> None:
+    bed.run("snapshot create web --name good")
+    (point,) = bed.session().observe().cib.points
+    begun = other_nodes(bed, BackupName("web", point.made_s, "good"))
+    for command in ("backup prune web --keep-last 1", "backup run web@good"):
+        status, problems = bed.run(command)
+        assert status == 9 and problems[0]["code"] == "SAN-BKP-008"
+        assert "on n1" in problems[0]["text"]
+    assert begun in bed.borg.kept and bed.borg.pruned == []
+    # Another backup of the device leaves it alone; what can be nobody's any more goes.
+    assert bed.run("backup run web")[0] == 0 and begun in bed.borg.kept
+    bed.env.clock.sleep(48 * 3600)
+    assert bed.run("backup prune web --keep-last 9")[0] == 0 and begun not in bed.borg.kept
+
+
+def test_pruning_waits_for_its_turn(bed: Bed) -> None:
+    with backup_notes.turn("nas", wait_s=0) as is_mine:
+        assert is_mine
+        bed.borg.lock_s = 0
+        status, problems = bed.run("backup prune web --keep-last 1")
+    assert status == 9 and problems[0]["code"] == "SAN-BKP-012" and bed.borg.pruned == []
 
 
 def test_a_device_is_made_from_a_backup(bed: Bed) -> None:

@@ -10,11 +10,13 @@ import pytest
 from sanctl.model.backup import BackupName
 from sanctl.parse.borg import (
     Failure,
+    Writer,
     backups_of,
     comment_of,
     parse_archives,
     parse_failure,
     parse_stored_bytes,
+    writer_of,
 )
 
 
@@ -54,9 +56,15 @@ def test_backups_are_the_archives_with_their_names() -> None:
     printed = json.dumps(
         {
             "archives": [
-                {"name": "web@two.20261125-000000", "comment": comment_of(8192, "a" * 32)},
+                {
+                    "name": "web@two.20261125-000000",
+                    "comment": comment_of(8192, "a" * 32, Writer("n1", 7)),
+                },
                 {"name": "web@one.20261124-000000", "comment": ""},
-                {"name": "web@one.20261126-000000.writing", "comment": comment_of(8192, "a" * 32)},
+                {
+                    "name": "web@one.20261126-000000.writing",
+                    "comment": comment_of(8192, "a" * 32, Writer("n1", 7)),
+                },
                 {"name": "somebody-elses"},
             ]
         }
@@ -68,6 +76,12 @@ def test_backups_are_the_archives_with_their_names() -> None:
     ]
     assert found[0].repository == "nas"
     assert found[0].name == BackupName.parse("web@one.20261124-000000")
+
+
+def test_who_writes_an_archive() -> None:
+    assert writer_of(comment_of(8192, "a" * 32, Writer("n1", 7))) == Writer("n1", 7)
+    for other in ("", "somebody's", f"sanctl size=1 device={'a' * 32}", "node=n1 begun=soon"):
+        assert writer_of(other) is None
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"archives": [1]}', '{"archives": [{}]}'])

@@ -18,6 +18,7 @@ from sanctl.model.device_restore import DONE, RestoreOrder
 from sanctl.model.findings import Severity
 from sanctl.model.names import DeviceName
 from sanctl.model.restore_point import PointOrder, RestorePoint
+from sanctl.parse.borg import Writer, comment_of
 from sanctl.plan.device import backups, restore_progress
 from sanctl.plan.device.restoring import CopyBackup, Wait
 from sanctl.plan.health.restore_health import restore_findings
@@ -139,16 +140,50 @@ def test_a_node_that_is_not_known_to_be_gone_may_run_one(state: NodeState, may: 
     assert backups.may_run_elsewhere(made, device(made), "n1") is may
 
 
+BEGUN = "web@good.20260102-000000"
+#: When that point was made.
+GOOD_S = 1767312000
+
+
+def archives_of(comment: str) -> dict[str, str]:
+    return {
+        "web@good.20260101-000000": comment,
+        f"{BEGUN}.writing": comment,
+        "web@good.20260103-000000.writing.checkpoint": comment,
+        "web2@good.20260102-000000.writing": comment,
+        "web@mine.writing": comment,
+        "other": comment,
+    }
+
+
 def test_what_is_left_of_backups_that_broke_off() -> None:
-    archives = (
-        "web@good.20260101-000000",
-        "web@good.20260102-000000.writing",
-        "web@good.20260103-000000.writing.checkpoint",
-        "web2@good.20260102-000000.writing",
-        "web@mine.writing",
-        "other",
-    )
-    assert backups.left_over(archives, "web") == archives[1:3]
+    there = archives_of("")
+    checkpoint = "web@good.20260103-000000.writing.checkpoint"
+    assert backups.left_over(there, "web", ()) == (f"{BEGUN}.writing", checkpoint)
+    assert backups.left_over(there, "web", (f"{BEGUN}.writing",)) == (checkpoint,)
+
+
+@pytest.mark.parametrize(
+    ("comment", "age_s", "node"),
+    [
+        (comment_of(1, "a" * 32, Writer("n1", GOOD_S)), 60, None),
+        (comment_of(1, "a" * 32, Writer("n2", GOOD_S)), 60, "n2"),
+        (comment_of(1, "a" * 32, Writer("n2", GOOD_S)), 48 * 3600 - 1, "n2"),
+        (comment_of(1, "a" * 32, Writer("n2", GOOD_S)), 48 * 3600, None),
+        # Its clock is ahead.
+        (comment_of(1, "a" * 32, Writer("n2", GOOD_S)), -60, "n2"),
+        # A restore point may be older than its backup.
+        (comment_of(1, "a" * 32, Writer("n2", GOOD_S + 9**9)), 9**9, "n2"),
+        ("of an earlier release", 60, "another node"),
+        ("of an earlier release", 48 * 3600, None),
+    ],
+)
+def test_an_archive_that_another_node_may_be_about_to_make_a_backup(
+    comment: str, age_s: float, node: str | None
+) -> None:
+    wanted = {f"{BEGUN}.writing": node} if node else {}
+    now_s = GOOD_S + age_s
+    assert backups.open_archives(archives_of(comment), "web", here="n1", now_s=now_s) == wanted
 
 
 def test_what_is_kept() -> None:
