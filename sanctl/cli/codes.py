@@ -224,6 +224,9 @@ _CODES = {
     "A host can be taken off a device by itself.",
     "SAN-HOST-019": "The host is in a host group. It is taken out first, so that no session ends "
     "by surprise.",
+    "SAN-HOST-020": "The device was to be taken from a host group that it is not given to, and it "
+    "lets a host of the group in by itself. What was given to a host by itself is taken from it by "
+    "its name.",
     "SAN-LIO-001": "The kernel's iSCSI target refused a setting; the message says which and why.",
     "SAN-LIO-002": "A target has no ALUA group of this node: sanctl did not set it up, or only in "
     "part.",

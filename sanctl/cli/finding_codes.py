@@ -179,6 +179,10 @@ CODES = {
     "and the newest moment of which the site has copies of all of them is older than their "
     "schedule allows; or runs have been begun for an hour, and none has made one; or one of the "
     "devices is gone. The site keeps the newest complete moment.",
+    "SAN-HLT-123": "A device lets an IQN in by itself that is a host's: it was allowed so before "
+    "it was the host's, or by hand. Commands of this release take both from a host that is denied; "
+    "those of an older one leave such an IQN in. CHAP of the host does not hold for it where the "
+    "host itself is not on the list.",
     "SAN-HLT-119": "The hook of a device's newest restore point failed: before it, and the point "
     "is crash-consistent; or after it, and the application may still be quiet.",
 }

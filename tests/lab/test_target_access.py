@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from sanctl.errors import CommandError
 from sanctl.lab.harness import failover
 from sanctl.lab.harness.failover import LedgerLoad
 from sanctl.lab.harness.lab_session import wait_for
@@ -30,11 +31,12 @@ from tests.support.second_host import (
     reads_of,
     sessions,
 )
-from tests.support.steps import await_writes
+from tests.support.steps import await_writes, findings
 
 pytestmark = pytest.mark.faults
 
-NAME = "access0"
+NAME, HOST = "access0", "access-host"
+OTHER = "iqn.2026-11.net.example:other"
 NODES = ("n1", "n2")
 #: What ends a session is the target; the host has given up the disk after replacement_timeout.
 LOST_S = 30.0
@@ -97,5 +99,49 @@ def test_a_host_that_is_denied_loses_the_device_and_no_other_does(
         assert again.strip() == f"{SECOND} was not on the list of device {NAME}: nothing to do"
         shown = scenario.sanctl("target", "show", NAME)
         assert SECOND not in shown and host.iqn in shown
+    failover.await_healthy(scenario.bed, "n1")
+    assert sessions(load) == before
+
+
+def test_a_host_that_is_denied_is_out_by_all_its_iqns(scenario: Scenario, load: LedgerLoad) -> None:
+    """Also by one that was allowed by itself, before it was the host's."""
+    host, portals = load.host, scenario.portals(NODES)
+    before = sessions(load)
+    stays = {node: {host.iqn: True} for node in NODES}
+    try:
+        with second_host(load, portals) as found:
+            scenario.sanctl("host", "create", HOST, "--iqn", OTHER)
+            scenario.sanctl("target", "allow", NAME, "--host", HOST)
+            scenario.sanctl("host", "set", HOST, "--add-iqn", SECOND)
+            # Its sessions have stayed, and the list names it as the host's alone.
+            assert in_kernels(load, NODES) == {
+                node: {host.iqn: True, SECOND: True, OTHER: False} for node in NODES
+            }
+            assert f"initiator:    {SECOND}" not in scenario.sanctl("target", "show", NAME)
+            disk, _ = found[portals[0]]  # n1 serves
+            begin_reads(load, disk)
+            _, log = reads_of(load)
+            said = scenario.sanctl("target", "deny", NAME, "--host", HOST)
+            assert said.strip() == f"{HOST} may no longer use device {NAME}: {OTHER}, {SECOND}"
+            assert in_kernels(load, NODES) == stays
+            wait_for(
+                "its reads to fail", lambda: "failed" in host.sh(f"cat {log}"), within_s=LOST_S
+            )
+            assert all(read_once(load, each) != 0 for each, _ in disks(load).values())
+            # By its IQN alone, and the host's afterwards: status says so, and the denial takes it.
+            scenario.sanctl("host", "set", HOST, "--remove-iqn", SECOND)
+            scenario.sanctl("target", "allow", NAME, SECOND)
+            scenario.sanctl("host", "set", HOST, "--add-iqn", SECOND)
+            assert SECOND in findings(load.bed, "n3", "status")[f"SAN-HLT-123 device {NAME}"]
+            said = scenario.sanctl("target", "deny", NAME, "--host", HOST)
+            assert said.strip() == f"{HOST} may no longer use device {NAME}: {SECOND}"
+            assert in_kernels(load, NODES) == stays
+            assert f"SAN-HLT-123 device {NAME}" not in findings(load.bed, "n3", "status")
+            await_writes(load)
+            assert sessions(load) == before
+    finally:
+        for words in (("target", "deny", NAME, "--host", HOST), ("host", "delete", HOST)):
+            with contextlib.suppress(CommandError):
+                scenario.sanctl(*words)
     failover.await_healthy(scenario.bed, "n1")
     assert sessions(load) == before

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -16,6 +16,7 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.host import HostName
 from sanctl.model.host_group import HostGroup, HostGroupName
 from sanctl.ops.host import change_group
+from sanctl.plan.host.access_loss import AccessLoss, access_loss
 from sanctl.plan.host.groups import (
     devices_of_group,
     existing_group,
@@ -130,13 +131,20 @@ def add(name: str, hosts: tuple[str, ...], timeout_s: float, output: str) -> Non
 def remove(name: str, hosts: tuple[str, ...], timeout_s: float, output: str) -> None:
     """Take hosts out of host group NAME, and its devices from them; their sessions end."""
     wanted, fewer = HostGroupName.parse(name), _names(hosts)
+    before: list[Cluster] = []
+
+    def plan(seen: Cluster) -> tuple[Change, ...]:
+        before[:] = [seen]
+        return plan_group_removal(seen, wanted, fewer)
+
     cluster, changed = _change(
-        wanted,
-        lambda seen: plan_group_removal(seen, wanted, fewer),
-        f"host group remove {name} {_options(fewer)}",
-        timeout_s,
+        wanted, plan, f"host group remove {name} {_options(fewer)}", timeout_s
     )
-    _finish_change(cluster, wanted, changed=changed, output=output)
+    losses = [
+        access_loss(before[0], cluster, device.name, fewer)
+        for device in devices_of_group(cluster, wanted)
+    ]
+    _finish_change(cluster, wanted, changed=changed, output=output, losses=losses)
 
 
 @group.command()
@@ -197,15 +205,37 @@ def _change(
         )
 
 
-def _finish_change(cluster: Cluster, name: HostGroupName, *, changed: bool, output: str) -> None:
+def _finish_change(
+    cluster: Cluster,
+    name: HostGroupName,
+    *,
+    changed: bool,
+    output: str,
+    losses: Sequence[AccessLoss] | None = None,
+) -> None:
     found = existing_group(cluster, name)
 
     def text() -> None:
         if not changed:
             print("it was like that already: nothing to do")
         _print_group(cluster, found)
+        for loss in losses or ():
+            if loss.lost:
+                print(f"device {loss.device} lets in no longer {', '.join(map(str, loss.lost))}")
+            for entry in loss.left:
+                print(f"device {loss.device} still lets in {entry}")
 
-    finish(output, data={**_group_data(cluster, found), "changed": changed}, text=text)
+    data: dict[str, object] = {**_group_data(cluster, found), "changed": changed}
+    if losses is not None:
+        data["access"] = [
+            {
+                "device": loss.device.value,
+                "lost": [iqn.value for iqn in loss.lost],
+                "left": list(loss.left),
+            }
+            for loss in losses
+        ]
+    finish(output, data=data, text=text)
 
 
 def _group_data(cluster: Cluster, found: HostGroup) -> host_documents.HostGroup:

@@ -18,9 +18,9 @@ from sanctl.model.host import HostName
 from sanctl.model.host_group import HostGroupName
 from sanctl.model.names import DeviceName, Iqn
 from sanctl.model.topology import Topology
-from sanctl.ops.device_change import DeviceOutcome
 from sanctl.ops.session import Session
 from sanctl.ops.target_access import (
+    AccessOutcome,
     allow_group,
     allow_host,
     allow_initiator,
@@ -148,9 +148,9 @@ def _change(
     output: str,
     timeout_s: float,
     action: str,
-    by_iqn: Callable[..., DeviceOutcome],
-    by_host: Callable[..., DeviceOutcome],
-    by_group: Callable[..., DeviceOutcome],
+    by_iqn: Callable[..., AccessOutcome],
+    by_host: Callable[..., AccessOutcome],
+    by_group: Callable[..., AccessOutcome],
     done: str,
     already: str,
 ) -> None:
@@ -186,6 +186,16 @@ def _change(
             session, wanted, who, ipc_buffer_bytes=env.ipc_buffer_bytes(), timeout_s=timeout_s
         )
     shown = f"host group {who}" if group is not None else str(who)
+    loss = outcome.loss
+
+    def text() -> None:
+        said = f"{shown} {done if outcome.changed else already}".format(device=wanted)
+        # An IQN that is denied by itself is the one that has lost it.
+        lost = ", ".join(map(str, loss.lost)) if iqn is None else ""
+        print(f"{said}: {lost}" if lost else said)
+        for entry in loss.left:
+            print(f"device {wanted} still lets in {entry}")
+
     finish(
         output,
         data={
@@ -194,8 +204,10 @@ def _change(
             "initiators": [entry.value for entry in outcome.device.initiators],
             "hosts": [entry.name.value for entry in outcome.device.hosts],
             "host_groups": [entry.value for entry in outcome.device.host_groups],
+            "lost": [entry.value for entry in loss.lost],
+            "left": list(loss.left),
         },
-        text=lambda: print(f"{shown} {done if outcome.changed else already}".format(device=wanted)),
+        text=text,
     )
 
 

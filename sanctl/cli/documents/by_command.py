@@ -43,6 +43,7 @@ from sanctl.cli.documents.host import (
     HostGroup,
     HostGroupChanged,
     HostGroupDeleted,
+    HostGroupReduced,
     HostShown,
 )
 from sanctl.cli.documents.node import (
@@ -116,7 +117,7 @@ DOCUMENTS: Mapping[str, object] = {
     "host group create": HostGroupChanged,
     "host group delete": HostGroupDeleted,
     "host group list": list[HostGroup],
-    "host group remove": HostGroupChanged,
+    "host group remove": HostGroupReduced,
     "host group rename": HostGroupChanged,
     "host group show": HostGroup,
     "host list": list[Host],

@@ -63,9 +63,23 @@ class HostGroup(TypedDict):
 
 
 class HostGroupChanged(HostGroup):
-    """A host group after `create`, `add`, `remove` or `rename`."""
+    """A host group after `create`, `add` or `rename`."""
 
     changed: Annotated[bool, "false: it was like that already"]
+
+
+class AccessLost(TypedDict):
+    """What hosts that left a group have lost of one of its devices."""
+
+    device: Annotated[str, "the device"]
+    lost: Annotated[list[str], "the IQNs that could use it before, and cannot any more"]
+    left: Annotated[list[str], "in words, the entries that still let in an IQN of these hosts"]
+
+
+class HostGroupReduced(HostGroupChanged):
+    """A host group after `remove`."""
+
+    access: Annotated[list[AccessLost], "for each device of the group"]
 
 
 class HostGroupDeleted(TypedDict):

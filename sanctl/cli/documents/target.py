@@ -37,3 +37,7 @@ class Access(TypedDict):
     initiators: Annotated[list[str], "the initiators that may use it now by their IQN alone"]
     hosts: Annotated[list[str], "the names of the hosts that may use it now"]
     host_groups: Annotated[list[str], "the host groups that it is given to now"]
+    lost: Annotated[list[str], "the IQNs that could use it before, and cannot any more"]
+    left: Annotated[
+        list[str], "in words, the entries that still let in an IQN of a host that was denied"
+    ]

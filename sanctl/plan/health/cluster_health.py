@@ -15,6 +15,7 @@ from sanctl.model.crm_mon import MEMBER_STATES, NodeState
 from sanctl.model.device import DeviceSpec
 from sanctl.model.findings import Finding, Severity, sorted_findings
 from sanctl.model.topology import Topology
+from sanctl.plan.health.access_health import access_findings
 from sanctl.plan.health.cache_health import dirty_limit_findings
 from sanctl.plan.health.device_health import device_findings
 from sanctl.plan.health.fencing_health import fencing_findings, reach_findings
@@ -39,6 +40,7 @@ def all_findings(
     findings.extend(reach_findings(cluster))
     for device in cluster.cib.devices:
         findings.extend(device_findings(cluster, device, now_s=now_s))
+    findings.extend(access_findings(cluster))
     findings.extend(group_findings(cluster))
     findings.extend(schedule_findings(cluster, now_s=now_s))
     findings.extend(hook_findings(cluster))

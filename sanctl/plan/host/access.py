@@ -9,16 +9,11 @@ from sanctl.errors import Problem, Refused
 from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
-from sanctl.model.host import HostName
+from sanctl.model.host import Host, HostName
 from sanctl.model.names import DeviceName, Iqn
 from sanctl.plan.cluster.preconditions import existing_device, refuse_unless_changeable
-from sanctl.plan.host.definition import (
-    existing_host,
-    hosts_given,
-    hosts_parameter,
-    initiators_parameter,
-    unreadable_host_problems,
-)
+from sanctl.plan.host.access_list import hosts_given, hosts_taken, initiators_parameter
+from sanctl.plan.host.definition import existing_host, unreadable_host_problems
 from sanctl.plan.host.groups import group_on
 
 
@@ -47,10 +42,12 @@ def plan_deny(cluster: Cluster, name: DeviceName, iqn: Iqn) -> tuple[Change, ...
     """
     device = existing_device(cluster, name)
     refuse_unless_changeable(cluster, device)
+    # First: taken off the list of initiators, it would still get in as the host's.
+    problems = [_host_iqn_problem(host, iqn) for host in device.hosts if iqn in host.iqns]
+    if problems:
+        raise Refused(*problems)
     if iqn in device.initiators:
         return (initiators_parameter(device, {*device.initiators} - {iqn}),)
-    if any(iqn in host.iqns for host in device.hosts):
-        raise Refused(*host_iqn_problems(cluster, (iqn,)))
     return ()
 
 
@@ -71,7 +68,9 @@ def plan_allow_host(cluster: Cluster, name: DeviceName, host_name: HostName) -> 
 
 
 def plan_deny_host(cluster: Cluster, name: DeviceName, host_name: HostName) -> tuple[Change, ...]:
-    """Return the change that keeps a host from a device; nothing when it may not use it.
+    """Return the changes that keep a host from a device; nothing when it may not use it.
+
+    IQNs of the host that are on the device's list by themselves go, too.
 
     Raises:
         Refused: there is no such device or host, or it has the device through its group.
@@ -81,21 +80,24 @@ def plan_deny_host(cluster: Cluster, name: DeviceName, host_name: HostName) -> t
     _refuse_through_group(cluster, device, host_name)
     if device.host(host_name) is None:
         existing_host(cluster, host_name)
-        return ()
-    return (hosts_parameter(device, (each for each in device.hosts if each.name != host_name)),)
+    return hosts_taken(cluster, device, (host_name,))
 
 
 def host_iqn_problems(cluster: Cluster, iqns: Collection[Iqn]) -> tuple[Problem, ...]:
     """Return which of some IQNs are a host's, so that they are not used by themselves."""
     return tuple(
-        Problem(
-            "SAN-HOST-010",
-            f"{iqn} is an IQN of host {host.name}",
-            f"name the host instead: --host {host.name}",
-        )
+        _host_iqn_problem(host, iqn)
         for host in cluster.cib.hosts
         for iqn in iqns
         if iqn in host.iqns
+    )
+
+
+def _host_iqn_problem(host: Host, iqn: Iqn) -> Problem:
+    return Problem(
+        "SAN-HOST-010",
+        f"{iqn} is an IQN of host {host.name}",
+        f"name the host instead: --host {host.name}",
     )
 
 

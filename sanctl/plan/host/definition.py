@@ -7,17 +7,15 @@ change of a host is one change of the CIB with that of each device that the host
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import replace
 
 from sanctl.errors import Problem, Refused
 from sanctl.model.cib_change import (
     Change,
-    ClearParameter,
     RemoveHost,
     SetHost,
     SetHostGroup,
-    SetParameter,
 )
 from sanctl.model.cluster import GROUP_PREFIX, HOST_PREFIX, Cluster, host_id
 from sanctl.model.device import DeviceSpec
@@ -25,6 +23,7 @@ from sanctl.model.host import Host, HostName
 from sanctl.model.host_group import HostGroup, HostGroupName
 from sanctl.model.names import Iqn
 from sanctl.plan.cluster.preconditions import refuse_unless_changeable, refuse_without_quorum
+from sanctl.plan.host.access_list import hosts_parameter, initiators_parameter
 
 
 def existing_host(cluster: Cluster, name: HostName) -> Host:
@@ -208,7 +207,7 @@ def plan_host_rename(cluster: Cluster, name: HostName, new: HostName) -> tuple[C
             SetHostGroup(group=replace(group, hosts=tuple(sorted({*group.hosts} - {name} | {new}))))
             for group in cluster.cib.groups_with(name)
         ),
-        *_in_devices(cluster, name, replace(host, name=new)),
+        *_in_devices(cluster, name, replace(host, name=new), ()),
     )
 
 
@@ -226,8 +225,9 @@ def plan_host_change(
     Args:
         cluster: as observed.
         name: the host.
-        more: IQNs that it gets.
-        fewer: IQNs that it loses: sessions of these end.
+        more: IQNs that it gets. Devices of the host that let them in by themselves let them in as
+            the host's from then on.
+        fewer: IQNs that it loses: sessions of these with devices of the host end.
         chap_user: the user name of CHAP; empty: without CHAP; None: as it is.
         is_mutual: whether the target authenticates, too; None: as it is, and not without CHAP.
 
@@ -254,52 +254,25 @@ def plan_host_change(
             *_bypass_problems(cluster, host),
         ]
     )
-    return (SetHost(host=host), *_in_devices(cluster, name, host))
+    return (SetHost(host=host), *_in_devices(cluster, name, host, {*found.iqns} & {*fewer}))
 
 
-def hosts_parameter(device: DeviceSpec, hosts: Iterable[Host]) -> Change:
-    """Return the change that gives a device these hosts."""
-    value = " ".join(map(str, sorted(hosts)))
-    if not value:
-        return ClearParameter(name=device.name, parameter="hosts")
-    return SetParameter(name=device.name, parameter="hosts", value=value)
+def _in_devices(
+    cluster: Cluster, name: HostName, host: Host, lost: Collection[Iqn]
+) -> tuple[Change, ...]:
+    """Return the changes by which a host's devices let it in as it is now.
 
-
-def hosts_given(device: DeviceSpec, hosts: Iterable[Host]) -> tuple[Change, ...]:
-    """Return the changes by which a device also lets these hosts in; nothing where it does.
-
-    Their IQNs that are on its list by themselves are theirs from then on: the sessions stay, and a
-    host with CHAP does not get in without.
+    IQNs of it, and those that it has lost, are on no such list by themselves any more.
     """
-    given = tuple(hosts)
-    iqns = {iqn for host in given for iqn in host.iqns}
-    names = {host.name for host in given}
-    wanted = (*(each for each in device.hosts if each.name not in names), *given)
     changes: list[Change] = []
-    if {*wanted} != {*device.hosts}:
-        changes.append(hosts_parameter(device, wanted))
-    if not iqns.isdisjoint(device.initiators):
-        changes.append(initiators_parameter(device, {*device.initiators} - iqns))
-    return tuple(changes)
-
-
-def initiators_parameter(device: DeviceSpec, initiators: Collection[Iqn]) -> Change:
-    """Return the change that gives a device these initiators by themselves."""
-    return SetParameter(
-        name=device.name,
-        parameter="initiators",
-        value=" ".join(iqn.value for iqn in sorted(initiators)),
-    )
-
-
-def _in_devices(cluster: Cluster, name: HostName, host: Host) -> tuple[Change, ...]:
-    devices = devices_of(cluster, name)
-    for device in devices:
+    for device in devices_of(cluster, name):
         refuse_unless_changeable(cluster, device)
-    return tuple(
-        hosts_parameter(device, (*(each for each in device.hosts if each.name != name), host))
-        for device in devices
-    )
+        others = (each for each in device.hosts if each.name != name)
+        changes.append(hosts_parameter(device, (*others, host)))
+        initiators = {*device.initiators} - {*host.iqns} - {*lost}
+        if initiators != {*device.initiators}:
+            changes.append(initiators_parameter(device, initiators))
+    return tuple(changes)
 
 
 def refuse_if_any(problems: list[Problem]) -> None:
@@ -345,7 +318,10 @@ def _iqn_problems(cluster: Cluster, host: Host) -> list[Problem]:
 
 
 def _bypass_problems(cluster: Cluster, host: Host) -> list[Problem]:
-    """Return where an IQN of a host with CHAP is let in by itself, without authentication."""
+    """Return where an IQN of a host with CHAP is let in by itself, without authentication.
+
+    Not by the devices of the host: these let it in as the host's by the same change.
+    """
     if not host.chap_user:
         return []
     return [
@@ -357,6 +333,7 @@ def _bypass_problems(cluster: Cluster, host: Host) -> list[Problem]:
             f"{iqn}'",
         )
         for device in cluster.cib.devices
+        if device.host(host.name) is None
         for iqn in host.iqns
         if iqn in device.initiators
     ]

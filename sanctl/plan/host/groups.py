@@ -29,10 +29,9 @@ from sanctl.plan.cluster.preconditions import (
     refuse_unless_changeable,
     refuse_without_quorum,
 )
+from sanctl.plan.host.access_list import hosts_given, hosts_taken, iqns_of
 from sanctl.plan.host.definition import (
     existing_host,
-    hosts_given,
-    hosts_parameter,
     member_problem,
     no_host_problem,
     refuse_if_any,
@@ -260,21 +259,24 @@ def plan_deny_group(
 ) -> tuple[Change, ...]:
     """Return the changes that take a device from a group; nothing when it was not given to it.
 
-    Of a group that does not exist any more nothing but the note is left; who its hosts were is
-    not known, and they stay on the list by themselves.
+    IQNs of its hosts that are on the device's list by themselves go, too. Of a group that does not
+    exist any more nothing but the note is left; who its hosts were is not known, and they stay on
+    the list by themselves.
 
     Raises:
-        Refused: there is no such device or group, the group cannot be read, or the device cannot
-            be changed.
+        Refused: there is no such device or group, the group cannot be read, the device cannot be
+            changed, or lets hosts of the group in without being given to it.
     """
     device = existing_device(cluster, name)
     refuse_unless_changeable(cluster, device)
     group = cluster.cib.host_group(group_name)
     is_gone = group is None and group_name.value not in cluster.cib.unreadable_groups
-    if not (is_gone and group_name in device.host_groups):
-        group = existing_group(cluster, group_name)
     if group_name not in device.host_groups:
+        # The exit status 0 would say that they are out.
+        refuse_if_any(_by_themselves_problems(cluster, device, existing_group(cluster, group_name)))
         return ()
+    if not is_gone:
+        group = existing_group(cluster, group_name)
     return (
         _groups_of(device, {*device.host_groups} - {group_name}),
         *(_without(cluster, device, group_name, group.hosts) if group else ()),
@@ -284,7 +286,7 @@ def plan_deny_group(
 def _without(
     cluster: Cluster, device: DeviceSpec, name: HostGroupName, gone: Collection[HostName]
 ) -> tuple[Change, ...]:
-    """Return the change that takes a device from hosts that had it through a group alone."""
+    """Return the changes that take a device from hosts that had it through a group alone."""
     lost = {
         host
         for host in gone
@@ -293,8 +295,24 @@ def _without(
             for other in cluster.cib.groups_with(host)
         )
     }
-    kept = tuple(host for host in device.hosts if host.name not in lost)
-    return () if kept == device.hosts else (hosts_parameter(device, kept),)
+    return hosts_taken(cluster, device, lost)
+
+
+def _by_themselves_problems(
+    cluster: Cluster, device: DeviceSpec, group: HostGroup
+) -> list[Problem]:
+    """Return which hosts of a group a device lets in that is not given to the group."""
+    return [
+        Problem(
+            "SAN-HOST-020",
+            f"device {device.name} is not given to host group {group.name}, and lets host {host} "
+            "of it in all the same",
+            f"deny the host by its name: 'sanctl target deny {device.name} --host {host}'",
+        )
+        for host in group.hosts
+        if device.host(host) is not None
+        or not iqns_of(cluster, device, (host,)).isdisjoint(device.initiators)
+    ]
 
 
 def _groups_of(device: DeviceSpec, groups: Collection[HostGroupName]) -> Change:
