@@ -52,7 +52,7 @@ def _evidence(path: str) -> MountEvidence:
     )
 
 
-def mark_pool(pool: Pool, node: str, check: Callable[[], None]) -> tuple[str, ...]:
+def mark_pool(pool: Pool, node: str, give_up: Callable[[], object]) -> tuple[str, ...]:
     """Make the empty filesystem at a pool's path the pool; return what was done.
 
     After an interruption the command goes on.
@@ -60,15 +60,18 @@ def mark_pool(pool: Pool, node: str, check: Callable[[], None]) -> tuple[str, ..
     Args:
         pool: a pool without flash.
         node: this node.
-        check: refuses while a replica that the node had may be needed, of the cluster as it is now.
+        give_up: refuses while a replica that the node had may be needed, of the cluster as it is
+            now; and has no restore point count on this node's files
+            (sanctl/ops/pool_reformat.py, give_up_points). Before the marker, with which devices
+            and restore points are made here again.
 
     Raises:
         Refused: another filesystem is mounted there, or none, or a replica may be needed.
         CommandError: what there is cannot be read.
         OSError: the filesystem takes no writes.
     """
-    check()
     refuse_marking(pool, node)
+    give_up()
     path = str(pool.path)
     # The marker first: a folder of devices without a marker is never the pool's.
     write_atomically(f"{path}/{MARKER}", f"{pool.uuid}\n")

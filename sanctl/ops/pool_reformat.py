@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Carries out `pool prepare --anew`: checks that a pool may be emptied here, and empties it."""
+"""Carries out `pool prepare --anew`: checks that a pool may be emptied here, and empties it.
+
+Before anything goes the CIB says that this node has none of the pool's restore points any more. If
+the command dies in between, files are left that nothing counts on; the other way round the last
+node with a restore point could be emptied, too.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +13,14 @@ from collections.abc import Callable
 from sanctl.drivers import bcache, flash_cache, loop, pool_notes
 from sanctl.drivers.pool_problems import cache_unit
 from sanctl.errors import Problem, Refused, SanctlError
+from sanctl.model.cib_change import Change, SetPoint
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import NodeName, PoolName
 from sanctl.model.pool_cache import mount_unit_name
 from sanctl.model.topology import Topology
 from sanctl.ops.pool_prepare import inspect_disk, pool_of_node
+from sanctl.ops.session import Session
+from sanctl.plan.device.restore_points import plan_pool_emptied
 from sanctl.plan.pool.flash_mode import (
     existing_cached_pool,
     reformat_problems,
@@ -46,8 +54,37 @@ def check_reformat(cluster: Cluster, topology: Topology, name: PoolName, node: s
         raise Refused(*problems)
 
 
+def give_up_points(
+    session: Session, topology: Topology, name: PoolName, node: str
+) -> tuple[str, ...]:
+    """Check once more, and have no restore point count on this node's files in a pool.
+
+    One change of the CIB, planned on what was checked: of two nodes that do so at once, the second
+    is refused where the first has left a restore point to it alone.
+
+    Returns:
+        The restore points that are on other nodes alone from now on, as DEVICE@POINT.
+
+    Raises:
+        Refused: as `check_reformat` says; nothing was changed.
+        SanctlError: Pacemaker does not answer, or others change the CIB all the time.
+    """
+
+    def decide(cluster: Cluster) -> tuple[Change, ...]:
+        check_reformat(cluster, topology, name, node)
+        return plan_pool_emptied(cluster, name, NodeName.parse(node))
+
+    changes = session.change(decide)
+    points = (each.point for each in changes if isinstance(each, SetPoint))
+    return tuple(f"{point.device}@{point.name}" for point in points if not point.is_deleting)
+
+
 def clear_pool(
-    runner: Runner, topology: Topology, name: PoolName, check: Callable[[], None]
+    runner: Runner,
+    topology: Topology,
+    name: PoolName,
+    check: Callable[[], None],
+    give_up: Callable[[], object],
 ) -> None:
     """Discard what a pool holds on this node; `prepare_pool` then makes an empty pool.
 
@@ -60,6 +97,9 @@ def clear_pool(
         check: `check_reformat` of the cluster as it is when this is called. An operator may have
             been asked for an hour, and the units take minutes to stop: the other replica can have
             been lost meanwhile, and this one be the last.
+        give_up: checks that again, and has no restore point count on this node (`give_up_points`).
+            Called once the pool is out of use, as the last step before something goes: until then
+            `pool prepare` without --anew has all as it was.
 
     Raises:
         Refused: the slow disk or the flash holds something else, or cannot be read; or a replica
@@ -81,7 +121,7 @@ def clear_pool(
     bcache.stop(origin, within_s=_TOOL_TIMEOUT_S)
     if bcache.cache_set_folder(str(cache.flash)) is not None:
         bcache.detach_flash(str(cache.flash), within_s=_TOOL_TIMEOUT_S)
-    _check_again(check, name)
+    _give_up(give_up, name)
     # Both together: a disk of which only a part is zero yet is not used, whatever comes between.
     pool_notes.write(pool.name, pool_notes.MADE, pool.uuid)
     pool_notes.write(pool.name, pool_notes.MAKING, pool.uuid)
@@ -91,14 +131,14 @@ def clear_pool(
     flash_cache.clear_flash_lost(pool)
 
 
-def _check_again(check: Callable[[], None], name: PoolName) -> None:
-    """Check the cluster once more, when the pool is out of use and whole.
+def _give_up(give_up: Callable[[], object], name: PoolName) -> None:
+    """Check the cluster once more, and give up the points, when the pool is out of use and whole.
 
     Raises:
-        SanctlError: as `check` says, and how the pool comes back.
+        SanctlError: as `give_up` says, and how the pool comes back.
     """
     try:
-        check()
+        give_up()
     except SanctlError as error:
         raise type(error)(
             *error.problems,

@@ -19,7 +19,7 @@ from sanctl.model.topology import Pool, Topology
 from sanctl.ops.pool_cache import change_flash_mode
 from sanctl.ops.pool_mark import mark_pool, refuse_marking
 from sanctl.ops.pool_prepare import pool_of_node, prepare_pool
-from sanctl.ops.pool_reformat import check_reformat, clear_pool
+from sanctl.ops.pool_reformat import check_reformat, clear_pool, give_up_points
 from sanctl.plan.pool.flash_mode import (
     absent_nodes,
     common_wanted_mode,
@@ -30,6 +30,8 @@ from sanctl.plan.pool.flash_mode import (
 if TYPE_CHECKING:
     from sanctl.cli.documents import pool as pool_documents
 
+#: Of restore points that a node has no more, so many are named.
+_NAMED = 8
 _MODE_COLUMNS = ("NODE", "FLASH", "WANTED")
 _COLUMNS = ("POOL", "NODE", "SIZE", "FREE", "ROOM", "FLASH", "WANTED")
 
@@ -147,7 +149,8 @@ def prepare(name: str, anew: bool, yes: bool, output: str) -> None:
     and disks that cannot be read. A pool that is in use without its flash gets the flash, emptied.
     With --anew the pool's replicas on this node are discarded first: for flash that was lost with
     data on it, or a slow disk that was replaced by a blank one. Each of these replicas must have a
-    good one on another node.
+    good one on another node, and each restore point be on another node, too: this one loses its
+    files of restore points.
 
     A pool without flash is made by the rollout. With --anew, a new and empty filesystem that is
     mounted at its path takes the place of a lost one; nothing is formatted.
@@ -160,6 +163,12 @@ def prepare(name: str, anew: bool, yes: bool, output: str) -> None:
         with env.session() as session:
             check_reformat(session.observe(), topology, wanted, node)
 
+    given_up: list[str] = []
+
+    def give_up() -> None:
+        with env.session() as session:
+            given_up.extend(give_up_points(session, topology, wanted, node))
+
     found = topology.pool(wanted)
     is_plain = anew and found is not None and found.cache is None
     if anew:
@@ -170,11 +179,13 @@ def prepare(name: str, anew: bool, yes: bool, output: str) -> None:
             click.confirm(_anew_question(wanted, node, is_plain=is_plain), abort=True, err=True)
     with env.logged("pool-prepare", command_line=f"pool prepare {name}{' --anew' if anew else ''}"):
         if is_plain:
-            done = mark_pool(pool_of_node(topology, wanted, node), node, check)
+            done = mark_pool(pool_of_node(topology, wanted, node), node, give_up)
         else:
             if anew:
-                clear_pool(env.runner, topology, wanted, check)
+                clear_pool(env.runner, topology, wanted, check, give_up)
             done = prepare_pool(env.runner, topology, wanted, node)
+        if given_up:
+            done = (*done, _given_up_text(given_up, node))
     if anew:
         _clean_up_failures(wanted)
     finish(
@@ -186,8 +197,16 @@ def prepare(name: str, anew: bool, yes: bool, output: str) -> None:
 
 def _anew_question(name: PoolName, node: str, *, is_plain: bool) -> str:
     if is_plain:
-        return f"Give up all replicas that pool {name} had on {node}, and begin an empty pool?"
-    return f"Discard all replicas in pool {name} on {node}?"
+        return (
+            f"Give up all replicas and files of restore points that pool {name} had on {node}, and "
+            "begin an empty pool?"
+        )
+    return f"Discard all replicas and files of restore points in pool {name} on {node}?"
+
+
+def _given_up_text(points: list[str], node: str) -> str:
+    more = " ..." if len(points) > _NAMED else ""
+    return f"{node} has no more of restore points {', '.join(points[:_NAMED])}{more}"
 
 
 def _clean_up_failures(name: PoolName) -> None:

@@ -9,7 +9,7 @@ from sanctl.errors import CommandError, Problem, Refused, UsageError
 from sanctl.model.cib_change import Change, ClearParameter, RemovePoint, SetParameter, SetPoint
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
-from sanctl.model.names import DeviceName, NodeName
+from sanctl.model.names import DeviceName, NodeName, PoolName
 from sanctl.model.restore_point import (
     MAX_ALL_POINTS,
     MAX_ENTRIES,
@@ -221,6 +221,23 @@ def plan_file_removed(cluster: Cluster, point: RestorePoint, node: str) -> tuple
     if not left:
         return (RemovePoint(point=present),)
     return () if left == present.nodes else (SetPoint(point=present._replace(nodes=left)),)
+
+
+def plan_pool_emptied(cluster: Cluster, pool: PoolName, node: NodeName) -> tuple[Change, ...]:
+    """Return the change after which no restore point counts on files in a pool of a node.
+
+    Made before they go: a node that is named without a file would pass for one that has the point,
+    also where the last file is about to go. So only after `only_holder_problems` has found none.
+    """
+    changes: list[Change] = []
+    for point in cluster.cib.points:
+        if point.pool != pool.value or node.value not in point.nodes:
+            continue
+        if point.is_deleting:
+            changes += plan_file_removed(cluster, point, node.value)
+        elif left := tuple(each for each in point.nodes if each != node.value):
+            changes.append(SetPoint(point=point._replace(nodes=left)))
+    return tuple(changes)
 
 
 def refuse_with_points(cluster: Cluster, name: DeviceName) -> None:

@@ -17,7 +17,9 @@ from sanctl.errors import CommandError, Problem, Refused
 from sanctl.model.topology import Pool, Topology
 from sanctl.ops import pool_mark
 from sanctl.ops.pool_mark import mark_pool, refuse_marking
+from sanctl.ops.session import Session
 from sanctl.plan.pool.marking import DEVICES, MARKER
+from tests.fakes.pacemaker import FakeReporter
 from tests.fakes.runner import FakeRunner
 from tests.fakes.topology import topology
 from tests.unit.cli.test_commands import FakeEnvironment, Run, env, run
@@ -142,6 +144,16 @@ def test_a_replica_that_became_the_last_one_since_the_question_is_not_given_up(p
     assert not Path(pool.path, MARKER).exists()
 
 
+def test_restore_points_are_given_up_before_the_marker(pool: Pool) -> None:
+    seen: list[bool] = []
+    mark_pool(pool, "n2", lambda: seen.append(Path(pool.path, MARKER).exists()))
+    assert seen == [False]
+    Path(pool.path, DEVICES, "vm1.data").write_text("replica")
+    with pytest.raises(Refused):
+        mark_pool(pool, "n2", lambda: seen.append(True))
+    assert seen == [False], "what is refused gives up nothing"
+
+
 @pytest.fixture
 def plain(pool: Pool, env: FakeEnvironment, monkeypatch: pytest.MonkeyPatch) -> FakeEnvironment:
     """A cluster with device vm1, and this node with that pool."""
@@ -179,5 +191,16 @@ def test_the_command_marks_it(run: Run, plain: FakeEnvironment, pool: Pool) -> N
     status, out, _ = run("pool", "prepare", "main", "--anew", "--yes")
     assert status == 0 and "marker was written" in out
     pool_files.check_marker(str(pool.path), pool.uuid)
+    assert "restore point" not in out
     assert "begin an empty pool" in pool_command._anew_question(pool.name, "n1", is_plain=True)
     assert "Discard" in pool_command._anew_question(pool.name, "n1", is_plain=False)
+
+
+def test_the_command_gives_up_restore_points(run: Run, plain: FakeEnvironment, pool: Pool) -> None:
+    assert run("device", "create", "vm1", "--size", "1G")[0] == 0
+    assert run("snapshot", "create", "vm1", "--name", "kept")[0] == 0
+    status, out, _ = run("pool", "prepare", "main", "--anew", "--yes")
+    assert status == 0 and "n2 has no more of restore points vm1@kept" in out
+    (point,) = Session(plain.pacemaker, plain.clock, FakeReporter()).observe().cib.points
+    assert point.nodes == ("n1",)
+    assert pool_command._given_up_text([f"vm1@p{n}" for n in range(9)], "n2").endswith("vm1@p7 ...")

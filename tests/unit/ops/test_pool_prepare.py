@@ -53,6 +53,7 @@ class World:
         self.dies_before = ""
         self.is_unread: set[str] = set()
         self.check: Callable[[], None] = lambda: None
+        self.give_up: Callable[[], None] | None = None
         self.runner = FakeRunner(self.answer)
         cache = PoolCache(
             origin=PurePosixPath(str(self.origin)), flash=PurePosixPath(str(self.flash))
@@ -145,7 +146,8 @@ class World:
         return pool_prepare.prepare_pool(self.runner, self.topology, MAIN, "n1")
 
     def anew(self) -> None:
-        pool_reformat.clear_pool(self.runner, self.topology, MAIN, self.check)
+        give_up = self.give_up or self.check
+        pool_reformat.clear_pool(self.runner, self.topology, MAIN, self.check, give_up)
         self.prepare()
 
     def kinds(self) -> set[str]:
@@ -415,6 +417,25 @@ def test_a_replica_that_became_the_last_one_since_the_question_stays(
     assert caught.value.problems[1].code == "SAN-POOL-031"
     world.prepare()
     assert world.is_mounted and world.origin.read_bytes() == before
+
+
+def test_restore_points_are_given_up_before_anything_goes(world: World) -> None:
+    """And once the pool is out of use: what is refused before that gives up nothing."""
+    world.prepare()
+    before = world.origin.read_bytes()
+    world.steps.clear()
+
+    def give_up() -> None:
+        assert not world.is_mounted and world.kinds() == {"made"}
+        world.step("give up")
+
+    world.give_up, world.dies_before = give_up, "give up"
+    with pytest.raises(KilledError):
+        world.anew()
+    assert world.steps == [] and world.origin.read_bytes() == before
+    world.dies_before = ""
+    world.anew()
+    assert world.steps[0] == "give up" and world.steps.count("give up") == 1
 
 
 def test_a_pool_that_is_half_made_anew_does_not_start(world: World) -> None:

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A node whose pool begins anew is no longer said to have restore points, before their files go."""
+
+from __future__ import annotations
+
+import pytest
+
+from sanctl.drivers import loop
+from sanctl.errors import Refused
+from sanctl.model.cib_change import SetPoint
+from sanctl.model.names import NodeName, PoolName
+from sanctl.model.restore_point import RestorePoint
+from sanctl.ops.pool_reformat import give_up_points
+from sanctl.plan.device.restore_points import plan_pool_emptied
+from sanctl.render.cib import render_patchset
+from tests.fakes.topology import topology
+from tests.unit.ops.test_device import codes
+from tests.unit.ops.test_snapshot import Bed, bed
+
+__all__ = ["bed"]
+
+MAIN = PoolName.parse("main")
+
+
+@pytest.fixture(autouse=True)
+def _no_replica_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "backing_files", lambda: ())
+
+
+def give_up(bed: Bed, node: str) -> tuple[str, ...]:
+    return give_up_points(bed.session, topology(), MAIN, node)
+
+
+def nodes(bed: Bed) -> dict[str, tuple[str, ...]]:
+    return {point.name: point.nodes for point in bed.seen().cib.points}
+
+
+def put(bed: Bed, point: RestorePoint) -> None:
+    bed.cluster.patch(render_patchset(bed.cluster.root, (SetPoint(point=point),)))
+
+
+def test_the_node_is_taken_off_and_the_last_one_stays(bed: Bed) -> None:
+    bed.create("one")
+    bed.create("two", 2)
+    assert give_up(bed, "n1") == ("web@one", "web@two")
+    assert nodes(bed) == {"one": ("n2",), "two": ("n2",)}
+    assert give_up(bed, "n1") == ()
+    # What the CIB said before would have let the second node's files go, too.
+    with pytest.raises(Refused) as caught:
+        give_up(bed, "n2")
+    assert codes(caught.value) == ["SAN-SNAP-014"]
+    assert nodes(bed) == {"one": ("n2",), "two": ("n2",)}
+
+
+def test_all_points_of_a_pool_are_one_change(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    bed.create("one")
+    bed.create("two", 2)
+    patches, patch = list[str](), bed.cluster.patch
+
+    def counted(text: str) -> None:
+        patches.append(text)
+        patch(text)
+
+    monkeypatch.setattr(bed.cluster, "patch", counted)
+    give_up(bed, "n1")
+    assert len(patches) == 1
+
+
+def test_a_replica_that_may_be_needed_keeps_all_as_it_is(bed: Bed) -> None:
+    bed.create("one")
+    bed.cluster.crash("n2")
+    with pytest.raises(Refused) as caught:
+        give_up(bed, "n1")
+    assert codes(caught.value) == ["SAN-POOL-020"]
+    assert nodes(bed) == {"one": ("n1", "n2")}
+
+
+def test_points_that_are_being_deleted_and_those_elsewhere(bed: Bed) -> None:
+    made = bed.create("one")
+    put(bed, made._replace(name="fast", pool="fast"))
+    put(bed, made._replace(name="other", nodes=("n2",)))
+    put(bed, made._replace(name="going", is_deleting=True))
+    put(bed, made._replace(name="gone", nodes=("n1",), is_deleting=True))
+    assert give_up(bed, "n1") == ("web@one",)
+    assert nodes(bed) == {
+        "fast": ("n1", "n2"),
+        "going": ("n2",),
+        "one": ("n2",),
+        "other": ("n2",),
+    }
+
+
+def test_the_only_holder_is_not_taken_off_unchecked(bed: Bed) -> None:
+    made = bed.create("one")
+    put(bed, made._replace(nodes=("n1",)))
+    assert plan_pool_emptied(bed.seen(), MAIN, NodeName.parse("n1")) == ()
