@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from sanctl.drivers import configfs, lio, lio_acl, loop, point_files
+from sanctl.errors import Problem, Refused
 from sanctl.system.files import exists, is_folder, read_text, read_text_or
 
 _ROOT = "/sys/kernel/config/target"
@@ -95,6 +96,7 @@ def create(wanted: NewExport, choose_port_id: Callable[[Collection[int]], int]) 
         choose_port_id: returns a relative target port id, given those that are taken.
 
     Raises:
+        Refused: what is exported under that name is another restore point, which had it before.
         CommandError: the kernel refused a step. What was made stays; `remove` ends it.
         OSError: the kernel refused a folder, or the file cannot be read; the same.
     """
@@ -172,6 +174,7 @@ def remove_below(folder: str) -> list[Export]:
 
 def _create_backstore(wanted: NewExport) -> str:
     backstore = f"{_BACKSTORES}/{_PREFIX}{wanted.device}.{wanted.point}"
+    _end_earlier(backstore, wanted)
     os.makedirs(backstore, exist_ok=True)
     if read_text(f"{backstore}/enable").strip() != "1":
         block_device = loop.attach(
@@ -190,6 +193,35 @@ def _create_backstore(wanted: NewExport) -> str:
         for attribute, value in _ATTRIBUTES:
             configfs.set_value(f"{backstore}/attrib/{attribute}", value)
     return backstore
+
+
+def _end_earlier(backstore: str, wanted: NewExport) -> None:
+    """Remove what is left of an export of another restore point that had the name.
+
+    A restore point may be deleted while it is exported, and another one get its name. The backstore
+    has the name alone: hosts would read the earlier one's data as the later one's.
+
+    Raises:
+        Refused: a host may be reading the earlier one.
+    """
+    if not is_folder(backstore):
+        return
+    file = loop.file_below(_loop_device(backstore))
+    is_enabled = read_text(f"{backstore}/enable").strip() == "1"
+    if file == wanted.file or not (file or is_enabled):
+        return
+    target = _target_of(backstore)
+    if any(lio.has_lun(tpg) for tpg in lio.tpgs([target] if target else [])):
+        name = f"{wanted.device}@{wanted.point}"
+        raise Refused(
+            Problem(
+                "SAN-EXP-008",
+                f"this node exports an earlier restore point of the name {name}: "
+                f"{file or 'its file is not known'}",
+                f"have its hosts log out, 'sanctl snapshot unexport {name}', and export again",
+            )
+        )
+    remove(wanted.device, wanted.point)
 
 
 def _loop_device(backstore: str) -> str:
