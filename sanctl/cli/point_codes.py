@@ -69,6 +69,9 @@ CODES = {
     "SAN-EXP-006": "The file of the restore point is not on this node, though the cluster says so. "
     "Nothing was exported.",
     "SAN-EXP-007": "One command at a time exports on a node, or ends an export.",
+    "SAN-EXP-008": "A restore point was deleted while a node exports it, and another one has its "
+    "name. The target has the earlier one's data until the export ends; the later one is exported "
+    "after that.",
     "SAN-HOOK-001": "A hook is named by the file name of a program in /etc/sanctl/hooks.d. It may "
     "keep an application quiet for 5 to 45 seconds.",
     "SAN-HOOK-002": "A hook runs as root on the node that serves the device. Its file is missing "
@@ -93,7 +96,8 @@ CODES = {
     "node does not say which are. A host that has it mounted would write what it remembers over "
     "what comes back. Sessions are published about every ten seconds.",
     "SAN-REST-002": "A restore point's data is read on the node that serves the device, and that "
-    "node has none of it: its replica was not in sync when it was made, or is younger.",
+    "node has none of it: its replica was not in sync when it was made, or is younger, or the file "
+    "is gone.",
     "SAN-REST-003": "The restore point is gone, is being deleted, or is larger than the device.",
     "SAN-REST-004": "A restore begins on a device that one node serves, and that is not being "
     "moved.",

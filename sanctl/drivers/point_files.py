@@ -63,6 +63,21 @@ def make_folder(pool_path: str) -> None:
         fsync_folder(pool_path)
 
 
+def open_file(final: str, flags: int = 0) -> int:
+    """Open a restore point's file to be read, which may still have its first name.
+
+    Raises:
+        FileNotFoundError: there is none under either name.
+        OSError: it cannot be opened.
+    """
+    flags |= os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    for path in (final, unnamed_path(final)):
+        with contextlib.suppress(FileNotFoundError):
+            return os.open(path, flags)
+    # It may have got its name between the two.
+    return os.open(final, flags)
+
+
 def listed(pool_path: str) -> list[PointFile]:
     """Return the files of restore points in a pool.
 

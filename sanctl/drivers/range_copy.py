@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -47,15 +48,15 @@ class Source(Protocol):
 
 
 class FileSource:
-    """A file."""
+    """A file, opened with `open_file`, which is given its path and flags."""
 
-    def __init__(self, path: str) -> None:
-        self._path, self._handle = path, -1
+    def __init__(self, path: str, open_file: Callable[[str, int], int] = os.open) -> None:
+        self._path, self._open, self._handle = path, open_file, -1
 
     def open(self) -> int:
         """See Source.open."""
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECT | os.O_CLOEXEC
-        self._handle = os.open(self._path, flags)
+        self._handle = self._open(self._path, flags)
         return os.fstat(self._handle).st_size
 
     def read(self, buffer: mmap.mmap, at: int, length: int) -> int:

@@ -24,8 +24,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from sanctl.drivers import site_transfer
-from sanctl.drivers.point_files import unnamed_path
+from sanctl.drivers import point_files, site_transfer
 from sanctl.drivers.site_link import SiteLink
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.device import DeviceSpec
@@ -179,7 +178,8 @@ class DeviceRun(NamedTuple):
                 files.callback(os.close, handle)
                 base_handle = None
                 if base is not None and base.point is not None:
-                    base_handle = _opened(session, node.file_of(base.point))
+                    base_handle = _base_file(session, node.file_of(base.point), base.point)
+                if base_handle is not None:
                     files.callback(os.close, base_handle)
                 sent = site_transfer.send(
                     link,
@@ -284,12 +284,26 @@ def _opened(session: Session, path: str) -> int:
     """Open a restore point's file, which may still have its first name."""
     deadline = session.clock.monotonic_s() + _FILE_S
     while True:
-        for each in (path, unnamed_path(path)):
-            with contextlib.suppress(FileNotFoundError):
-                return os.open(each, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with contextlib.suppress(FileNotFoundError):
+            return point_files.open_file(path)
         if session.clock.monotonic_s() > deadline:
             raise CommandError(Problem("SAN-SITE-014", f"{path}: there is no such file"))
         session.clock.sleep(_POLL_S)
+
+
+def _base_file(session: Session, path: str, point: RestorePoint) -> int | None:
+    """Open the file of the restore point that a copy was made of; None: it is gone here.
+
+    Then the contents are compared, as where the CIB knows of no such restore point: the digests
+    prove the copy in any case.
+    """
+    try:
+        return point_files.open_file(path)
+    except FileNotFoundError:
+        session.reporter.update(
+            f"the file of restore point {point.name} is gone here: contents are compared"
+        )
+        return None
 
 
 def give_up(session: Session, device: DeviceSpec, site: Site, token: str) -> None:

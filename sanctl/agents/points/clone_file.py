@@ -79,7 +79,7 @@ def _copy(
     with contextlib.suppress(FileNotFoundError):
         os.unlink(unfinished)
     with contextlib.ExitStack() as opened:
-        point = _open_point(final)
+        point = point_files.open_file(final)
         opened.callback(os.close, point)
         size = max(device.size_bytes, origin.size_bytes)
         room.check(device.pool, pool_path, DataFile(size, 0, 0))
@@ -104,12 +104,3 @@ def _copy(
 
 def _unfinished(files: pool_files.DeviceFiles) -> str:
     return f"{files.data}{pool_files.CLONING}"
-
-
-def _open_point(final: str) -> int:
-    """Open a restore point's file; it may still have the name that it had before the CIB had it."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-    for path in (final, point_files.unnamed_path(final)):
-        with contextlib.suppress(FileNotFoundError):
-            return os.open(path, flags)
-    return os.open(final, flags)

@@ -9,8 +9,8 @@ node or another dies after each step:
    From then on each node that reads it lets no host in (closure.py). Nothing is written yet: where
    something is missing for too long, the order is given up, and hosts are let in again.
 2. Hosts are kept out here, and on each other node with a replica that is there. What was on the
-   device is kept. One change of the CIB says that the copy begins. The order cannot be given up
-   any more.
+   device is kept, and the source is open: where that fails, the order is given up. One change of
+   the CIB says that the copy begins. The order cannot be given up any more.
 3. Both are read, and what differs is written, through the gate as hosts' writes are: DRBD
    replicates it, and a demotion closes the gate before the other node may serve. A new Primary has
    the order, keeps hosts out, and begins anew with its own file.
@@ -118,9 +118,14 @@ def _carry_out(name: str) -> None:
                     _fail(name, order, _problem_of(error, order))
                     _give_up(session, name, order)
                 return
-            case restoring.Begin():
+            case restoring.Begin(goal=restoring.Copy(point=point)):
                 closure.note(name)
-                _begin(session, name, order)
+                try:
+                    _copy(session, device, order, point)
+                except (SanctlError, OSError) as error:
+                    _fail(name, order, _problem_of(error, order))
+                    _give_up(session, name, order)
+                return
             case restoring.Copy(point=point):
                 closure.note(name)
                 try:
@@ -170,9 +175,24 @@ def _give_up(session: Session, name: str, order: RestoreOrder) -> None:
 
 
 def _copy(session: Session, device: DeviceSpec, order: RestoreOrder, point: RestorePoint) -> None:
-    began_s = time.monotonic()
-    copy = _fill(device.name.value, order, FileSource(_file_of(point)))
-    _end(session, device.name.value, order, copy, began_s)
+    began_s, name = time.monotonic(), device.name.value
+
+    def open_file(path: str, flags: int) -> int:
+        try:
+            return point_files.open_file(path, flags)
+        except FileNotFoundError as error:
+            here = os.uname().nodename
+            others = tuple(node for node in point.nodes if node != here)
+            lacking = restoring.lacking_problem(device, point._replace(nodes=others), here)
+            raise CommandError(lacking) from error
+
+    with RangeCopy(FileSource(_file_of(point), open_file), gate.target_device(name)) as copy:
+        # Only now, when it is known to be there, the order is one that cannot be given up.
+        if order.state != COPYING:
+            order = _begin(session, name, order)
+            _check_order(name, order)
+        _write(name, order, copy)
+    _end(session, name, order, copy, began_s)
 
 
 def _copy_backup(
@@ -207,19 +227,23 @@ def _copy_from_site(
 
 def _fill(name: str, order: RestoreOrder, source: Source) -> RangeCopy:
     """Make the device the same as the source, on the disks; return what that was."""
-    looked_s = time.monotonic()
     with RangeCopy(source, gate.target_device(name)) as copy:
-        _report_progress(name, order, copy)
-        has_more = True
-        while has_more:
-            if time.monotonic() - looked_s > _LOOK_S:
-                _check_order(name, order)
-                _report_progress(name, order, copy)
-                looked_s = time.monotonic()
-            has_more = copy.step()
-            ocf.crash_point("restore-chunk")
-        copy.flush()
+        _write(name, order, copy)
     return copy
+
+
+def _write(name: str, order: RestoreOrder, copy: RangeCopy) -> None:
+    looked_s = time.monotonic()
+    _report_progress(name, order, copy)
+    has_more = True
+    while has_more:
+        if time.monotonic() - looked_s > _LOOK_S:
+            _check_order(name, order)
+            _report_progress(name, order, copy)
+            looked_s = time.monotonic()
+        has_more = copy.step()
+        ocf.crash_point("restore-chunk")
+    copy.flush()
 
 
 def _end(session: Session, name: str, order: RestoreOrder, copy: RangeCopy, began_s: float) -> None:

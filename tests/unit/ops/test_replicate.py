@@ -202,6 +202,34 @@ def test_the_content_is_compared_where_the_base_is_gone(sites: Sites) -> None:
     assert sites.copies()[f"to-far-2.{2:016x}"] == sites.content
 
 
+def test_the_content_is_compared_where_the_file_of_the_base_is_gone(sites: Sites) -> None:
+    """As after `pool prepare --anew` here: each run waited half a minute for it, and failed."""
+    sites.change(0, 1 << 20)
+    first = sites.run()
+    file = sites.pool / first.copy.token
+    file.unlink()
+    real = sites.file_of
+
+    def file_of(point: RestorePoint) -> str:
+        return str(file) if point.token == first.copy.token else real(point)
+
+    sites.file_of = file_of  # type: ignore[method-assign]
+    sites.change(2 << 20)
+    began_s = sites.bed.session.clock.monotonic_s()
+    made = sites.run()
+    assert sites.bed.session.clock.monotonic_s() - began_s < 10
+    assert not made.is_by_extents and made.base == first.copy
+    assert made.copy.changed_bytes == 1 << 20, "one chunk"
+    assert sites.copies()[f"to-far-2.{2:016x}"] == sites.content
+    # What cannot be read is not gone.
+    file = sites.pool / made.copy.token
+    first = made
+    file.unlink()
+    file.symlink_to("/etc/passwd")
+    with pytest.raises(CommandError, match="SAN-SITE-014"):
+        sites.run()
+
+
 def test_extents_that_tell_wrong_are_found_out(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -173,10 +173,34 @@ def test_the_end_is_of_the_order_that_was_carried_out(
     assert node.state == COPYING, "another order is open, and hosts stay out"
 
 
-def test_a_file_that_is_gone_keeps_hosts_out(node: Node) -> None:
+def test_a_file_that_is_gone_has_the_order_given_up(node: Node) -> None:
+    """It stayed in the CIB as a copy that had begun: hosts were kept out for good."""
     node.file.unlink()
     node.run()
-    assert node.state == COPYING and "SAN-REST-008" in node.report()
+    assert node.state == GIVEN_UP and node.device.read_bytes() == PRESENT
+    report = node.report()
+    assert "SAN-REST-002" in report and "n1 serves device web and does not have" in report
+
+
+def test_a_file_that_cannot_be_opened_has_the_order_given_up(node: Node) -> None:
+    node.file.unlink()
+    node.file.symlink_to("/etc/passwd")
+    node.run()
+    assert node.state == GIVEN_UP and "SAN-REST-008" in node.report()
+    assert node.device.read_bytes() == PRESENT
+
+
+def test_a_file_that_has_its_first_name(node: Node) -> None:
+    node.file.rename(f"{node.file}.taking")
+    node.run()
+    assert node.device.read_bytes() == WANTED and node.state == DONE
+
+
+def test_a_file_that_is_gone_in_the_middle_keeps_hosts_out(node: Node) -> None:
+    node.bed.set_restore(str(node.bed.order()._replace(state=COPYING)))
+    node.file.unlink()
+    node.run()
+    assert node.state == COPYING and "SAN-REST-002" in node.report()
     node.file.write_bytes(WANTED)
     node.run()
     assert node.state == DONE
