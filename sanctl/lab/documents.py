@@ -84,13 +84,13 @@ class ProgramCost(TypedDict):
     runs: Annotated[int, "how often it was run"]
 
 
-class IdleNode(TypedDict):
-    """What a storage node's processor did while nothing was asked of the laboratory."""
+class NodeCpu(TypedDict):
+    """What a node's processors did in some time."""
 
     node: Annotated[str, "the node"]
     seconds: Annotated[float, "for how long"]
     cpu_s: Annotated[float, "processor time of all that ran, kernel included"]
-    actions_s: Annotated[float, "of that, in sanctl-actions.service: whole monitors"]
+    actions_s: Annotated[float, "of that, in sanctl-actions.service: agents' actions and handlers"]
     pacemaker_s: Annotated[
         float, "of that, in pacemaker.service: its daemons, and the clients that they start"
     ]
@@ -109,7 +109,15 @@ class Costs(TypedDict):
     whole_ratio: Annotated[
         float, "processor time of our monitor that does all of its work by that of the stock one"
     ]
-    idle: Annotated[list[IdleNode], "each storage node; empty without `--idle`"]
+    minute_ratio: Annotated[
+        float,
+        "processor time of a minute of our monitors, one of six a whole one, by that of the stock"
+        " one's",
+    ]
+    goal: Annotated[float, "what `minute_ratio` may be at most"]
+    idle: Annotated[
+        list[NodeCpu], "each storage node, with nothing asked of it; empty without `--idle`"
+    ]
     status_ratio: Annotated[float, "processor time of `sanctl status` by that of `crm_mon -1`"]
 
 
@@ -194,11 +202,35 @@ class DevicesCrash(TypedDict):
     whole_s: Annotated[
         float | None, "after how long all replicas were in sync again, none marked; null: too late"
     ]
-    is_another_fenced: Annotated[bool, "whether another node rebooted, too"]
-    cib_changes: Annotated[int, "changes of the CIB's configuration until then"]
-    cib_cpu_s: Annotated[float, "processor time of `pacemaker-based` on the node that took over"]
+    is_another_fenced: Annotated[
+        bool, "whether another node rebooted, or gave no answer at the end"
+    ]
+    cib_changes: Annotated[
+        int | None, "changes of the CIB's configuration until then; null: no answer"
+    ]
+    cib_cpu_s: Annotated[
+        float | None,
+        "processor time of `pacemaker-based` on the node that took over; null: it rebooted",
+    ]
+    cpu: Annotated[list[NodeCpu], "until then, of each node that did not reboot"]
     errors: Annotated[int, "requests of the host that failed"]
     problem: Annotated[str, "what did not happen in time; empty where all did"]
+
+
+class DevicesSummary(TypedDict):
+    """All crashes with one number of devices: medians of the crashes."""
+
+    devices: Annotated[int, "how many the node served"]
+    crashes: Annotated[int, "how many crashes"]
+    first_s: Annotated[float, "pause of the device that was served first"]
+    median_s: Annotated[float, "median pause of the devices"]
+    last_s: Annotated[float, "pause of the device that was served last"]
+    slowest_s: Annotated[float, "the longest pause of all crashes"]
+    whole_s: Annotated[float | None, "until all was whole; null: once too late"]
+    ratio: Annotated[
+        float | None, "`last_s` by the median pause of one device; null: the run has none"
+    ]
+    goal: Annotated[float | None, "what the ratio may be at most; null: no goal"]
 
 
 class DevicesCrashes(TypedDict):
@@ -207,7 +239,13 @@ class DevicesCrashes(TypedDict):
     acknowledged: Annotated[int, "writes that were acknowledged"]
     lost: Annotated[int, "of those, how many were not there at the end"]
     errors: Annotated[int, "requests that failed"]
-    crashes: Annotated[list[DevicesCrash], "each crash"]
+    versions: Annotated[list[str], "kernel, DRBD's module and packages of the nodes"]
+    load_average: Annotated[float, "of this machine, over 15 minutes, at the end"]
+    node_action_limit: Annotated[
+        int | None, "how many actions the CIB allows a node at once; null: not set"
+    ]
+    summary: Annotated[list[DevicesSummary], "each number of devices"]
+    crashes: Annotated[list[DevicesCrash], "each crash, in order"]
 
 
 class PeerTrial(TypedDict):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What benches share: the option that names the lab, the lab with its host, and a ledger."""
+"""What benches share: the option that names the lab, the lab with its host, versions, a ledger."""
 
 from __future__ import annotations
 
@@ -15,6 +15,13 @@ from sanctl.lab.harness.scenario import Scenario, require
 from sanctl.lab.machines.spec import DEFAULT_NAME
 
 Command = Callable[..., Any]
+_PACKAGES = (
+    "pacemaker", "corosync", "resource-agents", "drbd-utils", "targetcli-fb", "python3-rtslib-fb",
+)  # fmt: skip
+_VERSIONS = (
+    "echo kernel $(uname -r); echo drbd-module $(head -n1 /proc/drbd | cut -d' ' -f2);"
+    f" dpkg-query -W -f '${{Package}} ${{Version}}\\n' {' '.join(_PACKAGES)}"
+)
 
 
 def lab_option(*, needs: str = "") -> Callable[[Command], Command]:
@@ -35,6 +42,11 @@ def scenario_without(name: str, device: str) -> Scenario:
     scenario = Scenario(bed, Initiator(bed, "i1"))
     require(not scenario.exists(device), f"the lab has a device {device} already: delete it")
     return scenario
+
+
+def versions(bed: LabSession) -> str:
+    """Return the kernel, DRBD's module and the packages of a storage node, a line for each."""
+    return bed.sh(bed.storage[0].name, _VERSIONS).stdout
 
 
 def start_load(

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 from sanctl.lab.harness.initiator import Initiator, LedgerRun
 from sanctl.lab.measure import ledger_latency
+from sanctl.lab.measure.ledger_writer import RecordKind
 
 TOTALS = ("acknowledged", "lost", "errors")
 #: A ledger writes its log some times a second, unless a write is not answered.
@@ -56,6 +58,27 @@ class LedgerSet:
                     self.runs.values(),
                 )
             )
+
+    def pauses_so_far(self, begin_s: float) -> list[ledger_latency.Pause]:
+        """Return the longest pause of each device that began since then, also one that goes on.
+
+        A log is up to a second behind its host: for pauses longer than that.
+        """
+        end_s = time.time()
+
+        def pause(run: LedgerRun) -> ledger_latency.Pause:
+            records = self.host.fetch_log(run)[1]
+            return ledger_latency.find_pause_so_far(
+                records, begin_s, end_s
+            ) or ledger_latency.Pause(
+                longest_gap_s=end_s - begin_s,
+                gap_began_wall_s=begin_s,
+                longest_write_s=0.0,
+                errors=sum(record.kind is RecordKind.ERROR for record in records),
+            )
+
+        with ThreadPoolExecutor(2) as pool:
+            return list(pool.map(pause, self.runs.values()))
 
     def check(self) -> dict[str, int]:
         """End the ledgers and return the checker's results, added up."""

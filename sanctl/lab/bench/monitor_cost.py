@@ -7,10 +7,13 @@ import shlex
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
 
 from sanctl.lab.harness.lab_session import LabSession
 from sanctl.lab.measure import cpu_cost
 from sanctl.lab.measure.cpu_cost import Cost, Program
+from sanctl.lab.measure.peer_figures import MonitorCost
 
 OURS = "/usr/lib/ocf/resource.d/sanctl/device"
 #: What the agent becomes where the service does not answer.
@@ -40,6 +43,17 @@ _CLONE = {
     "OCF_RESKEY_CRM_meta_notify": "true",
 }
 
+# Both stacks' monitors run every 10 s. Once a minute sanctl's is a whole one (docs/adr/0053).
+RUNS_A_MINUTE = 6
+_WHOLE_A_MINUTE = 1
+
+
+class Monitor(NamedTuple):
+    """A monitor of an active replica, and how often a minute it runs."""
+
+    program: Program
+    per_minute: int
+
 
 def measure(
     bed: LabSession, node: str, programs: Mapping[str, Program], repeat: int
@@ -66,17 +80,17 @@ def measure(
     return cpu_cost.parse_costs(programs, done.stdout)
 
 
-def measure_idle(bed: LabSession, seconds: int) -> dict[str, cpu_cost.Idle]:
+def measure_idle(bed: LabSession, seconds: int) -> dict[str, cpu_cost.NodeCpu]:
     """Return what the storage nodes do in some time in which nothing is asked of them.
 
     Raises:
         CommandError: a node did not answer.
     """
     nodes = [node.name for node in bed.storage]
-    before = {node: bed.sh(node, cpu_cost.IDLE_SCRIPT).stdout for node in nodes}
+    before = {node: bed.sh(node, cpu_cost.CPU_SCRIPT).stdout for node in nodes}
     time.sleep(seconds)
-    after = {node: bed.sh(node, cpu_cost.IDLE_SCRIPT).stdout for node in nodes}
-    return {node: cpu_cost.idle_between(before[node], after[node]) for node in nodes}
+    after = {node: bed.sh(node, cpu_cost.CPU_SCRIPT).stdout for node in nodes}
+    return {node: cpu_cost.cpu_between(before[node], after[node]) for node in nodes}
 
 
 def shell_command(program: Program) -> str:
@@ -108,6 +122,37 @@ def device_monitor(device: str, parameters: Mapping[str, str], *, is_direct: boo
     if is_direct:
         return Program(argv=(DIRECT, OURS, "monitor"), env=env, ok=_HEALTHY)
     return Program(argv=(OURS, "monitor"), env=env, ok=_HEALTHY, service=SERVICE)
+
+
+def our_monitors(device: str, parameters: Mapping[str, str]) -> dict[str, Monitor]:
+    """Return the monitors of sanctl's agent by name: one that finds nothing changed, a whole one.
+
+    The cluster's own monitors leave fingerprints by their own parameters: without a run of its own
+    before, it would be chance which of the two is measured.
+    """
+    program = device_monitor(device, parameters, is_direct=False)
+    short = replace(program, before=shell_command(program))
+    whole = replace(program, before=without_fingerprint(device))
+    return {
+        "ocf:sanctl:device": Monitor(short, RUNS_A_MINUTE - _WHOLE_A_MINUTE),
+        "ocf:sanctl:device, a whole one": Monitor(whole, _WHOLE_A_MINUTE),
+    }
+
+
+def costs_of(
+    stack: str, monitors: Mapping[str, Monitor], found: Mapping[str, Cost]
+) -> list[MonitorCost]:
+    """Return what each monitor of a stack costs, from the costs of programs by name."""
+    return [
+        MonitorCost(
+            stack=stack,
+            program=name,
+            cpu_s=found[name].cpu_s,
+            wall_s=found[name].wall_s,
+            per_minute=monitor.per_minute,
+        )
+        for name, monitor in monitors.items()
+    ]
 
 
 def drbd_monitor(resource: str) -> Program:

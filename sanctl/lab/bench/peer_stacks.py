@@ -6,19 +6,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from sanctl.lab.bench import monitor_cost, peer_config
 from sanctl.lab.bench.ledger_set import LedgerSet
 from sanctl.lab.bench.many_devices import MARK, PEER_DISK
+from sanctl.lab.bench.monitor_cost import RUNS_A_MINUTE, Monitor
 from sanctl.lab.bench.peer_config import StockDevice
 from sanctl.lab.harness import collect
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario, await_members_online, require
 from sanctl.lab.machines.spec import Network
 from sanctl.lab.measure import peer_figures
-from sanctl.lab.measure.cpu_cost import Program
 
 _SIZE_MIB = 64
 _PREFIX = "bench-ours"
@@ -28,18 +27,6 @@ _STOCK_MARK = f"drbd-fence-by-handler-{peer_config.PREFIX}"
 # 120 s, which a slow laboratory might exceed.
 _REPLACEMENT_TIMEOUT_S = 600
 _STOCK_UNITS = f"/etc/systemd/system/{peer_config.LOOP_UNIT}"
-
-
-# Both stacks' monitors run every 10 s. Once a minute sanctl's is a whole one (docs/adr/0053).
-_RUNS_A_MINUTE = 6
-_WHOLE_A_MINUTE = 1
-
-
-class Monitor(NamedTuple):
-    """A monitor of an active replica, and how often a minute it runs."""
-
-    program: Program
-    per_minute: int
 
 
 class Stack(Protocol):
@@ -146,15 +133,7 @@ class OurStack:
         """Return the monitors of one active replica, by the agent's name."""
         device = self.devices[0]
         parameters = monitor_cost.device_parameters(self._bed)[device]
-        program = monitor_cost.device_monitor(device, parameters, is_direct=False)
-        # The cluster's own monitors leave fingerprints by their own parameters: without a run of
-        # its own before, it would be chance which of the two is measured.
-        short = replace(program, before=monitor_cost.shell_command(program))
-        whole = replace(program, before=monitor_cost.without_fingerprint(device))
-        return {
-            "ocf:sanctl:device": Monitor(short, _RUNS_A_MINUTE - _WHOLE_A_MINUTE),
-            "ocf:sanctl:device, a whole one": Monitor(whole, _WHOLE_A_MINUTE),
-        }
+        return monitor_cost.our_monitors(device, parameters)
 
 
 class StockStack:
@@ -380,7 +359,7 @@ class StockStack:
         device = self._found[0]
         found = {
             peer_figures.STOCK_MONITOR: Monitor(
-                monitor_cost.drbd_monitor(device.name), _RUNS_A_MINUTE
+                monitor_cost.drbd_monitor(device.name), RUNS_A_MINUTE
             )
         }
         members: Mapping[str, tuple[str, dict[str, str]]] = peer_config.parameters(
@@ -389,5 +368,5 @@ class StockStack:
         for name, (agent, parameters) in members.items():
             if parameters.get("action") != "block":
                 program = monitor_cost.heartbeat_monitor(name, agent, parameters)
-                found[f"ocf:heartbeat:{agent}"] = Monitor(program, _RUNS_A_MINUTE)
+                found[f"ocf:heartbeat:{agent}"] = Monitor(program, RUNS_A_MINUTE)
         return found

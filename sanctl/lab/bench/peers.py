@@ -17,7 +17,7 @@ import click
 
 from sanctl.cli.options import output_option
 from sanctl.cli.output import print_table
-from sanctl.lab.bench import monitor_cost, peer_config
+from sanctl.lab.bench import bench_lab, monitor_cost, peer_config
 from sanctl.lab.bench.bench_lab import lab_option
 from sanctl.lab.bench.ledger_result import finish_bench
 from sanctl.lab.bench.ledger_set import SILENT_S, TOTALS, LedgerSet
@@ -34,13 +34,6 @@ if TYPE_CHECKING:
 _OPTIONS = ("--rate", "25", "--depth", "2", "--region", str(4 * 2**20))
 _SERVED_DEADLINE_S = 600.0
 _WHOLE_DEADLINE_S = 900.0
-_PACKAGES = (
-    "pacemaker", "corosync", "resource-agents", "drbd-utils", "targetcli-fb", "python3-rtslib-fb",
-)  # fmt: skip
-_VERSIONS = (
-    "echo kernel $(uname -r); echo drbd-module $(head -n1 /proc/drbd | cut -d' ' -f2);"
-    f" dpkg-query -W -f '${{Package}} ${{Version}}\\n' {' '.join(_PACKAGES)}"
-)
 
 PrintLine = Callable[[str], None]
 
@@ -156,20 +149,15 @@ def measure_monitors(bed: LabSession, stacks: Sequence[Stack], repeat: int) -> l
             require(
                 stack.serving(stack.devices[0]) == home, f"{stack.name} does not serve on {home}"
             )
-        monitors = {
-            name: (stack.name, each) for stack in stacks for name, each in stack.monitors().items()
+        monitors = {stack.name: stack.monitors() for stack in stacks}
+        programs = {
+            name: each.program for found in monitors.values() for name, each in found.items()
         }
-        programs = {name: each.program for name, (_, each) in monitors.items()}
         costs = monitor_cost.measure(bed, home, programs, repeat)
     return [
-        MonitorCost(
-            stack=stack,
-            program=name,
-            cpu_s=costs[name].cpu_s,
-            wall_s=costs[name].wall_s,
-            per_minute=each.per_minute,
-        )
-        for name, (stack, each) in monitors.items()
+        each
+        for stack, found in monitors.items()
+        for each in monitor_cost.costs_of(stack, found, costs)
     ]
 
 
@@ -201,7 +189,7 @@ def peers_command(*, name: str, count: int, repeat: int, folder: Path, output: s
     def print_line(text: str) -> None:
         click.echo(f"  {text}", err=True)
 
-    versions = bed.sh(bed.storage[0].name, _VERSIONS).stdout
+    versions = bench_lab.versions(bed)
     costs: list[MonitorCost] = []
     comparisons: list[Comparison] = []
 
@@ -270,11 +258,8 @@ def _print_text(versions: str, costs: Sequence[MonitorCost]) -> None:
             for each in costs
         ],
     )
-    for each in _watching(costs):
-        click.echo(
-            f"{each['stack']}: {each['cpu_s_per_minute']:.2f} s of processor a minute and active"
-            f" device, {each['of_stock_drbd']:.2f} of {peer_figures.STOCK_MONITOR} alone"
-        )
+    for stack in dict.fromkeys(each.stack for each in costs):
+        click.echo(peer_figures.minute_text(costs, stack))
 
 
 def _watching(costs: Sequence[MonitorCost]) -> list[documents.PeerWatching]:

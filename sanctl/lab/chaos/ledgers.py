@@ -9,7 +9,7 @@ import re
 import struct
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import click
@@ -19,7 +19,7 @@ from sanctl.lab.harness.initiator import Initiator, LedgerRun
 from sanctl.lab.harness.lab_session import wait_for
 from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.measure import ledger_writer
-from sanctl.lab.measure.ledger_latency import Pause, find_pause
+from sanctl.lab.measure.ledger_latency import Pause, find_pause_so_far
 from sanctl.lab.measure.ledger_writer import Record
 from sanctl.model.cache_policy import CacheMode
 
@@ -71,20 +71,9 @@ class DeviceLedger:
         """Return the longest pause that began in a stretch of time; None if nothing was written.
 
         A pause that has not ended counts with its time so far. The records must have been fetched
-        after `end_s`, or a write that was not yet fetched would be taken for one without an answer.
+        after `end_s`.
         """
-        try:
-            pause = find_pause(self.records, begin_s, end_s)
-        except ValueError:
-            return None
-        last_s = max(
-            record.wall_ns / 1e9
-            for record in self.records
-            if record.kind is ledger_writer.RecordKind.ACK
-        )
-        if end_s - last_s <= pause.longest_gap_s:
-            return pause
-        return replace(pause, longest_gap_s=end_s - last_s, gap_began_wall_s=last_s)
+        return find_pause_so_far(self.records, begin_s, end_s)
 
     def forget_before(self, wall_s: float) -> None:
         """Drop records that are older than any later fault."""

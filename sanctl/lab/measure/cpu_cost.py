@@ -70,18 +70,20 @@ class Cost:
 
 
 #: Run on a node: prints seconds since the boot, ticks of all processors that were not idle, and the
-#: microseconds of the two services (proc_stat(5): user, nice, system, then irq and softirq).
-IDLE_SCRIPT = """
+#: microseconds of the two services, 0 of one that a node does not have (proc_stat(5): user, nice,
+#: system, then irq and softirq).
+CPU_SCRIPT = """
 awk '{print $1}' /proc/uptime
 awk '$1 == "cpu" {print $2 + $3 + $4 + $7 + $8}' /proc/stat
 for unit in sanctl-actions pacemaker; do
-    awk '$1 == "usage_usec" {print $2}' /sys/fs/cgroup/system.slice/$unit.service/cpu.stat
+    awk '$1 == "usage_usec" {print $2}' /sys/fs/cgroup/system.slice/$unit.service/cpu.stat \\
+        2>/dev/null || echo 0
 done
 """
 _TICKS_PER_S = 100
 
 
-class Idle(NamedTuple):
+class NodeCpu(NamedTuple):
     """What the processors of a node did in some time, in seconds.
 
     Attributes:
@@ -97,13 +99,13 @@ class Idle(NamedTuple):
     pacemaker_s: float
 
 
-def idle_between(before: str, after: str) -> Idle:
-    """Return what a node did between two runs of IDLE_SCRIPT."""
+def cpu_between(before: str, after: str) -> NodeCpu:
+    """Return what a node did between two runs of CPU_SCRIPT."""
     uptime, ticks, actions, pacemaker = (
         float(late) - float(early)
         for early, late in zip(before.split(), after.split(), strict=True)
     )
-    return Idle(uptime, ticks / _TICKS_PER_S, actions / 1e6, pacemaker / 1e6)
+    return NodeCpu(uptime, ticks / _TICKS_PER_S, actions / 1e6, pacemaker / 1e6)
 
 
 def script_argument(programs: Mapping[str, Program], repeat: int) -> str:

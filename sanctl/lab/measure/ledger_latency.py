@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sanctl.lab.measure.ledger_writer import Record, RecordKind
 
@@ -106,6 +106,27 @@ def find_pause(records: Sequence[Record], begin_wall_s: float, end_wall_s: float
             for record in records
         ),
     )
+
+
+def find_pause_so_far(
+    records: Sequence[Record], begin_wall_s: float, end_wall_s: float
+) -> Pause | None:
+    """Return what `find_pause` does; a pause that has not ended counts with its time so far.
+
+    The records must have been fetched after the end of the stretch, or a write that was not yet
+    fetched would be taken for one without an answer.
+
+    Returns:
+        None: fewer than two writes were acknowledged from the beginning on.
+    """
+    try:
+        pause = find_pause(records, begin_wall_s, end_wall_s)
+    except ValueError:
+        return None
+    last_s = max(record.wall_ns / 1e9 for record in records if record.kind is RecordKind.ACK)
+    if end_wall_s - last_s <= pause.longest_gap_s:
+        return pause
+    return replace(pause, longest_gap_s=end_wall_s - last_s, gap_began_wall_s=last_s)
 
 
 def bytes_written(records: Sequence[Record], begin_wall_s: float, end_wall_s: float) -> int:

@@ -13,6 +13,8 @@ GOALS = {"crash": 3.0, "planned move": 10.0}
 KINDS = tuple(GOALS)
 #: What the monitors of both stacks are compared with.
 STOCK_MONITOR = "ocf:linbit:drbd"
+#: How much of a minute of that one a minute of sanctl's monitors is to cost at most.
+MONITOR_GOAL = 0.1
 _COLOURS = ("#1d4ed8", "#94a3b8")
 
 
@@ -111,6 +113,14 @@ def minute_of_stock_monitor(costs: Sequence[MonitorCost], stack: str) -> float:
     """Return a minute of a stack's monitors by a minute of the stock DRBD agent's alone."""
     stock = _stock_monitor(costs)
     return per_minute_s(costs, stack) / (stock.cpu_s * stock.per_minute)
+
+
+def minute_text(costs: Sequence[MonitorCost], stack: str) -> str:
+    """Return a line that says what a minute of a stack's monitors costs."""
+    return (
+        f"{stack}: {per_minute_s(costs, stack):.2f} s of processor a minute and active device,"
+        f" {minute_of_stock_monitor(costs, stack):.2f} of {STOCK_MONITOR} alone"
+    )
 
 
 def _stock_monitor(costs: Sequence[MonitorCost]) -> MonitorCost:

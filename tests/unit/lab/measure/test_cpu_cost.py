@@ -65,8 +65,19 @@ def test_what_comes_before_a_run_is_not_measured(tmp_path: Path) -> None:
 
 
 def test_what_a_node_does_is_the_difference_of_two_looks() -> None:
-    found = cpu_cost.idle_between("10.0\n100\n1000000\n2000000\n", "40.5\n350\n1500000\n5000000\n")
+    found = cpu_cost.cpu_between("10.0\n100\n1000000\n2000000\n", "40.5\n350\n1500000\n5000000\n")
     assert found == (30.5, 2.5, 0.5, 3.0)
+
+
+def test_a_service_that_a_node_does_not_have_takes_no_time() -> None:
+    """As sanctl-actions.service on a witness; here, units that are on no machine."""
+    script = cpu_cost.CPU_SCRIPT.replace("$unit.service", "sanctl-no-$unit.service")
+    printed = subprocess.run(
+        ["sh", "-ec", script], capture_output=True, text=True, check=True
+    ).stdout
+    assert len(printed.split()) == 4
+    assert printed.split()[2:] == ["0", "0"]
+    assert cpu_cost.cpu_between(printed, printed) == (0, 0, 0, 0)
 
 
 def test_a_failure_is_no_price() -> None:

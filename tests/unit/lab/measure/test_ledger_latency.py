@@ -5,7 +5,12 @@ from __future__ import annotations
 
 import pytest
 
-from sanctl.lab.measure.ledger_latency import bytes_written, find_pause, pair_writes
+from sanctl.lab.measure.ledger_latency import (
+    bytes_written,
+    find_pause,
+    find_pause_so_far,
+    pair_writes,
+)
 from sanctl.lab.measure.ledger_writer import Record, RecordKind
 
 _WALL_OFFSET_S = 1_000_000.0
@@ -73,3 +78,13 @@ def test_a_block_written_twice_is_copied_once() -> None:
     begin = _WALL_OFFSET_S
     assert bytes_written(write(1, 0, block=5) + write(2, 1, block=5), begin, begin + 9) == 4096
     assert bytes_written(LOG, begin + 7.9, begin + 100) == 4096 * 20
+
+
+def test_a_pause_that_goes_on_counts_with_its_time_so_far() -> None:
+    begin_s, last_s = _WALL_OFFSET_S, _WALL_OFFSET_S + 12.01
+    pause = find_pause_so_far(LOG, begin_s, last_s + 300)
+    assert pause is not None
+    assert pause.longest_gap_s == pytest.approx(300)
+    assert pause.gap_began_wall_s == pytest.approx(last_s)
+    assert find_pause_so_far(LOG, begin_s, last_s + 1) == find_pause(LOG, begin_s, last_s + 1)
+    assert find_pause_so_far(LOG, last_s + 1, last_s + 300) is None
