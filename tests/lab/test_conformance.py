@@ -73,6 +73,7 @@ def test_a_standby_runs_none(scenario: Scenario, target: str) -> None:
 
 
 @pytest.mark.faults
+@pytest.mark.timeout(2100)
 def test_the_whole(scenario: Scenario, target: str) -> None:
     found = conformance.run(
         scenario.host, portal(scenario, of_active=True), target, timeout_s=WHOLE_S
