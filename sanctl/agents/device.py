@@ -178,7 +178,7 @@ def _start(device: Device, turn: contextlib.ExitStack) -> int:
         lio.remove(device.name, device.minor)
         parts.make_gate(device)
     steps.done("gate", "gate closed")
-    lio.create(
+    refused = lio.create(
         lio.Target(
             name=device.name,
             minor=device.minor,
@@ -192,6 +192,7 @@ def _start(device: Device, turn: contextlib.ExitStack) -> int:
         ),
         gate.target_device(device.name),
     )
+    access_list.log_refused(device, refused)
     steps.done("target", "target exported, Standby")
     listed_portals.list_anew(device)
     steps.done("listing", "portals of the other replica nodes listed")

@@ -156,8 +156,11 @@ def exists_any(name: str, minor: int) -> bool:
     return bool(find_targets(name)) or is_folder(backstore_folder(name, minor))
 
 
-def create(target: Target, block_device: str) -> None:
+def create(target: Target, block_device: str) -> list[str]:
     """Create backstore, target, LUN and access list, Standby, and enable the TPG last.
+
+    Returns:
+        Of which initiators with CHAP the kernel refused the entry, as `set_initiators` does.
 
     Raises:
         CommandError: the kernel refused a step; the parts created stay, and a new call goes on.
@@ -184,7 +187,7 @@ def create(target: Target, block_device: str) -> None:
     os.makedirs(lun, exist_ok=True)
     configfs.link(backstore, f"{lun}/sanctl-{target.name}")
     _bind_group(lun, f"sanctl-{target.node_id}")
-    set_initiators(target.name, target.initiators, target.chap)
+    refused = set_initiators(target.name, target.initiators, target.chap)
     for portal in target.portals:
         for other in tpgs(find_targets(target.name)):
             # Another node's until cluster.toml changed: the kernel wants it in one TPG of a target.
@@ -192,6 +195,7 @@ def create(target: Target, block_device: str) -> None:
                 os.rmdir(f"{other}/np/{portal}")
         make_portal(f"{tpg}/np/{portal}")
     configfs.set_value(f"{tpg}/enable", "1")
+    return refused
 
 
 def make_portal(path: str, *, wait_s: float = _PORTAL_FREE_S) -> None:
@@ -384,7 +388,7 @@ def set_initiators(
             if entry not in keep:
                 lio_acl.end_sessions(f"{tpg}/acls/{entry}")
                 lio_acl.remove(f"{tpg}/acls/{entry}")
-        for initiator in sorted(keep):
+        for initiator in lio_acl.without_chap_first(keep, chap):
             try:
                 lio_acl.allow(tpg, initiator, chap.get(initiator))
             except (CommandError, OSError) as error:

@@ -3,14 +3,16 @@
 
 Whether a login has to authenticate is the ACL's `attrib/authentication` (Linux 5.19 and later;
 iscsi_target_nego.c, iscsi_conn_auth_required); -1, with which it begins, is the TPG's. The TPG's is
-0: with 1 the kernel offers no host to log in without. So between the folder and its attribute an
-ACL of a host with CHAP would let the host in unasked. For that moment the TPG's is 1.
+0. So between the folder and its attribute an ACL of a host with CHAP would let the host in unasked.
+For that moment the TPG's is 1. The ACL of a host without CHAP has 0 of its own: newer kernels let
+it log in during that moment, too (iscsi_target_login.c, iscsi_login_zero_tsih_s2); an older one
+offers no host to log in without while the TPG's is 1.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Container, Iterable
 from typing import NamedTuple
 
 from sanctl.drivers import configfs
@@ -82,11 +84,19 @@ def allow(tpg: str, initiator: str, chap: Chap | None = None) -> None:
             return
         _require_chap(tpg, acl)
         _set_credentials(acl, chap)
-    elif is_folder(acl) and read_text_or(f"{acl}/attrib/authentication", "-1").strip() == "1":
-        configfs.write(f"{acl}/attrib/authentication", "-1")
     mapped = f"{acl}/lun_0"
     os.makedirs(mapped, exist_ok=True)
+    if chap is None and exists(f"{acl}/attrib/authentication"):
+        configfs.set_value(f"{acl}/attrib/authentication", "0")
     configfs.link(f"{tpg}/lun/lun_0", f"{mapped}/lun_0")
+
+
+def without_chap_first(initiators: Iterable[str], chap: Container[str]) -> list[str]:
+    """Return initiators in the order in which `allow` is to be called for them.
+
+    Those without CHAP have an attribute of their own before the TPG asks for a moment.
+    """
+    return sorted(initiators, key=lambda each: (each in chap, each))
 
 
 def let_others_in(tpg: str, chap: Collection[str]) -> None:

@@ -125,6 +125,18 @@ def test_without_the_secret_nothing_is_had(scenario: Scenario, target: str) -> N
     assert has_no_session(scenario, target)
 
 
+def test_a_host_without_chap_logs_in_while_the_target_asks(scenario: Scenario, target: str) -> None:
+    """For a moment it does, whenever an initiator with CHAP is added to the list."""
+    portal = scenario.portals()[0]
+    attribute = f"/sys/kernel/config/target/iscsi/{target}/tpgt_1/attrib/authentication"
+    scenario.bed.sh("n1", f"echo 1 >{attribute}")
+    try:
+        assert answers(inquiry(scenario, portal, target, SECOND))
+        assert not is_let_in(scenario, portal, target, OTHER)
+    finally:
+        scenario.bed.sh("n1", f"echo 0 >{attribute}")
+
+
 def test_open_iscsi_without_and_with_a_wrong_secret(scenario: Scenario, target: str) -> None:
     host = scenario.host
     assert set(scenario.portals()) == {

@@ -46,6 +46,11 @@ def hosts_without_secret(device: Device) -> tuple[str, ...]:
     )
 
 
+def log_refused(device: Device, refused: Collection[str]) -> None:
+    """Log which entries the kernel has refused, once for as long as it refuses the same."""
+    _log_once(device, _REFUSED_NOTE, refused)
+
+
 def _log_once(device: Device, note_name: str, problems: Collection[str]) -> None:
     note = state_files.of_device(device.name, note_name)
     text = "\n".join(problems)
@@ -77,6 +82,6 @@ def update(device: Device) -> bool:
     if before == device.access and had_credentials:
         return False
     refused = lio.set_initiators(device.name, device.all_initiators, logins)
-    _log_once(device, _REFUSED_NOTE, refused)
+    log_refused(device, refused)
     # A host without a secret has stayed out, say.
     return set(lio.access(device.name)) != before or not (had_credentials or refused)

@@ -169,3 +169,24 @@ def test_null_within_a_name_is_part_of_it(tpg: Tpg) -> None:
 
 def test_no_text_has_a_secret() -> None:
     assert KNOWN.secret not in f"{KNOWN} {KNOWN!r} {[KNOWN]}"
+
+
+def test_a_host_without_chap_does_not_depend_on_what_the_tpg_asks(tpg: Tpg) -> None:
+    """It may log in while an entry with CHAP is added beside it, where the kernel can."""
+    lio_acl.allow(str(tpg.folder), IQN)
+    assert tpg.attribute(f"acls/{IQN}/attrib/authentication") == "0"
+    assert lio_acl.read_word(str(tpg.acl)) == IQN
+    # One that had CHAP before; and a target that an earlier release has made.
+    for left in ("1", "-1"):
+        (tpg.acl / "attrib/authentication").write_text(f"{left}\n")
+        lio_acl.allow(str(tpg.folder), IQN)
+        assert tpg.attribute(f"acls/{IQN}/attrib/authentication") == "0"
+    assert lio_acl.without_chap_first(["a", "b", "c"], {"a"}) == ["b", "c", "a"]
+
+
+def test_an_older_kernel_takes_a_host_without_chap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = Tpg(tmp_path / "tpgt_1", is_old_kernel=True).install(monkeypatch)
+    lio_acl.allow(str(old.folder), IQN)
+    assert (old.acl / "lun_0/lun_0").is_symlink() and lio_acl.read_word(str(old.acl)) == IQN
