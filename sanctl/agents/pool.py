@@ -4,8 +4,8 @@
 A clone that runs on every storage node. Its monitor publishes the free space of each pool, mounts
 a pool again whose filesystem has shut down, moves a pool's flash cache to the wanted mode, removes
 the files of devices that were deleted (also while this node was away), applies the wanted vote
-mode, cleans up failures that are over, reserves blocks for the device files, and publishes the
-sessions of hosts.
+mode, cleans up failures that are over, reserves blocks for the device files, publishes the
+sessions of hosts, and brings access lists of exported restore points up to date.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from sanctl.agents.recovery import fs_shutdown
 from sanctl.agents.replica import parts
 from sanctl.drivers import (
     cib,
+    configfs,
     drbd_kernel,
     drbdsetup,
     flash_cache,
@@ -53,6 +54,8 @@ _RESERVE_S = 8.0
 _LOCK_S = 5.0
 _POOL_ATTRIBUTE = "sanctl-pool-"
 _MISSING = "SAN-CMD-001"
+#: Where the kernel has exported restore points (sanctl/drivers/lio_export.py).
+_EXPORTS = "/sys/kernel/config/target/core/iblock_1048576"
 #: Of what is copied to second sites.
 _OF_SITES = (COPY_SCHEDULE_PREFIX, COPY_PREFIX, COPY_GROUP_PREFIX)
 
@@ -196,6 +199,7 @@ def _check_pools(*, may_mount: bool = True) -> None:
     deleted_devices.delete_files(usable, attributes)
     if may_mount:
         _keep_points_up(deadline_runner, usable, attributes)
+        _keep_exports_up(deadline_runner)
         host_sessions.publish(deadline_runner)
         _clean_up(deadline_runner, usable)
     members.drop_or_log(_RUNNER, attributes.get(DROPPED_MEMBER_ATTRIBUTE, ""))
@@ -243,6 +247,23 @@ def _keep_points_up(
     except Exception as error:
         # No error of restore points makes a pool that works a failed one.
         journal.write(f"restore points: {error!r}", priority=journal.ERROR, action="restore-points")
+
+
+def _keep_exports_up(runner: DeadlineRunner) -> None:
+    if not configfs.folders(_EXPORTS):
+        return
+    try:
+        # Imported here: nodes that export no restore point do not need it.
+        from sanctl.agents.points import exports  # noqa: PLC0415
+
+        exports.follow_hosts(runner)
+    except Exception as error:
+        journal.write(
+            f"exported restore points: who may log in could not be brought up to date: {error!r}; "
+            "the next monitor tries again",
+            priority=journal.ERROR,
+            action="export",
+        )
 
 
 def _deleted(attributes: dict[str, str]) -> frozenset[str]:

@@ -17,13 +17,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from sanctl.drivers import configfs, lio, lio_acl, loop, point_files
-from sanctl.errors import Problem, Refused
+from sanctl.errors import CommandError, Problem, Refused
+from sanctl.system import state_files
 from sanctl.system.files import exists, is_folder, read_text, read_text_or
 
 _ROOT = "/sys/kernel/config/target"
 #: The number of an HBA that no minor has.
 _BACKSTORES = f"{_ROOT}/core/iblock_1048576"
 _PREFIX = "sanctl-point."
+#: The kind of the notes of to whom restore points are exported (plan/device/export_access.py).
+ACCESS_NOTE = "export-access"
 _POINT_FILE = re.compile(rf"/{point_files.FOLDER}/[^/.]+\.[0-9a-f]{{32}}\.[0-9a-f]{{16}}$")
 # As a device's (sanctl/drivers/lio.py), but no copy on offload: nothing may be written.
 _ATTRIBUTES = (("emulate_pr", "0"), ("emulate_3pc", "0"), ("emulate_fua_write", "0"))
@@ -118,16 +121,63 @@ def create(wanted: NewExport, choose_port_id: Callable[[Collection[int]], int]) 
                 break
     os.makedirs(f"{tpg}/lun/lun_0", exist_ok=True)
     configfs.link(backstore, f"{tpg}/lun/lun_0/{os.path.basename(backstore)}")
-    for entry in _acls(tpg):
-        if entry not in wanted.logins:
-            lio_acl.end_sessions(f"{tpg}/acls/{entry}")
-            lio_acl.remove(f"{tpg}/acls/{entry}")
-    for initiator, chap in sorted(wanted.logins.items()):
-        lio_acl.allow(tpg, initiator, chap)
-    lio_acl.let_others_in(tpg, [each for each, chap in wanted.logins.items() if chap])
+    _keep_out(tpg, [each for each in _acls(tpg) if each not in wanted.logins])
+    with_chap = [each for each, chap in wanted.logins.items() if chap]
+    for initiator in lio_acl.without_chap_first(wanted.logins, with_chap):
+        lio_acl.allow(tpg, initiator, wanted.logins[initiator])
+    lio_acl.let_others_in(tpg, with_chap)
     for portal in wanted.portals:
         lio.make_portal(f"{tpg}/np/{portal}")
     configfs.set_value(f"{tpg}/enable", "1")
+
+
+def access_note(device: str, point: str) -> state_files.StateFile:
+    """Return the note of to whom a restore point is exported here."""
+    return state_files.of_node(f"{ACCESS_NOTE}.{device}.{point}")
+
+
+def access(iqn: str) -> frozenset[str]:
+    """Return the entries of an export's access list, as text (sanctl/model/access.py)."""
+    return frozenset(map(lio_acl.read_word, _acls_of(iqn)))
+
+
+def has_credentials(iqn: str, logins: Mapping[str, lio_acl.Chap | None]) -> bool:
+    """Whether the entries of initiators with CHAP ask for just these secrets."""
+    return all(
+        (chap := logins.get(os.path.basename(acl))) is None or lio_acl.has_credentials(acl, chap)
+        for acl in _acls_of(iqn)
+    )
+
+
+def set_logins(iqn: str, logins: Mapping[str, lio_acl.Chap | None]) -> list[str]:
+    """Make the access list of an export exactly these initiators: first remove, then add.
+
+    One that the kernel refuses has no entry any more: it would get in as it did before.
+
+    Returns:
+        What the kernel refused, as text.
+
+    Raises:
+        CommandError, OSError: the kernel refused to take an entry away.
+    """
+    refused = []
+    with_chap = [each for each, chap in logins.items() if chap]
+    for tpg in lio.tpgs([f"{_ROOT}/iscsi/{iqn}"] if iqn else []):
+        _keep_out(tpg, [each for each in _acls(tpg) if each not in logins])
+        for initiator in lio_acl.without_chap_first(logins, with_chap):
+            try:
+                lio_acl.allow(tpg, initiator, logins[initiator])
+            except (CommandError, OSError) as error:
+                refused.append(f"{initiator}: {error}")
+                _keep_out(tpg, [each for each in _acls(tpg) if each == initiator])
+        lio_acl.let_others_in(tpg, with_chap)
+    return refused
+
+
+def _keep_out(tpg: str, initiators: Collection[str]) -> None:
+    for initiator in initiators:
+        lio_acl.end_sessions(f"{tpg}/acls/{initiator}")
+        lio_acl.remove(f"{tpg}/acls/{initiator}")
 
 
 def remove(device: str, point: str) -> bool:
@@ -151,6 +201,7 @@ def remove(device: str, point: str) -> bool:
     if file := loop.file_below(_loop_device(backstore)):
         loop.detach(file)
     os.rmdir(backstore)
+    access_note(device, point).remove()
     return True
 
 
@@ -237,6 +288,12 @@ def _target_of(backstore: str) -> str:
 
 def _acls(tpg: str) -> list[str]:
     return configfs.folders(f"{tpg}/acls")
+
+
+def _acls_of(iqn: str) -> list[str]:
+    """Return the folders of the entries of an export; none of one that is half made."""
+    tpgs = lio.tpgs([f"{_ROOT}/iscsi/{iqn}"]) if iqn else []
+    return [f"{tpg}/acls/{each}" for tpg in tpgs for each in _acls(tpg)]
 
 
 def _port_ids(*, but: str) -> Iterator[int]:

@@ -17,8 +17,8 @@ from sanctl.model.restore_point import RestorePoint
 from sanctl.model.topology import Topology
 from sanctl.ops.session import Session
 from sanctl.plan.device import discovery
+from sanctl.plan.device.export_access import ExportAccess, note_text
 from sanctl.plan.device.point_export import (
-    ExportAccess,
     check_exporter,
     choose_port_id,
     export_access,
@@ -70,11 +70,20 @@ def export_point(session: Session, topology: Topology, request: ExportRequest) -
     wanted = _new_export(topology, point, request.here, access)
     with _locked():
         was_there = any(_is(each, point.device, point.name) for each in lio_export.listed())
+        note = lio_export.access_note(point.device, point.name)
+        noted = note.read()
+        # Without it who is in the kernel's list is let in, and nobody else
+        # (plan/device/export_access.py): so it is where this process dies before the end.
+        note.remove()
         try:
             lio_export.create(wanted, choose_port_id)
-        except BaseException:
+            note.write(note_text(access))
+        except BaseException as error:
             if not was_there:
                 lio_export.remove(point.device, point.name)
+            elif noted and isinstance(error, Refused):
+                # The list is as it was.
+                note.write(noted)
             raise
     return wanted
 

@@ -18,6 +18,7 @@ from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines.spec import Network
 from tests.lab.test_backups import sync_bytes
+from tests.lab.test_chap import answers, inquiry
 from tests.support.steps import boot_id
 
 pytestmark = [pytest.mark.faults, pytest.mark.in_order]
@@ -25,6 +26,10 @@ pytestmark = [pytest.mark.faults, pytest.mark.in_order]
 NAME, OTHER = "exp0", "exp1"
 SIZE_MIB, MIB = 64, 1 << 20
 POINT = f"{NAME}@kept"
+#: A host that has the restore point alone, and not the device.
+BACKUP, BACKUP_IQN, SECRET = "bk1", "iqn.2026-11.net.example:backup", "aSecretOfBk1.1"
+#: An interval of the pool agent's monitor, and what it does before.
+FOLLOWED_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +150,42 @@ def test_an_export_holds_up_no_failover(scenario: Scenario, kept: tuple[str, str
     bed.sh("n2", "sanctl node online n2", timeout_s=180)
     failover.await_healthy(bed, "n1")
     assert digest_read(host, path) == kept[1]
+
+
+def test_who_may_log_in_follows_the_hosts(scenario: Scenario, kept: tuple[str, str]) -> None:
+    """CHAP that the host is given later, and its end; another host of the export keeps it."""
+    bed, host = scenario.bed, scenario.host
+    file = f"/etc/sanctl/hosts/{BACKUP}"
+    portal = bed.node("n2").address(Network.ISCSI)
+    run(bed, "n3", f"host create {BACKUP} --iqn {BACKUP_IQN}")
+    try:
+        words = f"snapshot export {POINT} --initiator {host.iqn} --host {BACKUP}"
+        target = run(bed, "n2", words)["target"]
+
+        def is_let_in(login: str = "") -> bool:
+            return answers(inquiry(scenario, portal, target, BACKUP_IQN, login))
+
+        assert is_let_in()
+        bed.sh(
+            "n2",
+            f"mkdir -p /etc/sanctl/hosts; umask 077; cat >{file}",
+            stdin=f"secret = {SECRET}\n",
+        )
+        run(bed, "n3", f"host set {BACKUP} --chap {BACKUP}")
+        wait_for("it to be asked for its secret", lambda: not is_let_in(), within_s=FOLLOWED_S)
+        assert is_let_in(f"{BACKUP}%{SECRET}@")
+        run(bed, "n3", f"host set {BACKUP} --no-chap")
+        wait_for("it to be let in without", is_let_in, within_s=FOLLOWED_S)
+        run(bed, "n3", f"host delete {BACKUP}")
+        wait_for("it to be kept out", lambda: not is_let_in(), within_s=FOLLOWED_S)
+        assert run(bed, "n2", "snapshot exports")[0]["initiators"] == [host.iqn]
+        log = bed.sh("n2", "journalctl -o cat SYSLOG_IDENTIFIER=sanctl").stdout
+        assert f"host {BACKUP}, to which it was exported, is gone" in log
+        assert SECRET not in log
+        assert digest_read(host, path_of(scenario, target, "n2")) == kept[1]
+    finally:
+        bed.sh("n3", f"sanctl host delete {BACKUP}", ok=range(256))
+        bed.sh("n2", f"rm -f {file}")
 
 
 def test_a_device_that_is_made_beside_it_gets_its_ports(scenario: Scenario) -> None:

@@ -9,32 +9,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
 
 from sanctl.errors import Problem, Refused
-from sanctl.model.access import HostAccess, split_host
+from sanctl.model.access import split_host
 from sanctl.model.cluster import Cluster
 from sanctl.model.host import HostName
 from sanctl.model.names import Iqn
 from sanctl.model.restore_point import RestorePoint
 from sanctl.plan.device.backups import point_problem
+from sanctl.plan.device.export_access import ExportAccess
 from sanctl.plan.host.access import host_iqn_problems
 from sanctl.plan.host.definition import existing_host
 
 #: Relative target port ids that no device has: theirs end at 2046 x 32 + 32 (drivers/lio.py).
 PORT_IDS = range(65505, 65536)
-
-
-class ExportAccess(NamedTuple):
-    """The hosts that may log in to an exported restore point.
-
-    Attributes:
-        initiators: IQNs that are no host's.
-        hosts: hosts, with CHAP where they have it.
-    """
-
-    initiators: tuple[str, ...]
-    hosts: tuple[HostAccess, ...]
 
 
 def check_exporter(

@@ -16,7 +16,7 @@ import sanctl.cli.environment
 from sanctl.cli.main import main
 from sanctl.drivers import host_secrets, lio_export
 from sanctl.drivers.lio_export import Export, NewExport
-from sanctl.errors import CommandError, Problem
+from sanctl.errors import CommandError, Problem, Refused, SanctlError
 from sanctl.plan.device.point_export import PORT_IDS
 from sanctl.system import files, state_files
 from tests.support.json_contract import breaches
@@ -31,7 +31,7 @@ class Bed:
     def __init__(self, run: Callable[[str], tuple[int, Any]]) -> None:
         self.run, self.here = run, "n2"
         self.made: dict[tuple[str, str], NewExport] = {}
-        self.refusal: CommandError | None = None
+        self.refusal: SanctlError | None = None
         self.port_ids: list[int] = []
 
     def create(self, wanted: NewExport, choose_port_id: Callable[[Collection[int]], int]) -> None:
@@ -107,8 +107,17 @@ def test_what_was_begun_and_failed_is_removed_and_what_was_there_stays(bed: Bed)
     bed.refusal = None
     bed.run(f"snapshot export web@good --initiator {BACKUP}")
     bed.refusal = CommandError(Problem("SAN-LIO-001", "the kernel refused"))
+    assert lio_export.access_note("web", "good").read() == f"initiator {BACKUP}\n"
     assert bed.run(f"snapshot export web@good --initiator {I1}")[0] != 0
     assert len(bed.made) == 1
+    assert not lio_export.access_note("web", "good").exists(), "who is let in is in the kernel"
+
+
+def test_an_export_that_is_refused_stays_as_it_was(bed: Bed) -> None:
+    bed.run(f"snapshot export web@good --initiator {BACKUP}")
+    bed.refusal = Refused(Problem("SAN-EXP-008", "an earlier one of the name"))
+    assert bed.run(f"snapshot export web@good --initiator {I1}")[0] == 4
+    assert lio_export.access_note("web", "good").read() == f"initiator {BACKUP}\n"
 
 
 def test_the_active_node_exports_only_if_it_is_told_to(bed: Bed) -> None:
@@ -130,6 +139,8 @@ def test_a_host_with_chap_authenticates(bed: Bed, tmp_path: Path) -> None:
     (exported,) = bed.made.values()
     login = exported.logins[BACKUP]
     assert login is not None and (login.user, login.secret) == ("vault", "abcdefghijkl")
+    # By this the pool agent follows what becomes of the host; no secret is in it.
+    assert lio_export.access_note("web", "good").read() == f"host vault={BACKUP}/chap=vault\n"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The pool agent's part in exported restore points: who may log in follows the cluster's hosts.
+
+An export is no resource, so no action of Pacemaker brings its access list up to date. The monitor
+of the pool agent does: CHAP that a host has been given, a secret that has changed, a host that is
+gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection
+
+from sanctl.drivers import cib, host_secrets, lio_export
+from sanctl.drivers.lio_acl import Chap
+from sanctl.drivers.lio_export import Export
+from sanctl.errors import SanctlError
+from sanctl.model.cluster import HOST_PREFIX, HOSTS_ID
+from sanctl.plan.device.export_access import (
+    CibHosts,
+    ExportAccess,
+    access_now,
+    note_text,
+    read_cib_hosts,
+    read_note,
+)
+from sanctl.system import journal, state_files
+from sanctl.system.runner import Runner
+
+# What keeps initiators out of an export that it was given to: as last logged.
+_PROBLEMS = "export-problems"
+
+
+def follow_hosts(runner: Runner) -> None:
+    """Bring the access list of each export up to date.
+
+    An error of one is logged, and the next monitor tries again. While the CIB gives no answer, or a
+    command exports, nothing changes.
+
+    Raises:
+        CommandError: the CIB gave no answer.
+    """
+    with state_files.locked(state_files.node_lock("exports"), wait_s=0.0) as is_mine:
+        if not is_mine:
+            return
+        exports = lio_export.listed()
+        if exports:
+            hosts = _cib_hosts(runner)
+            for export in exports:
+                try:
+                    _follow(export, hosts)
+                except (SanctlError, OSError) as error:
+                    _log(export, f"its access list: {error}; the next monitor tries again")
+        _forget_ended(exports)
+
+
+def _cib_hosts(runner: Runner) -> CibHosts:
+    found = cib.query(
+        runner, f"//configuration/crm_config/cluster_property_set[@id='{HOSTS_ID}']/nvpair"
+    )
+    pairs = () if found is None else found.iter("nvpair")
+    return read_cib_hosts(
+        {pair.get("name", ""): pair.get("value", "") for pair in pairs}, HOST_PREFIX
+    )
+
+
+def _follow(export: Export, hosts: CibHosts) -> None:
+    note = lio_export.access_note(export.device, export.point)
+    noted = read_note(note.read(), export.initiators)
+    now = access_now(noted, hosts)
+    logins, problems = _logins(now.access)
+    before = lio_export.access(export.iqn)
+    if before != _words(now.access) or not lio_export.has_credentials(export.iqn, logins):
+        problems += lio_export.set_logins(export.iqn, logins)
+        after = lio_export.access(export.iqn)
+        for host in now.gone:
+            _log(export, f"host {host}, to which it was exported, is gone")
+        for word in sorted(before - after):
+            _log(export, f"not let in any more: {word}")
+        for word in sorted(after - before):
+            _log(export, f"let in from now on: {word}")
+    _log_problems(export, problems)
+    # After the kernel: a process that dies in between finds the same difference again.
+    if note_text(now.noted) != note.read():
+        note.write(note_text(now.noted))
+
+
+def _logins(access: ExportAccess) -> tuple[dict[str, Chap | None], list[str]]:
+    """Return how initiators log in, by IQN, and why secrets cannot be used."""
+    logins: dict[str, Chap | None] = dict.fromkeys(access.initiators)
+    problems = []
+    for host in access.hosts:
+        found = host_secrets.login(host) if host.chap_user else None
+        if isinstance(found, str):
+            problems.append(
+                f"host {host.name}: {host_secrets.FOLDER}/{host.name}: {found} (SAN-HOST-011)"
+            )
+            # An entry that is there asks from now on, and lets nobody in.
+            found = Chap(host.chap_user, is_mutual=host.is_mutual)
+        logins |= dict.fromkeys(host.iqns, found)
+    return logins, problems
+
+
+def _words(access: ExportAccess) -> frozenset[str]:
+    return frozenset({*access.initiators, *(word for host in access.hosts for word in host.words)})
+
+
+def _log_problems(export: Export, problems: Collection[str]) -> None:
+    note, text = _problems_note(f"{export.device}.{export.point}"), "\n".join(problems)
+    # Without room for the note each monitor logs them; nothing depends on it.
+    with contextlib.suppress(OSError):
+        if note.read() == text:
+            return
+    for problem in problems:
+        _log(export, f"not let in: {problem}")
+    with contextlib.suppress(OSError):
+        note.write(text)
+
+
+def _problems_note(suffix: str) -> state_files.StateFile:
+    return state_files.of_node(f"{_PROBLEMS}.{suffix}")
+
+
+def _forget_ended(exports: Collection[Export]) -> None:
+    there = {f"{each.device}.{each.point}" for each in exports}
+    for kind in (lio_export.ACCESS_NOTE, _PROBLEMS):
+        for suffix in state_files.node_suffixes(kind):
+            if suffix not in there:
+                state_files.of_node(f"{kind}.{suffix}").remove()
+
+
+def _log(export: Export, text: str) -> None:
+    journal.write(
+        f"restore point {export.device}@{export.point}, exported here: {text}",
+        priority=journal.WARNING,
+        device=export.device,
+        action="export",
+    )
