@@ -13,6 +13,7 @@ from sanctl.model.point_schedule import PointSchedule
 from sanctl.model.restore_point import RestorePoint
 from sanctl.model.site import CopyRecord, CopySchedule, Site
 from sanctl.model.site_group import GroupRecord
+from sanctl.model.site_restore import RestoreRecord
 from sanctl.model.site_takeover import Takeover
 
 
@@ -273,6 +274,20 @@ class RemoveGroupRecord:
     record: GroupRecord
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetRestored:
+    """Note the last restore from a copy of a device."""
+
+    record: RestoreRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveRestored:
+    """Forget the last restore from a copy of a device."""
+
+    record: RestoreRecord
+
+
 Change = (
     AddDevice
     | RemoveDevice
@@ -308,4 +323,6 @@ Change = (
     | RemoveTakeover
     | SetGroupRecord
     | RemoveGroupRecord
+    | SetRestored
+    | RemoveRestored
 )

@@ -20,6 +20,7 @@ from sanctl.model.point_schedule import PointSchedule
 from sanctl.model.restore_point import PointFailure, RestorePoint
 from sanctl.model.site import CopyRecord, CopySchedule, Site
 from sanctl.model.site_group import GroupRecord
+from sanctl.model.site_restore import RestoreRecord
 from sanctl.model.site_takeover import Takeover
 from sanctl.model.verify_result import VerifyResult
 from sanctl.model.vote_mode import VOTES_ATTRIBUTE, NodeVotes, WantedVotes
@@ -160,6 +161,8 @@ class Cib:
     """Which devices are copied to which sites as they are at one moment, by device and site."""
     takeovers: tuple[Takeover, ...] = ()
     """Which devices were taken over at which sites, by device and site."""
+    restored: tuple[RestoreRecord, ...] = ()
+    """The last restore from a copy of each device that was copied, by device and UUID."""
 
     def points_of(self, name: DeviceName | str) -> tuple[RestorePoint, ...]:
         """Return the restore points of a device, the oldest first."""

@@ -52,6 +52,7 @@ from sanctl.model.restore_point import (
 )
 from sanctl.model.site import CopyRecord, CopySchedule, Site
 from sanctl.model.site_group import GroupRecord
+from sanctl.model.site_restore import RestoreRecord
 from sanctl.model.site_takeover import Takeover
 from sanctl.model.sync_policy import SyncPolicy
 from sanctl.model.verify_result import VerifyResult, parse_published
@@ -190,6 +191,7 @@ def parse_cib(root: ET.Element, states: Mapping[str, str] = _NO_STATES) -> Cib:
             sorted(_copy_groups(_properties(configuration)), key=lambda each: each.id)
         ),
         takeovers=tuple(sorted(_takeovers(_properties(configuration)))),
+        restored=tuple(sorted(_restored(_properties(configuration)))),
         operation_timeouts={
             operation.get("id", ""): operation.get("timeout", "")
             for operation in configuration.iterfind(
@@ -284,6 +286,12 @@ def _takeovers(properties: dict[str, str]) -> Iterator[Takeover]:
     for name, value in properties.items():
         if (takeover := Takeover.parse(name, value)) is not None:
             yield takeover
+
+
+def _restored(properties: dict[str, str]) -> Iterator[RestoreRecord]:
+    for name, value in properties.items():
+        if (record := RestoreRecord.parse(name, value)) is not None:
+            yield record
 
 
 def _nodes(configuration: ET.Element) -> Iterator[CibNode]:

@@ -33,6 +33,7 @@ from sanctl.model.cib_change import (
     RemoveNodeAttribute,
     RemovePoint,
     RemovePreference,
+    RemoveRestored,
     RemoveSchedule,
     RemoveSite,
     RemoveTakeover,
@@ -47,6 +48,7 @@ from sanctl.model.cib_change import (
     SetNodes,
     SetParameter,
     SetPoint,
+    SetRestored,
     SetSchedule,
     SetSite,
     SetStopped,
@@ -171,6 +173,10 @@ def _add(patch: Patchset, change: Change) -> None:
             patch.set_property(SITES_ID, group.id, group.id, group.value)
         case RemoveGroupRecord(record=group):
             patch.remove_property(SITES_ID, group.id)
+        case SetRestored(record=restored):
+            patch.set_property(SITES_ID, restored.id, restored.id, restored.value)
+        case RemoveRestored(record=restored):
+            patch.remove_property(SITES_ID, restored.id)
         case _:
             assert_never(change)
 

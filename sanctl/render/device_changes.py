@@ -12,6 +12,7 @@ from sanctl.model.names import DeviceName, NodeName
 from sanctl.model.point_schedule import schedule_id
 from sanctl.model.restore_point import POINT_PREFIX, POINTS_ID, RestorePoint
 from sanctl.model.site import COPY_PREFIX, COPY_SCHEDULE_PREFIX, SITES_ID
+from sanctl.model.site_restore import RESTORED_PREFIX
 from sanctl.model.site_takeover import TAKEOVER_PREFIX
 from sanctl.render.device_elements import (
     PRIORITY,
@@ -30,6 +31,11 @@ _SITES = f"crm_config/cluster_property_set[@id='{SITES_ID}']"
 def remove(patch: Patchset, name: DeviceName) -> None:
     """Remove a device, and all that the CIB has of it: constraints, points, copies, notes."""
     clone = clone_id(name)
+    # Not what another device of the name has: restores from its copies are of other clusters.
+    uuid = patch.configuration.find(
+        f"resources/clone[@id='{clone}']/primitive/instance_attributes/nvpair[@name='uuid']"
+    )
+    restored = "" if uuid is None else f"{RESTORED_PREFIX}{name}.{uuid.get('value')}"
     for location in patch.configuration.findall("constraints/*"):
         if location.get("rsc") == clone:
             patch.delete("constraints", location.tag, location.get("id", ""))
@@ -39,14 +45,15 @@ def remove(patch: Patchset, name: DeviceName) -> None:
     if _has_schedule(patch, name):
         patch.remove_property(POINTS_ID, schedule_id(name.value))
     for pair in patch.configuration.findall(f"{_SITES}/nvpair"):
-        if pair.get("id", "").startswith(
+        identifier = pair.get("id", "")
+        if identifier == restored or identifier.startswith(
             (
                 f"{COPY_PREFIX}{name}.",
                 f"{COPY_SCHEDULE_PREFIX}{name}.",
                 f"{TAKEOVER_PREFIX}{name}.",
             )
         ):
-            patch.remove_property(SITES_ID, pair.get("id", ""))
+            patch.remove_property(SITES_ID, identifier)
     for node in patch.configuration.findall("nodes/node"):
         for kind in ("outdated", "discard", "revive"):
             for group, pair in node_pairs(node, f"sanctl-{kind}-{name}"):

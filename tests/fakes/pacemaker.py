@@ -35,6 +35,7 @@ from sanctl.parse.cib import parse_cib
 from sanctl.parse.crm_mon import parse_crm_mon
 from sanctl.plan.device import restoring
 from sanctl.plan.device.restore_points import plan_file_removed
+from sanctl.plan.site.restored import plan_restored
 from sanctl.render.cib import render_patchset
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "pacemaker"
@@ -505,7 +506,10 @@ class FakePacemaker:
             case restoring.Begin():
                 changes = restoring.plan_begun(cluster, name, order)
             case restoring.Copy() | restoring.CopyBackup() | restoring.CopyFromSite():
-                changes = restoring.plan_done(cluster, name, order)
+                changes = (
+                    *restoring.plan_done(cluster, name, order),
+                    *plan_restored(cluster, name, order, order.given_s + 5.0),
+                )
             case restoring.GiveUp(problem=problem) | restoring.Stuck(problem=problem):
                 report = RestoreReport(order.token, problem.code, problem.text)
                 self.attribute(active[0], f"{REPORT_PREFIX}{name}", str(report))

@@ -16,7 +16,7 @@ node or another dies after each step:
    the order, keeps hosts out, and begins anew with its own file.
 4. The device is flushed.
 5. One change of the CIB, which only holds for the order that is still there, ends it. From then on
-   nodes let hosts in again.
+   nodes let hosts in again. The same change notes how long a restore from a second site took.
 
 A device that is created from a backup or a copy at a second site has its order from the begin, and
 holds nothing: it starts with step 3. Before step 5 the device is read once more, and its digest is
@@ -46,6 +46,7 @@ from sanctl.model.names import format_bytes
 from sanctl.model.restore_point import RestorePoint
 from sanctl.ops.session import Session
 from sanctl.plan.device import restoring
+from sanctl.plan.site.restored import plan_restored
 from sanctl.system import state_files
 from sanctl.system.clock import SystemClock
 from sanctl.system.runner import LocalRunner
@@ -251,7 +252,13 @@ def _end(session: Session, name: str, order: RestoreOrder, copy: RangeCopy, bega
     if not closure.is_closed(name):
         raise CommandError(_let_in_problem(name))
     # Without a question for replicas' states: no answer would have all of it done again.
-    session.change(lambda seen: restoring.plan_done(seen, name, order), reads_replicas=False)
+    session.change(
+        lambda seen: (
+            *restoring.plan_done(seen, name, order),
+            *plan_restored(seen, name, order, time.time()),
+        ),
+        reads_replicas=False,
+    )
     with contextlib.suppress(SanctlError):
         node_attributes.delete(_RUNNER, f"{REPORT_PREFIX}{name}")
     _log(

@@ -3,24 +3,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from sanctl.cli.environment import Environment, environment
-from sanctl.cli.options import output_option
 from sanctl.cli.output import finish, print_table
-from sanctl.cli.views.site import utc
+from sanctl.cli.views.rpo import RpoReport, restore_rows, rpo_data, table_rows
+from sanctl.cli.views.rpo_page import rpo_page
 from sanctl.config import backups as backup_toml
 from sanctl.drivers.borg import Borg
-from sanctl.errors import CommandError, ExitStatus, Problem
+from sanctl.errors import CommandError, ExitStatus, Problem, SanctlError
 from sanctl.model.backup import Backup
+from sanctl.model.cluster import Cluster
 from sanctl.model.point_schedule import parse_rules
-from sanctl.plan.site.rpo import DeviceLoss, losses
+from sanctl.ops.session import Session
+from sanctl.ops.site_restore import list_copies
+from sanctl.plan.site.restored import other_restores
+from sanctl.plan.site.rpo import Folders, losses
 from sanctl.system.files import read_text
-
-if TYPE_CHECKING:
-    from sanctl.cli.documents import report as report_documents
 
 
 @click.group(no_args_is_help=False)
@@ -37,42 +36,78 @@ def report() -> None:
 @click.option(
     "--no-backups", is_flag=True, help="Read no repository: copies at second sites alone count."
 )
-@output_option
-def rpo(within: str | None, *, no_backups: bool, output: str) -> None:
+@click.option(
+    "--no-sites", is_flag=True, help="Ask no site: the worst of the kept copies is not shown."
+)
+@click.option(
+    "--output",
+    type=click.Choice(["text", "json", "html"]),
+    default="text",
+    show_default=True,
+    help="Form of the result; html: one page with charts.",
+)
+def rpo(within: str | None, *, no_backups: bool, no_sites: bool, output: str) -> None:
     """Show how old what is elsewhere of each device is; exit status 1: older than it may be.
 
     Copies at second sites count once they are proven, backups once they are whole. A repository
     that cannot be read counts as empty, and is named. Without --within only schedules of copies
     say how old one may be.
+
+    Sites are asked which copies they keep: how old the newest one was at most. And how long the
+    last restore from a copy took here (replicate restore, failback).
     """
     env = environment()
     within_s = parse_rules(f"{within} keep 1")[0].every_s if within is not None else None
     with env.session() as session:
         cluster = session.observe()
+        kept, silent = ({}, {}) if no_sites else _kept(env, session, cluster)
     found, unread = ({}, {}) if no_backups else _backups(env)
     now_s = env.clock.wall_s()
-    rows = losses(cluster, found, within_s=within_s, now_s=now_s)
+    made = RpoReport(
+        cluster.cib.properties.get("cluster-name", ""),
+        now_s,
+        within_s,
+        losses(cluster, found, kept, within_s=within_s, now_s=now_s),
+        other_restores(cluster),
+        unread,
+        silent,
+    )
 
     def text() -> None:
-        for repository, problem in unread.items():
-            click.echo(f"repository {repository} is not counted: {problem}", err=True)
+        for gap in made.gaps:
+            click.echo(gap, err=True)
+        if output == "html":
+            click.echo(rpo_page(made))
+            return
         print_table(
-            ("DEVICE", "WOULD BE LOST", "MET", "WHERE", "NEWEST", "AGE", "EVERY"),
-            (row for each in rows for row in _rows(each, now_s)),
+            ("DEVICE", "WOULD BE LOST", "MET", "WHERE", "NEWEST", "AGE", "EVERY", "WORST KEPT"),
+            table_rows(made),
         )
+        print()
+        print_table(("COPIED DEVICE", "LAST RESTORE", "FROM"), restore_rows(made))
 
-    data: report_documents.Rpo = {
-        "within_s": within_s,
-        "unread": sorted(unread),
-        "devices": [_data(each, now_s) for each in rows],
-    }
+    is_met = all(each.is_met is not False for each in made.devices)
     finish(
         output,
-        data=data,
+        data=rpo_data(made),
         text=text,
-        status=ExitStatus.OK if all(each.is_met for each in rows) else ExitStatus.DEGRADED,
-        problems=unread.values(),
+        status=ExitStatus.OK if is_met else ExitStatus.DEGRADED,
+        problems=[*unread.values(), *silent.values()],
     )
+
+
+def _kept(
+    env: Environment, session: Session, cluster: Cluster
+) -> tuple[dict[str, Folders], dict[str, Problem]]:
+    """Return what the sites have that devices are copied to, and why others do not say."""
+    found: dict[str, Folders] = {}
+    silent: dict[str, Problem] = {}
+    for name in sorted({each.site for each in cluster.cib.copies}):
+        try:
+            _, found[name] = list_copies(session, name, env.site_link)
+        except SanctlError as error:
+            silent[name] = error.problems[0]
+    return found, silent
 
 
 def _backups(env: Environment) -> tuple[dict[str, tuple[Backup, ...]], dict[str, Problem]]:
@@ -88,48 +123,3 @@ def _backups(env: Environment) -> tuple[dict[str, tuple[Backup, ...]], dict[str,
         except CommandError as error:
             unread[each.name] = error.problems[0]
     return found, unread
-
-
-def _rows(loss: DeviceLoss, now_s: float) -> list[tuple[str, ...]]:
-    lost = "all" if loss.lost_s is None else f"the last {age_text(loss.lost_s)}"
-    rows = []
-    for each in loss.elsewhere:
-        age_s = each.age_s(now_s)
-        rows.append(
-            (
-                f"{each.kind} {each.place}",
-                each.name or "none",
-                "-" if age_s is None else age_text(age_s) + (", late" if each.is_late else ""),
-                "-" if each.every_s is None else age_text(each.every_s),
-            )
-        )
-    head = (loss.device, lost, "yes" if loss.is_met else "no")
-    first = rows[0] if rows else ("nowhere", "none", "-", "-")
-    return [(*head, *first), *(("", "", "", *row) for row in rows[1:])]
-
-
-def age_text(seconds: int) -> str:
-    """Return a duration for people, such as 2d 3:04:05."""
-    days, rest = divmod(seconds, 86400)
-    clock = f"{rest // 3600}:{rest % 3600 // 60:02}:{rest % 60:02}"
-    return f"{days}d {clock}" if days else clock
-
-
-def _data(loss: DeviceLoss, now_s: float) -> report_documents.DeviceLoss:
-    return {
-        "device": loss.device,
-        "lost_s": loss.lost_s,
-        "met": loss.is_met,
-        "elsewhere": [
-            {
-                "kind": each.kind,
-                "place": each.place,
-                "name": each.name or None,
-                "made": utc(each.made_s) if each.made_s is not None else None,
-                "age_s": each.age_s(now_s),
-                "every_s": each.every_s,
-                "late": each.is_late,
-            }
-            for each in loss.elsewhere
-        ],
-    }

@@ -9,6 +9,7 @@ from sanctl.model.cib_change import (
     RemoveCopy,
     RemoveCopySchedule,
     RemoveGroupRecord,
+    RemoveRestored,
     RemoveSite,
     RemoveTakeover,
     SetSite,
@@ -141,4 +142,5 @@ def plan_site_removal(cluster: Cluster, name: str) -> tuple[Change, ...]:
     changes += [
         RemoveTakeover(takeover=each) for each in cluster.cib.takeovers if each.site == name
     ]
+    changes += [RemoveRestored(record=each) for each in cluster.cib.restored if each.site == name]
     return (*changes, RemoveSite(name=name))

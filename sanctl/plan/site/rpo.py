@@ -3,7 +3,8 @@
 
 A copy counts by when its restore point was made, and only once it is proven; of devices that are
 copied together the newest moment that is complete. A backup counts by when its restore point was
-made, and only once it is whole. What is not known counts as not there.
+made, and only once it is whole. What is not known counts as not there. What nothing demands is
+neither met nor missed.
 """
 
 from __future__ import annotations
@@ -16,8 +17,15 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.site import CopyRecord, ProvenCopy
 from sanctl.model.site_group import CompleteMoment, GroupRecord
+from sanctl.model.site_restore import RestoreRecord
+from sanctl.plan.site.copy_ages import CopyAge, copy_ages
 from sanctl.plan.site.group_record import is_group_late
+from sanctl.plan.site.grouping import folder_of
+from sanctl.plan.site.restored import restore_of
 from sanctl.plan.site.schedule import is_late
+
+#: All proven copies at a site, by folder, DEVICE.UUID.
+Folders = Mapping[str, Sequence[ProvenCopy]]
 
 
 class Elsewhere(NamedTuple):
@@ -30,6 +38,8 @@ class Elsewhere(NamedTuple):
         made_s: what it holds is of that moment, in seconds since 1970; None: there is none.
         every_s: how often one is due by schedule; None: by none that sanctl knows.
         is_late: the schedule is not kept.
+        ages: the copies that the site keeps and that count, in the order in which they began to;
+            empty: there are none, or it was not asked.
     """
 
     kind: str
@@ -38,6 +48,7 @@ class Elsewhere(NamedTuple):
     made_s: int | None
     every_s: int | None
     is_late: bool
+    ages: tuple[CopyAge, ...] = ()
 
     def age_s(self, now_s: float) -> int | None:
         """Return how old it is; None: there is none."""
@@ -52,18 +63,21 @@ class DeviceLoss(NamedTuple):
         elsewhere: the newest in each place.
         lost_s: how much of what was written would be lost with the cluster: the age of the newest
             of them, in seconds; None: all of it.
-        is_met: no schedule is late, and what was asked for is there.
+        is_met: no schedule is late, and what is demanded is there; None: nothing is demanded.
+        restored: the last restore from a copy of it in this cluster; None: there was none.
     """
 
     device: str
     elsewhere: tuple[Elsewhere, ...]
     lost_s: int | None
-    is_met: bool
+    is_met: bool | None
+    restored: RestoreRecord | None = None
 
 
 def losses(
     cluster: Cluster,
     backups: Mapping[str, Sequence[Backup]],
+    kept: Mapping[str, Folders],
     *,
     within_s: int | None,
     now_s: float,
@@ -73,11 +87,14 @@ def losses(
     Args:
         cluster: as observed.
         backups: the whole backups by repository; those that could not be read are left out.
+        kept: what sites have, by site; those that were not asked are left out.
         within_s: how old the newest copy or backup may be; None: as old as schedules allow.
         now_s: seconds since 1970.
     """
     return tuple(
-        _loss(device, _elsewhere(cluster, device, backups, now_s), within_s, now_s)
+        _loss(device, _elsewhere(cluster, device, backups, now_s, kept), within_s, now_s)._replace(
+            restored=restore_of(cluster, device.name.value)
+        )
         for device in sorted(cluster.cib.devices, key=lambda each: each.name.value)
     )
 
@@ -87,14 +104,20 @@ def _loss(
 ) -> DeviceLoss:
     ages = [age for each in found if (age := each.age_s(now_s)) is not None]
     lost_s = min(ages, default=None)
-    is_met = not any(each.is_late for each in found) and (
-        within_s is None or (lost_s is not None and lost_s <= within_s)
-    )
+    is_late = any(each.is_late for each in found)
+    is_met = None
+    if within_s is not None or is_late or any(each.every_s is not None for each in found):
+        is_recent = lost_s is not None and (within_s is None or lost_s <= within_s)
+        is_met = is_recent and not is_late
     return DeviceLoss(device.name.value, found, lost_s, is_met)
 
 
 def _elsewhere(
-    cluster: Cluster, device: DeviceSpec, backups: Mapping[str, Sequence[Backup]], now_s: float
+    cluster: Cluster,
+    device: DeviceSpec,
+    backups: Mapping[str, Sequence[Backup]],
+    now_s: float,
+    kept: Mapping[str, Folders],
 ) -> tuple[Elsewhere, ...]:
     name = device.name.value
     # Of an earlier device of that name it says nothing.
@@ -106,7 +129,9 @@ def _elsewhere(
     schedules = {each.site: each for each in cluster.cib.copy_schedules if each.device == name}
     groups = {each.site: each for each in cluster.cib.copy_groups if each.has(name, device.uuid)}
     copies = tuple(
-        _copy(cluster, name, site, (records.get(site), groups.get(site)), now_s)
+        _copy(cluster, name, site, (records.get(site), groups.get(site)), now_s)._replace(
+            ages=copy_ages(folder_of(device), kept.get(site, {}), is_grouped=site in groups)
+        )
         for site in sorted({*records, *schedules, *groups})
     )
     return (*copies, *_backups(device, backups))

@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.cli.commands import report
+from sanctl.cli.views.rpo import age_text, restore_text
 from sanctl.config import backups as backup_toml
 from sanctl.drivers import reflink
 from sanctl.drivers.borg import Borg
 from sanctl.errors import CommandError, Problem
 from sanctl.model.backup import Backup, BackupName
+from sanctl.model.cib_change import SetRestored
 from tests.support.json_contract import breaches
+from tests.unit.model.test_site_restore import RECORD
 from tests.unit.ops.test_replicate import Sites, extents_by_content, printed
 from tests.unit.ops.test_snapshot import bed_with_device
 
@@ -25,6 +27,7 @@ def sites(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Sites:
     monkeypatch.setattr(backup_toml, "BACKUP_TOML", str(tmp_path / "backup.toml"))
     made = Sites(bed_with_device(monkeypatch), tmp_path)
     made.add()
+    made.bed.env.site_link = made.connect  # type: ignore[attr-defined]
     return made
 
 
@@ -33,7 +36,7 @@ def test_reported(
 ) -> None:
     capsys.readouterr()
     assert printed("report rpo", monkeypatch) == 0
-    assert capsys.readouterr().out.splitlines()[1].split()[:4] == ["web", "all", "yes", "nowhere"]
+    assert capsys.readouterr().out.splitlines()[1].split()[:4] == ["web", "all", "-", "nowhere"]
     assert printed("report rpo --within 1h", monkeypatch) == 1
     sites.run()
     assert printed("replicate schedule web --to far --every 15m", monkeypatch) == 0
@@ -41,6 +44,7 @@ def test_reported(
     assert printed("report rpo --within 1h", monkeypatch) == 0
     text = capsys.readouterr().out
     assert "the last 0:00:" in text and "copy far" in text and "to-far-1" in text
+    assert "never tested here" in text
     sites.bed.env.clock.sleep(90061)
     assert printed("report rpo", monkeypatch) == 1
     assert "1d 1:01:" in (text := capsys.readouterr().out) and ", late" in text
@@ -76,4 +80,57 @@ def test_a_repository_that_cannot_be_read_counts_as_empty(
     found = json.loads(out)
     assert found["data"]["unread"] == ["tape"] and found["problems"][0]["code"] == "SAN-BKP-010"
     assert printed("report rpo --within 15m --no-backups", monkeypatch) == 1
-    assert report.age_text(86400) == "1d 0:00:00"
+
+
+def test_how_old_the_newest_kept_copy_was_and_how_long_a_restore_took(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for _ in range(3):
+        sites.run()
+        sites.bed.env.clock.sleep(900)
+    (device,) = sites.bed.seen().cib.devices
+    own = RECORD._replace(uuid=device.uuid)
+    for each in (own, RECORD._replace(device="db")):
+        sites.bed.session.change(lambda _, each=each: (SetRestored(record=each),))  # type: ignore[misc]
+    capsys.readouterr()
+    assert printed("report rpo", monkeypatch) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[-2:] == ["WORST", "KEPT"] and " 0:15:0" in lines[1]
+    assert lines[4].startswith(f"web.{device.uuid[:8]} ")
+    assert "1970-01-01, 12 min for 10 GiB  to-far-1 of site far" in lines[4]
+    assert lines[5].startswith("db.bbbbbbbb") and lines[5].endswith("as web-test")
+    assert printed("report rpo --output json", monkeypatch) == 0
+    out = capsys.readouterr().out
+    assert breaches("report rpo", out) == []
+    data = json.loads(out)["data"]
+    (found,) = data["devices"][0]["elsewhere"]
+    assert len(found["kept"]) == 3 and 900 <= found["worst_s"] < 1000
+    assert data["devices"][0]["restored"]["duration_s"] == 720
+    assert data["other_restores"][0]["device"] == "db"
+    assert printed("report rpo --no-sites --output json", monkeypatch) == 0
+    (found,) = json.loads(capsys.readouterr().out)["data"]["devices"][0]["elsewhere"]
+    assert found["kept"] == [] and found["worst_s"] is None and found["name"] == "to-far-3"
+
+
+def test_a_site_that_does_not_answer_is_named(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the cluster knows of its copies counts all the same."""
+    sites.run()
+    (sites.folder / "sanctl-site.json").unlink()
+    capsys.readouterr()
+    assert printed("report rpo --within 1h", monkeypatch) == 0
+    output = capsys.readouterr()
+    assert "site far does not say what it keeps: SAN-SITE-006" in output.err
+    assert "to-far-1" in output.out
+    assert printed("report rpo --output json", monkeypatch) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["data"]["silent"] == ["far"] and found["problems"][0]["code"] == "SAN-SITE-006"
+
+
+def test_durations() -> None:
+    assert age_text(86400) == "1d 0:00:00" and age_text(None) == "-"
+    for seconds, text in ((119, "119 s"), (121, "3 min"), (7260, "2 h 01 min"), (-1, "not known")):
+        assert f"took {text}".removeprefix("took " if seconds > 0 else "") in restore_text(
+            RECORD._replace(ended_s=1000 + seconds)
+        )

@@ -369,6 +369,10 @@ def test_a_device_becomes_what_a_copy_at_a_site_is(node: Node, site_folder: Path
     node.run()
     assert node.device.read_bytes() == WANTED
     assert node.state == DONE and node.report() == ""
+    (noted,) = node.bed.seen().cib.restored
+    assert (noted.folder, noted.into, noted.duration_s) == (DEVICE, "web", 5)
+    node.run()
+    assert node.bed.seen().cib.restored == (noted,), "it is noted once, at the end"
 
 
 def test_of_an_order_that_was_begun_in_place_what_differs_comes(
@@ -404,7 +408,7 @@ def test_no_host_gets_in_where_the_copy_cannot_be_read(
         node.bed.session.change(lambda _seen: (RemoveSite(name=SITE.name),))
     node.run()
     assert node.state == COPYING and code in node.report()
-    assert node.device.read_bytes() == PRESENT
+    assert node.device.read_bytes() == PRESENT and node.bed.seen().cib.restored == ()
     if case in {"gone", "damaged"}:
         aside.rename(file)
     elif case == "another site":

@@ -10,7 +10,9 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.point_schedule import PointSchedule, Rule
 from sanctl.model.site import CopyRecord, CopySchedule, ProvenCopy
 from sanctl.model.site_group import CompleteMoment, GroupRecord
-from sanctl.plan.site.rpo import DeviceLoss, Elsewhere, losses
+from sanctl.model.site_restore import RestoreRecord
+from sanctl.plan.site.grouping import folder_of
+from sanctl.plan.site.rpo import DeviceLoss, Elsewhere, Folders, losses
 from tests.unit.plan.device.test_restoring import SPEC, cluster
 
 NOW = 1_800_000_000
@@ -29,15 +31,17 @@ def loss(
     schedules: tuple[CopySchedule, ...] = (),
     backups: tuple[Backup, ...] = (),
     within_s: int | None = None,
+    kept: dict[str, Folders] | None = None,
+    restored: tuple[RestoreRecord, ...] = (),
 ) -> DeviceLoss:
-    seen: Cluster = cluster(None, copies=records, copy_schedules=schedules)
-    (found,) = losses(seen, {"nas": backups}, within_s=within_s, now_s=NOW + 0.5)
+    seen: Cluster = cluster(None, copies=records, copy_schedules=schedules, restored=restored)
+    (found,) = losses(seen, {"nas": backups}, kept or {}, within_s=within_s, now_s=NOW + 0.5)
     return found
 
 
 def test_nothing_is_elsewhere() -> None:
-    assert loss() == DeviceLoss("web", (), None, is_met=True)
-    assert not loss(within_s=10**9).is_met
+    assert loss() == DeviceLoss("web", (), None, is_met=None), "nothing is demanded"
+    assert loss(within_s=10**9).is_met is False
     # A copy that was never proven, one of an earlier device, backups of another one.
     nothing = loss(
         RECORD._replace(proven=None),
@@ -45,7 +49,7 @@ def test_nothing_is_elsewhere() -> None:
         backups=(backup("db", 1),),
         within_s=10**9,
     )
-    assert nothing.lost_s is None and not nothing.is_met
+    assert nothing.lost_s is None and nothing.is_met is False
     assert nothing.elsewhere == (Elsewhere("copy", "far", "", None, None, is_late=False),)
 
 
@@ -71,7 +75,9 @@ def test_a_schedule_of_which_there_is_no_copy() -> None:
     found = loss(schedules=(EVERY,))
     assert found.lost_s is None and not found.is_met and found.elsewhere[0].every_s == 900
     begun = loss(schedules=(EVERY._replace(set_s=NOW - 60),))
-    assert begun.is_met, "the first one takes its time"
+    assert begun.is_met is False, "the first one takes its time, and nothing is there"
+    assert not begun.elsewhere[0].is_late
+    assert loss(schedules=(EVERY._replace(set_s=NOW - 60),), backups=(backup("web", 1),)).is_met
 
 
 def test_a_moment_ahead_is_no_negative_age() -> None:
@@ -84,14 +90,14 @@ def test_of_a_group_the_newest_complete_moment_counts() -> None:
 
     def of_group(record: GroupRecord, schedules: tuple[CopySchedule, ...] = ()) -> DeviceLoss:
         seen = cluster(None, copies=(RECORD,), copy_groups=(record,), copy_schedules=schedules)
-        (found,) = losses(seen, {}, within_s=None, now_s=NOW)
+        (found,) = losses(seen, {}, {}, within_s=None, now_s=NOW)
         return found
 
     group = GroupRecord.of([("web", SPEC.uuid), ("log", "1" * 32)], "far")
     assert of_group(group).lost_s is None
     complete = group._replace(complete=CompleteMoment("g", NOW - 7200, NOW - 7000))
     assert of_group(complete) == DeviceLoss(
-        "web", (Elsewhere("copy", "far", "g", NOW - 7200, None, is_late=False),), 7200, is_met=True
+        "web", (Elsewhere("copy", "far", "g", NOW - 7200, None, is_late=False),), 7200, is_met=None
     )
     timed = complete._replace(schedule=PointSchedule(0, (EVERY.rule,)))
     assert of_group(timed).elsewhere[0].every_s == 900 and not of_group(timed).is_met
@@ -106,3 +112,13 @@ def test_backups_of_an_earlier_device_of_the_name_do_not_count() -> None:
     assert loss(backups=(earlier,)).lost_s is None
     assert loss(backups=(earlier, own)).lost_s == 7200
     assert loss(backups=(own, backup("web", 300))).lost_s == 300, "an older release did not say"
+
+
+def test_what_a_site_keeps_and_the_last_restore() -> None:
+    older = COPY._replace(name="o", token="e" * 16, made_s=NOW - 4000, proven_s=NOW - 3900)
+    kept: dict[str, Folders] = {"far": {folder_of(SPEC): (COPY, older)}}
+    record = RestoreRecord("web", SPEC.uuid, "far", "o", "test", NOW - 90, NOW - 30, 8)
+    found = loss(RECORD, kept=kept, restored=(record,))
+    assert [each.before_s for each in found.elsewhere[0].ages] == [None, 3500]
+    assert found.restored == record and found.is_met is None
+    assert loss(RECORD).elsewhere[0].ages == (), "it was not asked"
