@@ -183,6 +183,10 @@ CODES = {
     "it was the host's, or by hand. Commands of this release take both from a host that is denied; "
     "those of an older one leave such an IQN in. CHAP of the host does not hold for it where the "
     "host itself is not on the list.",
+    "SAN-HLT-124": "The file of a restore point is gone from a node that had one: its pool was "
+    "emptied by an older release, its filesystem was repaired, or somebody removed the file. The "
+    "node is taken off the restore point, so that nothing counts on it. Where no node has a file "
+    "any more the restore point stays listed until it is deleted.",
     "SAN-HLT-119": "The hook of a device's newest restore point failed: before it, and the point "
     "is crash-consistent; or after it, and the application may still be quiet.",
 }

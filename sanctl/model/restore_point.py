@@ -19,6 +19,8 @@ POINTS_ID = "sanctl.points"
 POINT_PREFIX = "sanctl-point."
 #: The transient node attribute with the bytes that each restore point alone holds on the node.
 SIZES_ATTRIBUTE = "sanctl.points"
+#: In it, in place of the bytes of a restore point whose file the node has lost.
+FILE_IS_GONE = "gone"
 #: Followed by a device's name: the transient node attribute with the order that failed there.
 FAILED_PREFIX = "sanctl.point."
 #: An order that is older is not carried out: nobody waits for it any more.
@@ -251,3 +253,11 @@ def parse_sizes(text: str) -> dict[str, int]:
         if _TOKEN.fullmatch(token) and number.isdecimal():
             sizes[token] = int(number)
     return sizes
+
+
+def parse_lost(text: str) -> frozenset[str]:
+    """Read of the same: the tokens of restore points whose file is gone from the node."""
+    words = (word.partition("=") for word in text.split())
+    return frozenset(
+        token for token, _, value in words if value == FILE_IS_GONE and _TOKEN.fullmatch(token)
+    )

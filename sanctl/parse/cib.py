@@ -48,6 +48,7 @@ from sanctl.model.restore_point import (
     PointFailure,
     PointOrder,
     RestorePoint,
+    parse_lost,
     parse_sizes,
 )
 from sanctl.model.site import CopyRecord, CopySchedule, Site
@@ -128,6 +129,7 @@ def parse_cib(root: ET.Element, states: Mapping[str, str] = _NO_STATES) -> Cib:
     drained: set[str] = set()
     verifications: dict[tuple[str, str], VerifyResult] = {}
     point_bytes: dict[tuple[str, str], int] = {}
+    lost_points: set[tuple[str, str]] = set()
     failures: dict[tuple[str, str], PointFailure] = {}
     reports: dict[tuple[str, str], RestoreReport] = {}
     for node, name, value in _transient_attributes(root):
@@ -139,6 +141,7 @@ def parse_cib(root: ET.Element, states: Mapping[str, str] = _NO_STATES) -> Cib:
             verifications[name.removeprefix(VERIFY_PREFIX), node] = result
         elif name == SIZES_ATTRIBUTE:
             point_bytes |= {(token, node): size for token, size in parse_sizes(value).items()}
+            lost_points |= {(token, node) for token in parse_lost(value)}
         elif name.startswith(FAILED_PREFIX) and (failed := PointFailure.parse(value)) is not None:
             failures[name.removeprefix(FAILED_PREFIX), node] = failed
         elif name.startswith(REPORT_PREFIX) and (report := RestoreReport.parse(value)) is not None:
@@ -182,6 +185,7 @@ def parse_cib(root: ET.Element, states: Mapping[str, str] = _NO_STATES) -> Cib:
         ),
         schedules=dict(_schedules(_properties(configuration))),
         point_bytes=point_bytes,
+        lost_points=frozenset(lost_points),
         point_failures=failures,
         restore_reports=reports,
         sites=tuple(sorted(_sites(_properties(configuration)))),

@@ -335,6 +335,19 @@ def test_the_base_is_gone(scenario: Scenario, device: str) -> None:
     assert_equal(bed, made)
 
 
+def test_the_file_of_the_base_is_gone(scenario: Scenario, device: str) -> None:
+    """As where the pool of the sending node began anew: the CIB may still name that node."""
+    bed = scenario.bed
+    (base,) = points(bed)
+    file = sanctl(bed, "n2", f"snapshot show {NAME}@{base['name']}")["file"]
+    bed.sh("n2", f"test -f {file} && rm {file}")
+    changed = write_pieces(scenario, device)
+    made = run(bed, "n2")
+    assert not made["by_extents"] and made["base"] == base["name"]
+    assert changed <= made["copy"]["changed_bytes"] <= 2 * PIECES * MIB
+    assert_equal(bed, made)
+
+
 def test_after_a_failover_the_other_node_has_the_base(scenario: Scenario, device: str) -> None:
     bed = scenario.bed
     newest = sanctl(bed, "n2", f"replicate status {NAME}")[0]["copy"]

@@ -3,7 +3,8 @@
 
 A file goes where the CIB says that its restore point is being deleted. One that never became a
 restore point's, because a process or a node died, goes after ten minutes, with quorum: its order
-has long expired by then. Any other file stays, also one that the CIB says nothing of.
+has long expired by then. Any other file stays, also one that the CIB says nothing of. Where it is
+the file that is gone, the CIB is told (`lost_files`).
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ import os
 import time
 from collections.abc import Iterator
 
-from sanctl.agents.points import scheduled
+from sanctl.agents.points import lost_files, scheduled
 from sanctl.drivers import backup_notes, node_attributes, point_files, reflink
 from sanctl.drivers.pacemaker import Pacemaker
 from sanctl.drivers.point_files import PointFile
 from sanctl.errors import SanctlError
-from sanctl.model.restore_point import POINT_PREFIX, SIZES_ATTRIBUTE, RestorePoint
+from sanctl.model.restore_point import FILE_IS_GONE, POINT_PREFIX, SIZES_ATTRIBUTE, RestorePoint
 from sanctl.ops.session import Session
 from sanctl.plan.device.point_sizes import PointOnDisk, SeenSize, due_sizes, neighbours
 from sanctl.plan.device.restore_points import plan_file_removed
@@ -70,6 +71,8 @@ def keep_up(
     if is_quorate:
         with _logs_error():
             _delete(runner, usable, points)
+        with _logs_error():
+            lost_files.take_off(_session(runner), usable, points)
     with _logs_error():
         _publish_sizes(runner, usable)
     if is_quorate:
@@ -92,7 +95,7 @@ def _remove_of_backups(runner: Runner) -> None:
     # Imported here: the pool's monitors have nothing of it to do but after a backup.
     from sanctl.ops.backup import remove_abandoned  # noqa: PLC0415
 
-    for device in remove_abandoned(Session(Pacemaker(runner), SystemClock(), _Silent())):
+    for device in remove_abandoned(_session(runner)):
         _log(f"{device}: the restore point of a backup that broke off is removed", device)
 
 
@@ -125,8 +128,7 @@ def _delete(runner: Runner, usable: dict[str, str], points: list[RestorePoint]) 
             removed.append(point)
     if not removed:
         return
-    session = Session(Pacemaker(runner), SystemClock(), _Silent())
-    session.change(
+    _session(runner).change(
         lambda seen: tuple(
             change for point in removed for change in plan_file_removed(seen, point, here)
         ),
@@ -137,7 +139,10 @@ def _delete(runner: Runner, usable: dict[str, str], points: list[RestorePoint]) 
 
 
 def _publish_sizes(runner: Runner, usable: dict[str, str]) -> None:
-    """Publish how much of the pools each restore point alone holds, in MiB rounded up."""
+    """Publish how much of the pools each restore point alone holds, in MiB rounded up.
+
+    And of which the file is gone.
+    """
     files = {
         file.token: file
         for path in usable.values()
@@ -146,13 +151,15 @@ def _publish_sizes(runner: Runner, usable: dict[str, str]) -> None:
     }
     seen = _look_at_sizes(files)
     note = state_files.of_node("point-sizes-published")
-    names = " ".join(files)
+    gone = " ".join(f"{token}={FILE_IS_GONE}" for token in sorted(lost_files.noted()))
+    names = " ".join((*files, gone)) if gone else " ".join(files)
     before, now_s = note.read().split("\n"), time.monotonic()
     if before[0] == names and len(before) == 2 and 0 <= now_s - float(before[1]) < _PUBLISH_EVERY_S:
         return
     value = " ".join(
         f"{token}={-(-seen[token].own_bytes // _MIB) * _MIB}" for token in files if token in seen
     )
+    value = f"{value} {gone}".strip()
     # Also where it is as before: the attribute ends with the node's membership.
     node_attributes.publish(runner, SIZES_ATTRIBUTE, value)
     # One that is not known yet is published as soon as it is.
@@ -178,6 +185,10 @@ def _look_at_sizes(files: dict[str, PointFile]) -> dict[str, SeenSize]:
     if due:
         note.write("\n".join(size.line(token) for token, size in seen.items()))
     return seen
+
+
+def _session(runner: Runner) -> Session:
+    return Session(Pacemaker(runner), SystemClock(), _Silent())
 
 
 def _log(text: str, device: str) -> None:

@@ -276,7 +276,11 @@ def _print_point(cluster: Cluster, point: RestorePoint, file: str | None) -> Non
         ("size", format_bytes(point.size_bytes)),
         ("on", ", ".join(point.nodes)),
         ("file", file or "?"),
-        *((("not on", f"{missing}: not in sync then, or a later replica"),) if missing else ()),
+        *(
+            (("not on", f"{missing}: not in sync then, a later replica, or lost since"),)
+            if missing
+            else ()
+        ),
         ("holds alone", _held_text(cluster, point)),
         *((("state", "being deleted"),) if point.is_deleting else ()),
     ):

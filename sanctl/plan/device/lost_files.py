@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Rules: restore points whose file is gone from a node that the CIB names for it.
+
+A pool was emptied by an older release, a filesystem was repaired, somebody removed a file. A node
+that is named and has no file passes for one that has the restore point: the last real file may go
+then without a word, and what reads the file there fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from sanctl.model.cib_change import Change, SetPoint
+from sanctl.model.cluster import Cluster
+from sanctl.model.restore_point import RestorePoint
+
+#: The file of a younger one may still be on its way, with nodes' clocks apart.
+_YOUNG_S = 600.0
+
+
+def is_expected(point: RestorePoint, node: str, now_s: float) -> bool:
+    """Whether a node has to have a file of a restore point at that time."""
+    return node in point.nodes and not point.is_deleting and now_s - point.made_s > _YOUNG_S
+
+
+def plan_files_lost(
+    cluster: Cluster, points: Collection[RestorePoint], node: str
+) -> tuple[Change, ...]:
+    """Return the change after files of restore points were found to be gone from a node.
+
+    A restore point that no other node has stays as it is: it is forgotten only by an operator, who
+    is told (`sanctl status`), and until then nothing else takes its name.
+    """
+    present = {each.id: each for each in cluster.cib.points}
+    changes = []
+    for point in points:
+        now = present.get(point.id)
+        if now is None or now.token != point.token or now.is_deleting:
+            continue
+        left = tuple(each for each in now.nodes if each != node)
+        if left and left != now.nodes:
+            changes.append(SetPoint(point=now._replace(nodes=left)))
+    return tuple(changes)

@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A node is taken off restore points whose file is certainly gone, and off none else."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
+
+import pytest
+
+from sanctl.agents.points import lost_files, upkeep
+from sanctl.agents.replica import parts
+from sanctl.drivers import backup_notes, node_attributes, point_files
+from sanctl.errors import CommandError, Problem
+from sanctl.model.cib_change import SetPoint
+from sanctl.model.restore_point import SIZES_ATTRIBUTE, RestorePoint
+from sanctl.ops.session import Session
+from sanctl.render.cib import render_patchset
+from sanctl.system import journal, state_files
+from sanctl.system.runner import LocalRunner
+from tests.fakes.topology import topology
+from tests.unit.ops.test_snapshot import Bed, bed
+
+__all__ = ["bed"]
+
+
+class Node:
+    """The node n1, its pool, and two restore points of device web on n1 and n2, an hour old."""
+
+    def __init__(self, made: Bed, pool: Path) -> None:
+        self.bed, self.pool = made, pool
+        self.usable = {"main": str(pool)}
+        self.patches = 0
+        self.logged: list[str] = []
+        self.one, self.two = made.create("one"), made.create("two", 2)
+
+    def points(self) -> tuple[RestorePoint, ...]:
+        return self.bed.seen().cib.points
+
+    def file(self, point: RestorePoint) -> Path:
+        return Path(point_files.final_path(str(self.pool), point.device, point.uuid, point.token))
+
+    def put(self, point: RestorePoint) -> None:
+        self.bed.cluster.patch(render_patchset(self.bed.cluster.root, (SetPoint(point=point),)))
+
+    def monitor(self) -> dict[str, tuple[str, ...]]:
+        """Look once; return the nodes of each restore point as the CIB has them then."""
+        lost_files.take_off(self.bed.session, self.usable, self.points())
+        return {point.name: point.nodes for point in self.points()}
+
+    def names(self) -> set[str]:
+        tokens = lost_files.noted()
+        return {point.name for point in self.points() if point.token in tokens}
+
+
+BOTH = {"one": ("n1", "n2"), "two": ("n1", "n2")}
+
+
+@pytest.fixture
+def node(bed: Bed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    pool = tmp_path / "main"
+    pool.mkdir()
+    made = Node(bed, pool)
+    plain = topology()
+    here = replace(plain, pools=(replace(plain.pools[0], path=PurePosixPath(str(pool))),))
+    (pool / ".sanctl-pool").write_text(f"{here.pools[0].uuid}\n")
+    point_files.make_folder(str(pool))
+    for point in (made.one, made.two):
+        made.file(point).write_text("x")
+    patch = bed.cluster.patch
+
+    def counted(text: str) -> None:
+        made.patches += 1
+        patch(text)
+
+    for owner, name, value in (
+        (state_files, "RUNTIME", str(tmp_path / "run")),
+        (os, "uname", lambda: SimpleNamespace(nodename="n1")),
+        (time, "time", lambda: float(made.one.made_s + 3600)),
+        (parts, "load_topology", lambda: here),
+        (journal, "write", lambda text, **_: made.logged.append(text)),
+        (bed.cluster, "patch", counted),
+    ):
+        monkeypatch.setattr(owner, name, value)
+    state_files.make_folder()
+    return made
+
+
+def test_files_that_are_there_change_nothing(node: Node) -> None:
+    node.file(node.two).rename(f"{node.file(node.two)}.taking")
+    assert node.monitor() == BOTH and node.patches == 0
+    assert node.names() == set() and node.logged == []
+
+
+def test_a_file_that_is_gone_takes_the_node_off(node: Node) -> None:
+    node.file(node.one).unlink()
+    assert node.monitor() == {"one": ("n2",), "two": ("n1", "n2")}
+    assert node.names() == {"one"}
+    assert len(node.logged) == 1 and "the file of restore point one is gone" in node.logged[0]
+    # It stays noted, since the CIB does not tell any more; it is logged, and changed, once.
+    assert node.monitor()["one"] == ("n2",) and node.names() == {"one"}
+    assert len(node.logged) == node.patches == 1
+
+
+def test_an_empty_pool_is_one_change(node: Node) -> None:
+    for file in (node.pool / "points").iterdir():
+        file.unlink()
+    (node.pool / "points").rmdir()
+    assert node.monitor() == {"one": ("n2",), "two": ("n2",)}
+    assert node.patches == 1 and node.names() == {"one", "two"}
+
+
+def test_the_last_node_stays_and_is_told_of(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.put(node.one._replace(nodes=("n1",)))
+    node.file(node.one).unlink()
+
+    def change(*_: object, **__: object) -> None:
+        raise AssertionError("each monitor would ask for the whole CIB")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Session, "change", change)
+        assert node.monitor() == {"one": ("n1",), "two": ("n1", "n2")}
+        node.monitor()
+    assert node.names() == {"one"} and len(node.logged) == 1
+    node.file(node.one).write_text("x")
+    node.monitor()
+    assert node.names() == set(), "it is there again"
+
+
+def test_a_point_that_is_deleted_is_noted_no_more(node: Node) -> None:
+    node.file(node.one).unlink()
+    node.monitor()
+    (one,) = (point for point in node.points() if point.name == "one")
+    node.put(one._replace(is_deleting=True))
+    node.monitor()
+    assert lost_files.noted() == frozenset()
+
+
+def young(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time", lambda: node.one.made_s + 600.0)
+
+
+def not_mounted(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    (node.pool / ".sanctl-pool").unlink()
+
+
+def another_pool(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    (node.pool / ".sanctl-pool").write_text("9" * 32)
+
+
+def not_usable(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.usable.clear()
+
+
+def not_of_this_node(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "load_topology", lambda: replace(topology(), pools=()))
+
+
+def not_readable(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.listdir
+
+    def listdir(path: str) -> list[str]:
+        if path.endswith("/points"):
+            raise OSError(5, "Input/output error", path)
+        return real(path)
+
+    monkeypatch.setattr(os, "listdir", listdir)
+
+
+def no_folder(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    (node.pool / "points").rename(node.pool / "other")
+    (node.pool / "points").write_text("no folder")
+
+
+def not_there_for_a_moment(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A listing that misses a file which is being renamed."""
+    node.file(node.one).write_text("x")
+    monkeypatch.setattr(point_files, "listed", lambda _path: [])
+
+
+def not_known_whether_there(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def exists(path: str, **_: object) -> bool:
+        raise OSError(5, "Input/output error", path)
+
+    monkeypatch.setattr(lost_files, "exists", exists)
+
+
+@pytest.mark.parametrize(
+    "unknown",
+    [
+        young,
+        not_mounted,
+        another_pool,
+        not_usable,
+        not_of_this_node,
+        not_readable,
+        no_folder,
+        not_there_for_a_moment,
+        not_known_whether_there,
+    ],
+)
+def test_what_is_not_certain_changes_nothing(
+    node: Node,
+    monkeypatch: pytest.MonkeyPatch,
+    unknown: Callable[[Node, pytest.MonkeyPatch], None],
+) -> None:
+    node.file(node.one).unlink()
+    unknown(node, monkeypatch)
+    assert node.monitor() == BOTH and node.patches == 0
+    assert lost_files.noted() == frozenset()
+
+
+@pytest.mark.parametrize("unknown", [not_usable, not_readable])
+def test_what_was_noted_stays_while_nothing_is_known(
+    node: Node,
+    monkeypatch: pytest.MonkeyPatch,
+    unknown: Callable[[Node, pytest.MonkeyPatch], None],
+) -> None:
+    node.file(node.one).unlink()
+    node.monitor()
+    unknown(node, monkeypatch)
+    node.monitor()
+    assert node.names() == {"one"}
+
+
+def test_a_cluster_that_does_not_answer_is_asked_again(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.file(node.one).unlink()
+
+    def refuse(_text: str) -> None:
+        raise CommandError(Problem("SAN-CLU-002", "no answer"))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(node.bed.cluster, "patch", refuse)
+        with pytest.raises(CommandError):
+            node.monitor()
+    assert node.names() == {"one"}
+    assert node.monitor()["one"] == ("n2",)
+
+
+def test_the_upkeep_looks_with_quorum_and_publishes_it(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published: list[tuple[str, str]] = []
+    monkeypatch.setattr(backup_notes, "_FOLDER", str(tmp_path / "notes"))
+    monkeypatch.setattr(upkeep, "_session", lambda _runner: node.bed.session)
+    monkeypatch.setattr(
+        node_attributes, "publish", lambda _runner, *pair: published.append(tuple(pair))
+    )
+    node.file(node.one).unlink()
+
+    def keep_up(*, is_quorate: bool) -> None:
+        properties = {point.id: point.value for point in node.points()}
+        upkeep.keep_up(LocalRunner(), node.usable, properties, is_quorate=is_quorate)
+
+    keep_up(is_quorate=False)
+    assert node.points()[0].nodes == ("n1", "n2")
+    published.clear()
+    keep_up(is_quorate=True)
+    assert node.points()[0].nodes == ("n2",)
+    assert f"{node.one.token}=gone" in published[-1][1].split()
+    assert f"{node.two.token}=" in published[-1][1]
+    node.bed.cluster.attribute("n1", SIZES_ATTRIBUTE, published[-1][1])
+    seen = node.bed.seen().cib
+    assert seen.lost_points == {(node.one.token, "n1")}
+    assert (node.one.token, "n1") not in seen.point_bytes
