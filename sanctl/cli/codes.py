@@ -102,7 +102,8 @@ _CODES = {
     "SAN-CLU-006": "Pacemaker hands the whole CIB, compressed, as one message to all that ask for "
     "it. A CIB that exceeds the IPC buffer reaches nobody: no scheduler runs, nothing fails over. "
     "The buffer is sized by sanctl_corosync_devices of the inventory, and read when Pacemaker "
-    "starts.",
+    "starts. More devices than that are accepted while the compressed CIB has room; hosts and "
+    "restore points take room, too.",
     "SAN-CMD-001": "A program that sanctl needs is not installed on this machine.",
     "SAN-CMD-002": "A program did not end within its time limit and was killed.",
     "SAN-CMD-004": "A program could not be started: the node had no memory, no process or no file "

@@ -121,6 +121,26 @@ class Costs(TypedDict):
     status_ratio: Annotated[float, "processor time of `sanctl status` by that of `crm_mon -1`"]
 
 
+class StatusCost(TypedDict):
+    """What `sanctl status` of a cluster that is made up took, by median."""
+
+    situation: Annotated[
+        str, "`healthy`, `n3 lost`, or `n3 returned`: its replicas do not resync yet"
+    ]
+    cpu_s: Annotated[float, "processor time, kernel and children included"]
+    wall_s: Annotated[float, "time from start to end"]
+    cib_bytes: Annotated[int, "size of the CIB"]
+    compressed_bytes: Annotated[int, "the same, by bzip2, as Pacemaker compresses it"]
+
+
+class StatusCosts(TypedDict):
+    """What `sanctl status` of many devices takes."""
+
+    devices: Annotated[int, "how many"]
+    runs: Annotated[int, "of each"]
+    costs: Annotated[list[StatusCost], "each cluster"]
+
+
 class LevelChange(TypedDict):
     """One change of a device's replicas under load, as measured at the host."""
 
@@ -399,6 +419,7 @@ ALL_DOCUMENTS: Mapping[str, object] = {
     "bench path": PathBench,
     "bench peers": Peers,
     "bench snapshot": PointPauses,
+    "bench status": StatusCosts,
     "lab kernel-check": KernelCheck,
     "lab list": Labs,
     "lab power": LabPower,

@@ -6,9 +6,10 @@ Unknown is a value here. The replicas of an absent node are unknown, not gone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import NamedTuple, Self, TypeVar
 
 from sanctl.model.crm_mon import MEMBER_STATES, Mon, NodeState, Role
 from sanctl.model.device import DeviceSpec, OutdatedMark, PoolUsage, ReplicaState, Tombstone
@@ -24,6 +25,9 @@ from sanctl.model.site_restore import RestoreRecord
 from sanctl.model.site_takeover import Takeover
 from sanctl.model.verify_result import VerifyResult
 from sanctl.model.vote_mode import VOTES_ATTRIBUTE, NodeVotes, WantedVotes
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 
 POOLS_CLONE = "sanctl-pools"
 POOL_RESOURCE = "sanctl-pool"
@@ -101,6 +105,29 @@ class FencingResource:
     banned: tuple[str, ...] = ()
 
 
+class _Index(NamedTuple):
+    """What a Cib has, by what it is asked for: the first one, where several have the same key."""
+
+    devices: Mapping[str, DeviceSpec]
+    moves: Mapping[str, MoveConstraint]
+    marks: frozenset[tuple[str, str, str]]
+    """Device, node and UUID."""
+    points: Mapping[str, tuple[RestorePoint, ...]]
+    copies: Mapping[tuple[str, str], CopyRecord]
+    copy_schedules: Mapping[tuple[str, str], CopySchedule]
+    takeovers: Mapping[tuple[str, str], tuple[Takeover, ...]]
+    replica_counts: Counter[str]
+    waiting_counts: Counter[str]
+
+
+def _grouped(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, tuple[_Value, ...]]:
+    """Return the values with the same key together, in their order."""
+    groups: dict[_Key, list[_Value]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return {key: tuple(values) for key, values in groups.items()}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cib:
     """The content of one `cibadmin --query`."""
@@ -165,10 +192,32 @@ class Cib:
     """Which devices were taken over at which sites, by device and site."""
     restored: tuple[RestoreRecord, ...] = ()
     """The last restore from a copy of each device that was copied, by device and UUID."""
+    _index: _Index = field(init=False, repr=False, compare=False, hash=False)
+
+    def __post_init__(self) -> None:
+        # `status` looks each of five hundred devices up in each of these, several times.
+        index = _Index(
+            devices={device.name.value: device for device in reversed(self.devices)},
+            moves={move.device: move for move in reversed(self.moves)},
+            marks=frozenset((mark.device, mark.node.value, mark.uuid) for mark in self.outdated),
+            points=_grouped((point.device, point) for point in self.points),
+            copies={(each.device, each.site): each for each in reversed(self.copies)},
+            copy_schedules={
+                (each.device, each.site): each for each in reversed(self.copy_schedules)
+            },
+            takeovers=_grouped(((each.device, each.site), each) for each in self.takeovers),
+            replica_counts=Counter(node.value for each in self.devices for node in each.nodes),
+            waiting_counts=Counter(
+                node
+                for (_, node), replica in self.replicas.items()
+                if replica.waits_to_connect_since_s is not None
+            ),
+        )
+        object.__setattr__(self, "_index", index)
 
     def points_of(self, name: DeviceName | str) -> tuple[RestorePoint, ...]:
         """Return the restore points of a device, the oldest first."""
-        return tuple(point for point in self.points if point.device == str(name))
+        return self._index.points.get(str(name), ())
 
     def site(self, name: str) -> Site | None:
         """Return the second site of that name, if there is one."""
@@ -176,13 +225,11 @@ class Cib:
 
     def copy(self, device: str, site: str) -> CopyRecord | None:
         """Return what is known of a device's copies at a site, if there is anything."""
-        found = (each for each in self.copies if (each.device, each.site) == (device, site))
-        return next(found, None)
+        return self._index.copies.get((device, site))
 
     def copy_schedule(self, device: str, site: str) -> CopySchedule | None:
         """Return when a device is copied to a site by itself, if it is."""
-        found = (each for each in self.copy_schedules if (each.device, each.site) == (device, site))
-        return next(found, None)
+        return self._index.copy_schedules.get((device, site))
 
     def takeover(self, device: str, site: str) -> Takeover | None:
         """Return who has taken a device over at a site, as far as its nodes have seen it.
@@ -190,7 +237,7 @@ class Cib:
         Not that of a device before it that had the name.
         """
         current = self.device(device)
-        found = (each for each in self.takeovers if (each.device, each.site) == (device, site))
+        found = self._index.takeovers.get((device, site), ())
         return next((e for e in found if current is not None and e.uuid == current.uuid), None)
 
     def host(self, name: HostName) -> Host | None:
@@ -207,12 +254,23 @@ class Cib:
 
     def device(self, name: DeviceName | str) -> DeviceSpec | None:
         """Return the device of that name, if there is one."""
-        wanted = str(name)
-        return next((device for device in self.devices if device.name.value == wanted), None)
+        return self._index.devices.get(str(name))
 
     def move(self, name: DeviceName) -> MoveConstraint | None:
         """Return the device's move constraint, if one is there."""
-        return next((move for move in self.moves if move.device == name.value), None)
+        return self._index.moves.get(name.value)
+
+    def is_marked(self, device: DeviceSpec, node: NodeName) -> bool:
+        """Whether a node's replica has the outdated mark, so that it is never promoted."""
+        return (device.name.value, node.value, device.uuid) in self._index.marks
+
+    def replica_count(self, node: NodeName) -> int:
+        """Return how many replicas a node is to have."""
+        return self._index.replica_counts[node.value]
+
+    def waiting_count(self, node: NodeName) -> int:
+        """Return how many replicas on a node are published as waiting for their turn to connect."""
+        return self._index.waiting_counts[node.value]
 
     def tombstones_of(self, name: DeviceName) -> tuple[Tombstone, ...]:
         """Return the tombstones of a deleted device of that name: data still to be removed."""
@@ -281,10 +339,7 @@ class Cluster:
 
     def is_marked(self, device: DeviceSpec, node: NodeName) -> bool:
         """Whether a node's replica has the outdated mark, so that it is never promoted."""
-        return any(
-            mark.device == device.name.value and mark.node == node and mark.uuid == device.uuid
-            for mark in self.cib.outdated
-        )
+        return self.cib.is_marked(device, node)
 
     def replica_brief(self, device: DeviceSpec, node: NodeName) -> str:
         """Return a replica's condition in a few words, with its outdated mark.

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from sanctl.cli.environment import environment
@@ -14,7 +16,6 @@ from sanctl.cli.views.device import (
     cache_rows,
     device_data,
     device_row,
-    device_state,
 )
 from sanctl.cli.views.finding import finding_data
 from sanctl.cli.views.node import NODE_COLUMNS, node_data, node_rows
@@ -26,6 +27,7 @@ from sanctl.model.topology import Topology
 from sanctl.plan.health.cluster_health import all_findings
 
 _SHOWN_SUBJECTS = 4
+_STATE = DEVICE_COLUMNS.index("STATE")
 
 
 @click.command(short_help="Show the health of nodes, devices and pools.")
@@ -44,7 +46,12 @@ def status(output: str) -> None:
         findings = all_findings(cluster, topology, now_s=session.clock.wall_s())
     degraded = is_degraded(findings) or bool(problems)
     nodes = node_data(cluster, topology)
-    summary = _summary(cluster, topology, findings, degraded=degraded)
+    # Either for JSON or for a table: with hundreds of devices each takes most of the time.
+    devices = cluster.cib.devices
+    data = [device_data(cluster, d, topology) for d in devices] if output == "json" else []
+    rows = [] if output == "json" else [device_row(cluster, device) for device in devices]
+    states = [*(entry["state"] for entry in data), *(row[_STATE] for row in rows)]
+    summary = _summary(cluster, topology, findings, states, degraded=degraded)
 
     def text() -> None:
         print(summary)
@@ -58,9 +65,9 @@ def status(output: str) -> None:
                 print(f"    next: {finding.do}")
         print()
         print_table(NODE_COLUMNS, node_rows(nodes))
-        if cluster.cib.devices:
+        if rows:
             print()
-            print_table(DEVICE_COLUMNS, (device_row(cluster, d) for d in cluster.cib.devices))
+            print_table(DEVICE_COLUMNS, rows)
         caches = list(cache_rows(cluster, nodes))
         if caches:
             print()
@@ -73,7 +80,7 @@ def status(output: str) -> None:
             "strategy": topology.strategy.value if topology else None,
             "has_quorum": cluster.mon.has_quorum,
             "nodes": nodes,
-            "devices": [device_data(cluster, d, topology) for d in cluster.cib.devices],
+            "devices": data,
             "findings": [finding_data(finding) for finding in findings],
         },
         text=text,
@@ -83,20 +90,23 @@ def status(output: str) -> None:
 
 
 def _summary(
-    cluster: Cluster, topology: Topology | None, findings: tuple[Finding, ...], *, degraded: bool
+    cluster: Cluster,
+    topology: Topology | None,
+    findings: tuple[Finding, ...],
+    states: Sequence[str],
+    *,
+    degraded: bool,
 ) -> str:
     online = sum(
         1 for node in cluster.cib.nodes if cluster.mon.state(node.name) is NodeState.ONLINE
     )
-    devices = len(cluster.cib.devices)
-    ok = sum(1 for device in cluster.cib.devices if device_state(cluster, device) == "ok")
     critical = any(finding.severity is Severity.CRITICAL for finding in findings)
     word = "critical" if critical else "degraded" if degraded else "healthy"
     quorum = "" if cluster.mon.has_quorum else ", NO QUORUM"
     strategy = f" ({topology.strategy})" if topology else ""
     return (
         f"{word}: {online} of {len(cluster.cib.nodes)} nodes online{strategy}{quorum}, "
-        f"{ok} of {devices} devices ok"
+        f"{states.count('ok')} of {len(states)} devices ok"
     )
 
 

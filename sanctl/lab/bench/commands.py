@@ -21,6 +21,7 @@ from sanctl.lab.bench.peers import peers_command
 from sanctl.lab.bench.point_pauses import snapshot_command
 from sanctl.lab.bench.replica_changes import levels_command
 from sanctl.lab.bench.standby_loss import partner_command
+from sanctl.lab.bench.status_cost import status_command
 from sanctl.lab.harness import collect
 from sanctl.lab.harness.lab_session import LabSession
 from sanctl.lab.measure import peer_figures
@@ -33,7 +34,7 @@ _STATUS, _STOCK_STATUS = "sanctl status", "crm_mon -1"
 
 @click.group(no_args_is_help=False)
 def bench() -> None:
-    """Measurements in a laboratory."""
+    """Measurements, most of them in a laboratory."""
 
 
 bench.add_command(cache_command)
@@ -43,6 +44,7 @@ bench.add_command(partner_command)
 bench.add_command(path_command)
 bench.add_command(peers_command)
 bench.add_command(snapshot_command)
+bench.add_command(status_command)
 
 
 @bench.command("cost")

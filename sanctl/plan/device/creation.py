@@ -214,7 +214,11 @@ def plan_creation(
         return problem
     minor = free_minor(cluster, MINORS)
     if minor is None:
-        return Problem("SAN-DEV-011", f"all {len(MINORS)} minor numbers are in use")
+        return Problem(
+            "SAN-DEV-011",
+            f"all {len(MINORS)} minor numbers are in use",
+            "delete a device that is not needed any more first; a cluster has no more of them",
+        )
     device = DeviceSpec(
         name=request.name,
         uuid=uuid,

@@ -50,7 +50,7 @@ def _advice(cluster: Cluster, device: DeviceSpec, node: NodeName, waited_s: floa
             f"it connects at the latest when the maintenance of {maintained} ends; now by "
             f"'drbdadm adjust {device.name}' on {node}"
         )
-    replicas = sum(node in each.nodes for each in cluster.cib.devices)
+    replicas = cluster.cib.replica_count(node)
     longest_s = reconnect_pace.longest_wait_s(replicas)
     if waited_s > longest_s:
         return (
@@ -58,10 +58,7 @@ def _advice(cluster: Cluster, device: DeviceSpec, node: NodeName, waited_s: floa
             f"sync network and the other node; journalctl SANCTL_DEVICE={device.name} on {node} "
             "says what holds it up"
         )
-    waiting = sum(
-        where == node.value and state.waits_to_connect_since_s is not None
-        for (_, where), state in cluster.cib.replicas.items()
-    )
+    waiting = cluster.cib.waiting_count(node)
     return (
         f"wait: few connect at a time, {waiting} on {node} wait; it connects by itself within "
         f"{_minutes(longest_s)}"

@@ -172,10 +172,7 @@ def _facts(cluster: Cluster, device: DeviceSpec, node: NodeName) -> ReplicaFacts
         state=cluster.mon.state(node),
         replica=replica,
         generations=parse_generations(replica.generations or ""),
-        is_marked=any(
-            mark.device == device.name.value and mark.node == node and mark.uuid == device.uuid
-            for mark in cluster.cib.outdated
-        ),
+        is_marked=cluster.is_marked(device, node),
         serves=node.value in cluster.mon.active_nodes(device.name),
         is_never_connected=replica.disk == _UNCONFIRMED and not _quorums_intersect(cluster, node),
         orders=_orders(cluster, device, node),

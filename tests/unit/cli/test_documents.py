@@ -177,7 +177,7 @@ def test_every_command_with_json_is_documented_and_nothing_else() -> None:
 
 
 def test_every_document_is_held_against_a_real_one() -> None:
-    tried = {words_of(line) for line in _LIFE} | {"lab kernel-check"}
+    tried = {words_of(line) for line in _LIFE} | {"lab kernel-check", "bench status"}
     elsewhere = _IN_THE_LAB | _WITH_A_REPOSITORY | _WITH_LIO | _WITH_A_SITE
     assert tried | elsewhere == set(ALL_DOCUMENTS)
 
@@ -218,6 +218,18 @@ def test_what_a_kernel_lacks(
     assert (status, json.loads(out)["status"]) == (1, "degraded")
     assert json.loads(out)["data"]["missing"]
     assert breaches("lab kernel-check", out) == []
+
+
+def test_what_the_status_of_devices_that_are_made_up_costs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As it is measured, by a process of its own; how long that takes is not tested."""
+    status, out = _printed("bench status --devices 3 --repeat 1", monkeypatch, capsys)
+    assert status in {0, 1}
+    assert breaches("bench status", out) == []
+    found = json.loads(out)["data"]
+    assert [each["situation"] for each in found["costs"]] == ["healthy", "n3 lost", "n3 returned"]
+    assert all(each["cpu_s"] > 0 for each in found["costs"])
 
 
 def test_a_breach_is_seen() -> None:
