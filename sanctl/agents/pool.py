@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from sanctl.agents import deleted_devices, ocf, pool_space
 from sanctl.agents.fencing import cluster_run
 from sanctl.agents.node import failure_cleanup, members, votes
-from sanctl.agents.publish import attrd_cache, host_sessions, node_states
+from sanctl.agents.publish import attrd_cache, failed_logins, host_sessions, node_states
 from sanctl.agents.recovery import fs_shutdown
 from sanctl.agents.replica import parts
 from sanctl.drivers import (
@@ -201,6 +201,7 @@ def _check_pools(*, may_mount: bool = True) -> None:
         _keep_points_up(deadline_runner, usable, attributes)
         _keep_exports_up(deadline_runner)
         host_sessions.publish(deadline_runner)
+        failed_logins.log()
         _clean_up(deadline_runner, usable)
     members.drop_or_log(_RUNNER, attributes.get(DROPPED_MEMBER_ATTRIBUTE, ""))
     votes.apply_or_log(_RUNNER, attributes.get(VOTES_ATTRIBUTE, ""))

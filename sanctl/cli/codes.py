@@ -228,6 +228,9 @@ _CODES = {
     "SAN-HOST-020": "The device was to be taken from a host group that it is not given to, and it "
     "lets a host of the group in by itself. What was given to a host by itself is taken from it by "
     "its name.",
+    "SAN-HOST-021": "Hosts tried to log in to a target of this node without the CHAP that they "
+    "have to use, or with a wrong secret. The line says how many logins that were since the last "
+    "such line, at most one a minute for each target, and the initiator and address of the last.",
     "SAN-LIO-001": "The kernel's iSCSI target refused a setting; the message says which and why.",
     "SAN-LIO-002": "A target has no ALUA group of this node: sanctl did not set it up, or only in "
     "part.",

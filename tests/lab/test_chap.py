@@ -151,6 +151,30 @@ def test_open_iscsi_without_and_with_a_wrong_secret(scenario: Scenario, target: 
     assert has_no_session(scenario, target) and not host.sessions(target)
 
 
+def test_the_journal_names_who_failed(scenario: Scenario, target: str) -> None:
+    """Not by the kernel's lines: these name nobody."""
+    bed, portal = scenario.bed, scenario.portals()[0]
+    began_s = float(bed.sh("n1", "date +%s").stdout)
+
+    def lines() -> list[str]:
+        log = bed.sh(
+            "n1", f"journalctl -o cat SYSLOG_IDENTIFIER=sanctl --since @{began_s:.0f}"
+        ).stdout
+        return [line for line in log.splitlines() if "SAN-HOST-021" in line]
+
+    # A line of the failures before may have been a moment ago.
+    def fail() -> bool:
+        assert not is_let_in(scenario, portal, target, OTHER)
+        return bool(lines())
+
+    wait_for("a line", fail, within_s=2 * MONITOR_S + 60, every_s=3.0)
+    print(lines()[-1])
+    assert f"device {NAME}: " in lines()[-1] and scenario.host.iqn in lines()[-1]
+    assert " from " in lines()[-1] and OTHER not in lines()[-1]
+    took_s = float(bed.sh("n1", "date +%s").stdout) - began_s
+    assert len(lines()) <= took_s // 60 + 1
+
+
 def test_the_host_logs_in_on_all_paths(scenario: Scenario, target: str) -> None:
     host = scenario.host
     set_records(scenario, target, FIRST)
