@@ -17,7 +17,7 @@ from sanctl.lab.harness.lab_session import wait_for
 from sanctl.lab.harness.scenario import Scenario
 from tests.support import offload_runner
 
-NAME = "offload0"
+NAME, OTHER = "offload0", "offload1"
 LOG, STOP = f"/run/{NAME}.json", f"/run/{NAME}.stop"
 ENDS_WITHIN_S, SERVED_WITHIN_S, WHOLE_WITHIN_S = 240.0, 120.0, 300.0
 #: Prints the pages in which a disk says what it offers; 3PC: EXTENDED COPY.
@@ -79,6 +79,38 @@ def test_a_copy_does_not_cross_the_network_of_hosts(scenario: Scenario, disk: st
         f" = $(dd if={disk} bs=1M count=16 skip=88 iflag=direct | sha256sum | cut -c-64)",
         timeout_s=120,
     )
+
+
+def test_a_copy_between_devices_is_refused_and_writes_nothing(
+    scenario: Scenario, disk: str
+) -> None:
+    """Both are served by one node (ADR 81). A host that is refused copies by itself."""
+    sh, count = scenario.host.sh, 16
+    target = scenario.create(OTHER, "64M", prefer="n1", nodes=("n1", "n2"))
+    try:
+        other = scenario.host.login(target, scenario.portals(("n1", "n2")))
+
+        def digest(path: str) -> str:
+            read = f"dd if={path} bs=1M count={count} iflag=direct 2>/dev/null | sha256sum"
+            return sh(read, timeout_s=120).split()[0]
+
+        for path in (disk, other):
+            sh(f"dd if=/dev/urandom of={path} bs=1M count={count} oflag=direct", timeout_s=120)
+        before = digest(disk), digest(other)
+        assert before[0] != before[1]
+        for asked in ("--on_src", "--on_dst"):
+            copy = f"sg_xcopy {asked} if={disk} of={other} bs=512 count={count << 11} bpt=512"
+            done = scenario.bed.sh(scenario.host.name, f"{copy} 2>&1", ok=range(256), timeout_s=120)
+            print(f"{asked}: exit status {done.status}\n{done.stdout}")
+            assert done.status != 0
+            assert (digest(disk), digest(other)) == before
+        sh(
+            f"dd if={disk} of={other} bs=1M count={count} iflag=direct oflag=direct conv=fsync",
+            timeout_s=120,
+        )
+        assert digest(other) == digest(disk) == before[0]
+    finally:
+        scenario.delete(OTHER)
 
 
 @pytest.mark.faults
