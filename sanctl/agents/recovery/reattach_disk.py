@@ -5,7 +5,7 @@ DRBD detaches from a disk at its first error, and stays Diskless. A cable, a con
 been reset, a full pool that has been emptied: the disk is good afterwards, and nothing else
 attaches it before the node's next start. The peer's bitmap has what was written meanwhile. Where
 every replica has lost its disk, the first one that is attached waits for the next
-(sanctl/plan/drbd/dropped_disk.py).
+(sanctl/plan/failover/dropped_disk.py).
 
 A disk that goes on failing is tried at growing intervals: each attempt costs a resync.
 """
@@ -20,7 +20,7 @@ from sanctl.agents.replica.parts import Device, load_topology
 from sanctl.drivers import drbdadm, drbdsetup, pool_notes
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
-from sanctl.plan.drbd import dropped_disk
+from sanctl.plan.failover import dropped_disk
 from sanctl.system import journal, state_files
 from sanctl.system.runner import Runner
 
