@@ -187,6 +187,10 @@ CODES = {
     "emptied by an older release, its filesystem was repaired, or somebody removed the file. The "
     "node is taken off the restore point, so that nothing counts on it. Where no node has a file "
     "any more the restore point stays listed until it is deleted.",
+    "SAN-HLT-125": "Hosts of a device wait for a request that gets no answer: DRBD has forgotten "
+    "it, or the disk does not answer. The end of the node lets it go. The node reboots by itself "
+    "once another one can serve the device, or once none of its requests is answered any more, but "
+    "not while it alone serves other devices that are answered.",
     "SAN-HLT-119": "The hook of a device's newest restore point failed: before it, and the point "
     "is crash-consistent; or after it, and the application may still be quiet.",
 }

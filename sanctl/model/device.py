@@ -13,6 +13,7 @@ from sanctl.model.device_restore import COPYING, RestoreOrder
 from sanctl.model.drbd import PORT_BASE
 from sanctl.model.host import Host, HostName
 from sanctl.model.host_group import HostGroupName
+from sanctl.model.hung_io import HungIo
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName, format_bytes
 from sanctl.model.pool_cache import CacheState
 from sanctl.model.restore_point import PointOrder
@@ -230,6 +231,8 @@ class ReplicaState:
     software; empty: not known. None: it does not say so."""
     held_why: str | None = None
     """The code of what keeps the sites from answering, or what they have said; None: not held."""
+    hung: HungIo | None = None
+    """Requests that hang there; published only by a Primary that is not rebooted for them."""
     waits_to_connect_since_s: int | None = None
     """Since when its connection waits for its turn (plan/drbd/reconnect_pace.py), in seconds since
     1970; published only while DRBD makes no connection."""

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 
 from sanctl.model.admission import HELD_KEY, LET_IN_KEY, parse_held, parse_run
 from sanctl.model.device import PeerLink, PoolUsage, ReplicaState
+from sanctl.model.hung_io import KEY as HUNG_KEY
+from sanctl.model.hung_io import parse_hung
 from sanctl.model.packed_states import unpack
 from sanctl.model.pool_cache import parse_cache_state
 from sanctl.model.resync_record import ResyncRecord
@@ -64,6 +66,7 @@ def parse_replica_state(text: str) -> ReplicaState:
         held_run=held[0] if held else None,
         held_why=held[1] if held else None,
         waits_to_connect_since_s=_number(pairs.get("connects-later")),
+        hung=parse_hung(pairs.get(HUNG_KEY, "")),
         hosts_without_secret=tuple(filter(None, pairs.get("no-secret", "").split(","))),
     )
 

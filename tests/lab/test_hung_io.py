@@ -7,6 +7,7 @@ node's disk is slow, so that a flush is on its way when DRBD notices and freezes
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator
 
@@ -31,8 +32,11 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
-NAME = "stuck0"
+NAME, BESIDE = "stuck0", "beside0"
+WITNESS = "n3"
 ROUNDS = 4
+# One of the monitor every ten seconds.
+LOOKS = 6
 # Two looks of the monitor, and a machine that does other things too.
 MARGIN_S = 60.0
 BACK_S = 240.0
@@ -109,6 +113,97 @@ def test_a_request_that_drbd_has_forgotten_ends_with_the_node(
     assert "waits for nothing any more" in messages
     await_writes(load)
     await_recovery(load, active)
+
+
+@contextlib.contextmanager
+def without_peer(scenario: Scenario, active: str, standby: str) -> Iterator[None]:
+    """Have a second device on the active node that no other node can serve, as long as it lasts."""
+    bed = scenario.bed
+    constraint = f"{BESIDE}-only-here"
+    scenario.create(BESIDE, "64M", prefer=active)
+    wait_for("both in sync", lambda: collect.is_in_sync(bed, active, BESIDE), within_s=BACK_S)
+    bed.sh(
+        active,
+        "cibadmin --create --scope constraints --xml-text "
+        f'\'<rsc_location id="{constraint}" rsc="sanctl-{BESIDE}" node="{standby}"'
+        ' score="-INFINITY"/>\'',
+    )
+    try:
+        wait_for(
+            f"{BESIDE} on {active} alone",
+            lambda: not collect.is_in_sync(bed, active, BESIDE),
+            within_s=60,
+        )
+        yield
+    finally:
+        # On the witness: the active node may have ended.
+        bed.sh(WITNESS, f"cibadmin --delete --xpath \"//rsc_location[@id='{constraint}']\"")
+
+
+def goes_on(bed: LabSession, active: str) -> int:
+    """Return how often the node has said in this boot that it goes on for the second device."""
+    found = bed.sh(active, "journalctl -q -b -o cat SANCTL_ACTION=hung-io", ok=(0, 1), timeout_s=30)
+    return found.stdout.count(f"alone serves {BESIDE}")
+
+
+def is_forgotten_beside_another(scenario: Scenario, load: LedgerLoad) -> bool:
+    """Lose the standby once; where a request was forgotten, see the node go on, and its end."""
+    bed = scenario.bed
+    active = collect.active_node(bed, NAME)
+    standby = load.peer_of(active)
+    await_recovery(load, active)
+    before = boot_id(bed, active)
+    with without_peer(scenario, active, standby):
+        lose_the_standby(load, active, standby)
+        wait_for(
+            "an end",
+            lambda: goes_on(bed, active) or collect.is_in_sync(bed, active, NAME),
+            within_s=FORGOTTEN_AFTER_S + MARGIN_S + BACK_S,
+            every_s=1.0,
+        )
+        assert boot_id(bed, active) == before, f"{active} alone served {BESIDE}"
+        if not goes_on(bed, active):
+            return False
+        wait_for(
+            "the finding",
+            lambda: (
+                f"it alone serves {BESIDE}"
+                in bed.sh(WITNESS, "sanctl status", ok=range(256), timeout_s=60).stdout
+            ),
+            within_s=60,
+        )
+        wait_for("more looks", lambda: goes_on(bed, active) >= LOOKS, within_s=150)
+        assert boot_id(bed, active) == before, f"{active} alone served {BESIDE}"
+        assert collect.active_node(bed, BESIDE) == active
+    # The second device is filled, and the node has nothing to go on for.
+    wait_for(
+        f"the end of {active}",
+        lambda: boot_id(bed, active) != before,
+        within_s=BACK_S + MARGIN_S,
+        every_s=1.0,
+    )
+    print(f"  {active} went on, and rebooted when {BESIDE} was in sync")
+    return True
+
+
+@pytest.mark.timeout(1800)
+def test_a_forgotten_request_does_not_end_the_only_server_of_another_device(
+    scenario: Scenario, load: LedgerLoad
+) -> None:
+    for _ in range(ROUNDS):
+        is_shown = is_forgotten_beside_another(scenario, load)
+        active = wait_for(
+            f"{NAME} to be served",
+            lambda: collect.active_node(scenario.bed, NAME),
+            within_s=BACK_S,
+        )
+        await_recovery(load, active)
+        scenario.delete(BESIDE)
+        if is_shown:
+            break
+    else:
+        pytest.fail(f"no request was forgotten in {ROUNDS} rounds: nothing is shown")
+    await_writes(load)
 
 
 @pytest.mark.timeout(900)

@@ -6,59 +6,86 @@ The rules are in sanctl/plan/failover/hung_io_reboot.py.
 DRBD's debugfs says of each request how long the request has waited, and for what. Without debugfs,
 DRBD 8.4 counts the unanswered requests. If the count is above zero at two monitors and no request
 has been answered between them, the requests of the first monitor still wait.
+
+While requests hang and the node is not rebooted, a note says why, and is published with the
+replica's state. It lies below /run, so it ends with the boot; a monitor that finds nothing removes
+it, and so does a stop of the replica.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 
-from sanctl.agents.replica import lost_writes
+from sanctl.agents.replica import lost_writes, resource_file
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbd_kernel, drbdsetup, self_fence
+from sanctl.drivers import drbd_kernel, drbdsetup, loop, self_fence
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import OldRequest, ResourceState
-from sanctl.plan.failover.hung_io_reboot import HungIoAction, choose_action
+from sanctl.model.hung_io import NOTE_KIND, HungCause, HungIo, hung_io, hung_word, parse_hung
+from sanctl.plan.failover.hung_io_reboot import (
+    SILENT_AFTER_S,
+    HungIoAction,
+    OtherDevice,
+    Verdict,
+    choose_action,
+    spare_others,
+)
 from sanctl.system import journal, state_files
 from sanctl.system.runner import Runner
 
 _SYNC_TIMEOUT_S = 10.0
 _RECHECK_DELAY_S = 3.0
+_DATA = ".data"
 
 
 def check(runner: Runner, device: Device, state: ResourceState) -> None:
     """Check the oldest requests of a device that is served here; reboot the node if they hang.
 
-    The peer takes over if it can. Where no other node can serve, this only logs.
+    The peer takes over if it can. Where no other node can serve the device, or this node alone
+    serves others, this logs and notes that alone.
     """
     if not state.is_primary:
+        _note(device.name).remove()
         return
-    action, reason = _choose_action(device, state)
-    if action is HungIoAction.END:
+    verdict = _look(runner, device, state)
+    if verdict.action is HungIoAction.END:
         # When a freeze ends, DRBD sends the held requests a moment after it reports the end.
         time.sleep(_RECHECK_DELAY_S)
-        action, reason = _recheck(runner, device)
-    if action is HungIoAction.WAIT:
+        verdict = _recheck(runner, device)
+    if verdict.cause is None:
+        _note(device.name).remove()
+    elif verdict.action is HungIoAction.WAIT:
+        hung = _write_note(device.name, verdict.cause, verdict)
         journal.write(
-            f"{device.name}: {reason}; no other node can serve",
+            f"{device.name}: {_reason(verdict)}; {_why_not(hung)}",
             priority=journal.ERROR,
             device=device.name,
             action="hung-io",
         )
-    elif action is HungIoAction.END:
+    else:
         _sync_pool(runner, device)
-        self_fence.reboot(runner, f"{device.name}: {reason}", device=device.name)
+        self_fence.reboot(runner, f"{device.name}: {_reason(verdict)}", device=device.name)
 
 
-def _recheck(runner: Runner, device: Device) -> tuple[HungIoAction, str]:
+def _recheck(runner: Runner, device: Device) -> Verdict:
     try:
         state = drbdsetup.observe(runner, device.name)
     except (SanctlError, OSError):
         state = None
-    return (HungIoAction.FINE, "") if state is None else _choose_action(device, state)
+    return Verdict(HungIoAction.FINE) if state is None else _look(runner, device, state)
 
 
-def _choose_action(device: Device, state: ResourceState) -> tuple[HungIoAction, str]:
+def _look(runner: Runner, device: Device, state: ResourceState) -> Verdict:
+    verdict = _choose_action(device, state)
+    if verdict.action is HungIoAction.END:
+        # Only now: it takes a program and several files for each device here.
+        verdict = spare_others(verdict, _others(runner, device))
+    return verdict
+
+
+def _choose_action(device: Device, state: ResourceState) -> Verdict:
     unanswered_s = _unanswered_s(device, is_frozen=state.suspended != "no")
     requests = drbd_kernel.oldest_requests(device.name)
     counted = drbd_kernel.pending_requests(device.minor)
@@ -75,6 +102,86 @@ def _choose_action(device: Device, state: ResourceState) -> tuple[HungIoAction, 
     return choose_action(requests, state, is_silent=unanswered_s > 0)
 
 
+def _reason(verdict: Verdict) -> str:
+    if verdict.cause is HungCause.DISK:
+        return f"the disk has not answered a request for {verdict.age_s:.0f} s"
+    return f"DRBD has held a request for {verdict.age_s:.0f} s that waits for nothing any more"
+
+
+def _why_not(hung: HungIo) -> str:
+    if hung.needed_by == ():
+        return "no other node can serve"
+    if hung.needed_by is None:
+        return (
+            "the node is not rebooted for it, as it could not be seen whether other devices are"
+            " served here alone; the next monitor looks again"
+        )
+    return (
+        f"the node is not rebooted for it, as it alone serves {hung.who}; it is once another node "
+        f"can serve those ('sanctl status' says what to do)"
+    )
+
+
+def _write_note(name: str, cause: HungCause, verdict: Verdict) -> HungIo:
+    """Note what hangs, since when, and for whom the node goes on; return that."""
+    since_s = int(time.time() - verdict.age_s)
+    before = parse_hung(_note(name).read())
+    if before is not None and before.cause is cause:
+        since_s = min(before.since_s, since_s)
+    hung = hung_io(cause, since_s, verdict.needed_by)
+    # Without room for it the journal alone says so.
+    with contextlib.suppress(OSError):
+        if hung != before:
+            _note(name).write(hung_word(hung))
+    return hung
+
+
+def _others(runner: Runner, device: Device) -> tuple[OtherDevice, ...] | None:
+    """Return the other devices of this node; None where DRBD does not say all of it."""
+    try:
+        states = drbdsetup.observe_all(runner)
+        folders = _data_folders()
+    except (SanctlError, OSError):
+        return None
+    # Half an answer is none: one that lacks this device, or the volume of a Primary.
+    if device.name not in states or any(
+        state.role != "Secondary" and state.minor is None for state in states.values()
+    ):
+        return None
+    here = folders.get(device.name)
+    return tuple(
+        OtherDevice(
+            state=state,
+            has_one_replica=len(resource_file.replica_nodes(name)) == 1,
+            is_silent=_is_silent(name, state.minor),
+            shares_disk=here is not None and folders.get(name) == here,
+        )
+        for name, state in states.items()
+        if name != device.name
+    )
+
+
+def _data_folders() -> dict[str, str]:
+    """Return the folder of each device's attached data file, which is that of its pool."""
+    files = (path for path in loop.backing_files() if path.endswith(_DATA))
+    return {os.path.basename(path).partition(".")[0]: os.path.dirname(path) for path in files}
+
+
+def _is_silent(name: str, minor: int | None) -> bool:
+    """Whether requests of another device wait and none is answered, as its own monitor saw it."""
+    if minor is None:
+        return False
+    counted = drbd_kernel.pending_requests(minor)
+    waits = drbd_kernel.oldest_requests(name) if counted is None else counted.hosts
+    answered_before, _, since = _progress_note(name).read().partition(" ")
+    if not waits or answered_before != str(drbd_kernel.completed_requests(minor)):
+        return False
+    try:
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - float(since) >= SILENT_AFTER_S
+    except ValueError:
+        return False
+
+
 def _unanswered_s(device: Device, *, is_frozen: bool) -> float:
     """Return for how long requests have waited while none was answered, as monitors have seen it.
 
@@ -84,11 +191,11 @@ def _unanswered_s(device: Device, *, is_frozen: bool) -> float:
     answered = drbd_kernel.completed_requests(device.minor)
     counted = drbd_kernel.pending_requests(device.minor)
     is_idle = counted is not None and not counted.hosts
-    answered_before, _, since = _progress_note(device).read().partition(" ")
+    answered_before, _, since = _progress_note(device.name).read().partition(" ")
     if answered_before == str(answered) and since and not is_idle and not is_frozen:
         return now - float(since)
     with contextlib.suppress(OSError):
-        _progress_note(device).write(f"{answered} {now}")
+        _progress_note(device.name).write(f"{answered} {now}")
     return 0.0
 
 
@@ -100,9 +207,13 @@ def _sync_pool(runner: Runner, device: Device) -> None:
             runner.run(["sync", "--file-system", path], timeout_s=_SYNC_TIMEOUT_S)
 
 
-def _progress_note(device: Device) -> state_files.StateFile:
+def _progress_note(name: str) -> state_files.StateFile:
     """The note: how many requests were answered, since when no more (seconds since the boot).
 
     resource-agents/client writes it, too, where no request is under way at a short monitor.
     """
-    return state_files.of_device(device.name, "io-progress")
+    return state_files.of_device(name, "io-progress")
+
+
+def _note(name: str) -> state_files.StateFile:
+    return state_files.of_device(name, NOTE_KIND)

@@ -17,11 +17,12 @@ from sanctl.agents.replica import access_list, lost_writes, sync_policy
 from sanctl.agents.replica.parts import Device, note_path
 from sanctl.drivers import lio, node_attributes
 from sanctl.errors import SanctlError
+from sanctl.model import hung_io
 from sanctl.model.drbd import ResourceState
 from sanctl.model.resync_record import ResyncRecord
 from sanctl.plan.failover.fence_rules import may_mark_without_disk
 from sanctl.plan.failover.promotion import FirstStep, are_all_blank, promotion_score
-from sanctl.system import journal
+from sanctl.system import journal, state_files
 from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
 
@@ -178,6 +179,8 @@ def _publish(
     outside = access_list.hosts_without_secret(device)
     value += f" no-secret={','.join(outside)}" if outside else ""
     value += admission.published_field(device.name)
+    hung = state_files.of_device(device.name, hung_io.NOTE_KIND).read()
+    value += f" {hung_io.KEY}={hung}" if hung else ""
     value += reconnect_dropped.published_field(device.name, state)
     path = note_path(device, "sync")
     latest = ResyncRecord.parse(read_text_or(path, "")) if path is not None else None

@@ -12,7 +12,11 @@ device. There are two kinds:
   go walks the transfer log (drbd_req.c: drbd_send_and_submit, mod_rq_state, _tl_restart). Nothing
   but the end of the kernel lets it go, and as soon as the peer is back, drbd_suspend_io waits for
   it, and everything else for that. So the node reboots when another one can serve, or when no
-  request is answered here any more.
+  request of the device is answered here any more.
+
+A reboot ends every device of the node. The hosts of one device must not cost those of others what
+they have: while another device is served by this node alone, and answered, the node goes on, the
+one device waits, and an operator is told. When the others have a peer in sync the node reboots.
 
 What a reboot interrupts is not acknowledged. What was, is on the peer, or on this node's disk,
 where it still answers: the node is asked to sync it first.
@@ -22,14 +26,20 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from enum import StrEnum
+from typing import NamedTuple
 
 from sanctl.model.drbd import OldRequest, ResourceState
+from sanctl.model.hung_io import HungCause
 
 #: A host's own patience with one command is 30 s (the kernel's scsi timeout); what comes after that
 #: is its error handling, which waits for the same request.
 FORGOTTEN_AFTER_S = 30.0
 #: Longer than a disk takes that finds a sector again and then goes on.
 HANGING_AFTER_S = 60.0
+#: After so long without an answer to requests that wait, another device counts as not served.
+SILENT_AFTER_S = FORGOTTEN_AFTER_S
+# DRBD has no data here, or knows that it is not all: the node is not what serves the device.
+_NO_GOOD_DISK = frozenset({"Diskless", "Failed", "Detaching", "Inconsistent", "Outdated"})
 
 
 class HungIoAction(StrEnum):
@@ -41,27 +51,107 @@ class HungIoAction(StrEnum):
     """Reboot the node."""
 
 
+class Verdict(NamedTuple):
+    """What to do about the oldest requests of a device, and why.
+
+    Attributes:
+        action: what to do.
+        cause: why a request hangs; None: none does.
+        age_s: for how long the oldest one has hung.
+        can_be_served: another node has a replica of the device that is in sync.
+        needed_by: the other devices for which the node goes on; None: it is not known whether there
+            are any.
+    """
+
+    action: HungIoAction
+    cause: HungCause | None = None
+    age_s: float = 0.0
+    can_be_served: bool = False
+    needed_by: tuple[str, ...] | None = ()
+
+
+class OtherDevice(NamedTuple):
+    """Another device of the node, as DRBD and its own monitor have seen it.
+
+    Attributes:
+        state: what DRBD says of it.
+        has_one_replica: this node's is the only one; False where that is not known.
+        is_silent: requests wait, and none has been answered for SILENT_AFTER_S; False where that is
+            not known, and where none waits.
+        shares_disk: its data is in the same pool; False where that is not known.
+    """
+
+    state: ResourceState
+    has_one_replica: bool
+    is_silent: bool
+    shares_disk: bool
+
+
 def choose_action(
     requests: Collection[OldRequest], state: ResourceState, *, is_silent: bool
-) -> tuple[HungIoAction, str]:
-    """Return what to do about the oldest requests, and what is wrong with them.
+) -> Verdict:
+    """Return what to do about the oldest requests, as far as this device goes.
 
     `is_silent`: no request of the device was answered since the last observation.
     """
     if not state.is_primary or state.suspended != "no":
-        return HungIoAction.FINE, ""
+        return Verdict(HungIoAction.FINE)
     can_be_served = any(peer.is_in_sync for peer in state.peers)
-    forgotten = max((r.age_s for r in requests if r.waits_for_nothing), default=0.0)
-    if forgotten >= FORGOTTEN_AFTER_S:
+    forgotten_s = max((r.age_s for r in requests if r.waits_for_nothing), default=0.0)
+    if forgotten_s >= FORGOTTEN_AFTER_S:
         ends = can_be_served or is_silent
-        return (
+        return Verdict(
             HungIoAction.END if ends else HungIoAction.WAIT,
-            f"DRBD has held a request for {forgotten:.0f} s that waits for nothing any more",
+            HungCause.FORGOTTEN,
+            forgotten_s,
+            can_be_served,
         )
-    hanging = max((r.age_s for r in requests if r.waits_for_disk), default=0.0)
-    if hanging >= HANGING_AFTER_S:
-        return (
+    hanging_s = max((r.age_s for r in requests if r.waits_for_disk), default=0.0)
+    if hanging_s >= HANGING_AFTER_S:
+        return Verdict(
             HungIoAction.END if can_be_served else HungIoAction.WAIT,
-            f"the disk has not answered a request for {hanging:.0f} s",
+            HungCause.DISK,
+            hanging_s,
+            can_be_served,
         )
-    return HungIoAction.FINE, ""
+    return Verdict(HungIoAction.FINE)
+
+
+def spare_others(verdict: Verdict, others: Collection[OtherDevice] | None) -> Verdict:
+    """Return the verdict of a device that would end the node, with regard to its other devices.
+
+    Where the others cannot be looked at (`others` is None) the node goes on: that is known of this
+    device alone, the next monitor looks again, and the operator is told. The other mistake would
+    take the only server from devices that are well.
+    """
+    if verdict.action is not HungIoAction.END:
+        return verdict
+    if others is None:
+        return verdict._replace(action=HungIoAction.WAIT, needed_by=None)
+    needed_by = tuple(sorted(each.state.name for each in others if _needs_node(each, verdict)))
+    if not needed_by:
+        return verdict
+    return verdict._replace(action=HungIoAction.WAIT, needed_by=needed_by)
+
+
+def _needs_node(other: OtherDevice, verdict: Verdict) -> bool:
+    """Whether this node alone serves another device, which a reboot would end.
+
+    A device whose I/O is frozen counts: that freeze ends when its peer is fenced or back, and by
+    then it is served here. One without a request counts: it would be answered.
+
+    A device with one replica never gets a peer in sync. Who made it has taken it into account that
+    it is not served while its node boots, so for the sake of a device that another node can serve
+    it does not count. It does while the device that hangs gains nothing but a boot.
+    """
+    state = other.state
+    if state.role == "Secondary" or state.disk in _NO_GOOD_DISK:
+        return False
+    if any(peer.is_in_sync for peer in state.peers):
+        return False
+    if other.is_silent and state.suspended == "no":
+        return False
+    if verdict.cause is HungCause.DISK and other.shares_disk:
+        # The same disk holds its next request.
+        return False
+    return not (other.has_one_replica and verdict.can_be_served)

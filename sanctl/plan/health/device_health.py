@@ -15,6 +15,7 @@ from sanctl.plan.health.cache_health import device_cache_findings
 from sanctl.plan.health.connect_wait import connect_wait
 from sanctl.plan.health.hold_health import hold_findings
 from sanctl.plan.health.hold_node_health import hold_node_findings
+from sanctl.plan.health.hung_io_health import hung_io_findings
 from sanctl.plan.health.restore_health import restore_findings
 from sanctl.plan.replicas.diagnosis import Condition, diagnose
 from sanctl.plan.replicas.pending_change import incomplete_replicas, replica_count_mismatch
@@ -76,6 +77,7 @@ def device_findings(cluster: Cluster, device: DeviceSpec, *, now_s: float) -> It
                 )
                 + f"; if that is impossible: 'sanctl device heal {device.name}'",
             )
+    yield from hung_io_findings(cluster, device)
     yield from restore_findings(cluster, device)
     yield from hold_findings(cluster, device)
     yield from hold_node_findings(cluster, device)

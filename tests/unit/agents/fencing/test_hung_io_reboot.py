@@ -8,13 +8,21 @@ from pathlib import Path
 import pytest
 
 from sanctl.agents.fencing import hung_io_reboot
+from sanctl.agents.replica import resource_file
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbd_kernel
+from sanctl.drivers import drbd_kernel, drbdsetup
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import OldRequest, PeerState, ResourceState
+from sanctl.model.hung_io import NOTE_KIND, HungCause, HungIo, parse_hung
 from sanctl.parse.drbd import PendingRequests
-from sanctl.plan.failover.hung_io_reboot import FORGOTTEN_AFTER_S, HANGING_AFTER_S
-from sanctl.system import state_files
+from sanctl.plan.failover.hung_io_reboot import (
+    FORGOTTEN_AFTER_S,
+    HANGING_AFTER_S,
+    SILENT_AFTER_S,
+)
+from sanctl.system import journal, state_files
+from sanctl.system.files import replace_on_tmpfs
+from sanctl.system.runner import Runner
 from tests.fakes.node import FakeNode, Rebooted
 
 GOOD = PeerState("peer", "Connected", "Secondary", "Established", "UpToDate", 0)
@@ -25,8 +33,22 @@ DEVICE = Device(
 )
 
 
+#: Served here, too; its peer is gone.
+ALONE = PRIMARY._replace(name="vol2", minor=8, peers=())
+
+
+class Killed(BaseException):
+    """The agent's process is killed."""
+
+
 class Kernel(FakeNode):
-    """What the agent reads of the kernel, and whether it ended it."""
+    """What the agent reads of the kernel, and whether it ended it.
+
+    Attributes:
+        others: the other devices, as `drbdsetup events2` has them; an error: it has no answer.
+        waiting: requests that wait, by minor; of the device itself `outstanding`.
+        dies_after: after so many effects the agent's process is killed.
+    """
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -34,15 +56,58 @@ class Kernel(FakeNode):
         self.requests: list[tuple[OldRequest, ...]] = []
         self.outstanding: PendingRequests | None = None
         self.answered = 7
+        self.others: dict[str, ResourceState] | CommandError = {}
+        self.waiting: dict[int, PendingRequests] = {}
+        self.other_requests: tuple[OldRequest, ...] = ()
+        self.looks_at_others = 0
+        self.dies_after: int | None = None
         self.ends = 0
+        self.clock.on_sleep = self.effect
 
     def replacements(self) -> list[tuple[object, str, object]]:
         return [
             *super().replacements(),
             (drbd_kernel, "completed_requests", lambda _minor: self.answered),
-            (drbd_kernel, "pending_requests", lambda _minor: self.outstanding),
-            (drbd_kernel, "oldest_requests", lambda _name: self.requests.pop(0)),
+            (drbd_kernel, "pending_requests", self._pending),
+            (drbd_kernel, "oldest_requests", self._oldest),
+            (drbdsetup, "observe_all", self._observe_all),
+            (journal, "write", self._log),
+            (state_files, "replace_on_tmpfs", self._replace),
         ]
+
+    def effect(self) -> None:
+        """Count an effect; who is killed is killed before it, and later calls are another's."""
+        if self.dies_after is None:
+            return
+        if not self.dies_after:
+            self.dies_after = None
+            raise Killed
+        self.dies_after -= 1
+
+    def _pending(self, minor: int) -> PendingRequests | None:
+        return self.outstanding if minor == DEVICE.minor else self.waiting.get(minor)
+
+    def _oldest(self, name: str) -> tuple[OldRequest, ...]:
+        return self.requests.pop(0) if name == DEVICE.name else self.other_requests
+
+    def _observe_all(self, _runner: object) -> dict[str, ResourceState]:
+        self.looks_at_others += 1
+        self.effect()
+        if isinstance(self.others, CommandError):
+            raise self.others
+        return {"vol": PRIMARY._replace(minor=DEVICE.minor), **self.others}
+
+    def _log(self, text: str, **_: object) -> None:
+        self.effect()
+        self.journal.append(text)
+
+    def _replace(self, path: str, text: str) -> None:
+        self.effect()
+        replace_on_tmpfs(path, text)
+
+    def _reboot(self, runner: Runner, reason: str, *, device: str) -> None:
+        self.effect()
+        super()._reboot(runner, reason, device=device)
 
     def look(self, *requests: tuple[OldRequest, ...], state: ResourceState = PRIMARY) -> int:
         self.clock.now_s += 10.0
@@ -52,6 +117,15 @@ class Kernel(FakeNode):
         except Rebooted:
             self.ends += 1
         return self.ends
+
+    def note_progress(self, name: str, *, age_s: float, answered: int | None = None) -> None:
+        """Have the monitor of another device have seen so many answers then."""
+        text = f"{self.answered if answered is None else answered} {self.clock.now_s - age_s}"
+        state_files.of_device(name, "io-progress").write(text)
+
+    def hung(self) -> HungIo | None:
+        """Return what is noted for the operator."""
+        return parse_hung(state_files.of_device("vol", NOTE_KIND).read())
 
 
 @pytest.fixture
@@ -124,3 +198,159 @@ def test_an_answered_request_or_a_freeze_restarts_the_wait(kernel: Kernel) -> No
     for _ in range(20):
         assert kernel.look(state=frozen) == 0
     assert kernel.look() == 0
+
+
+def test_others_are_looked_at_only_where_the_device_itself_would_end_the_node(
+    kernel: Kernel,
+) -> None:
+    kernel.look(())
+    kernel.answered += 1
+    kernel.look((LOST,), state=PRIMARY._replace(peers=()))
+    assert kernel.looks_at_others == 0
+    kernel.look((LOST,), ())
+    assert kernel.looks_at_others == 1
+
+
+def test_one_device_waits_while_the_node_alone_serves_others(kernel: Kernel) -> None:
+    kernel.others = {"vol2": ALONE, "vol3": PRIMARY._replace(name="vol3", minor=9)}
+    older = LOST._replace(age_s=FORGOTTEN_AFTER_S + 10.0)
+    assert kernel.look((older,), (older,)) == 0
+    assert "alone serves vol2" in kernel.journal[-1]
+    hung = kernel.hung()
+    assert hung is not None
+    assert (hung.cause, hung.needed_by) == (HungCause.FORGOTTEN, ("vol2",))
+    # The time is that at which it began, whatever is seen later.
+    assert kernel.look((LOST,), (LOST,)) == 0
+    assert kernel.hung() == hung
+    kernel.others["vol2"] = ALONE._replace(peers=(GOOD,))
+    assert kernel.look((LOST,), (LOST,)) == 1
+
+
+def test_the_node_goes_on_where_drbd_does_not_say_all_of_its_devices(kernel: Kernel) -> None:
+    answers: list[dict[str, ResourceState] | CommandError] = [
+        CommandError(Problem("SAN-CMD-002", "no answer")),
+        {"vol2": ALONE._replace(minor=None, disk="Diskless")},
+    ]
+    for answer in answers:
+        kernel.others = answer
+        assert kernel.look((LOST,), (LOST,)) == 0
+        assert "could not be seen" in kernel.journal[-1]
+        assert (hung := kernel.hung()) is not None
+        assert hung.needed_by is None
+    kernel.others = {}
+    assert kernel.look((LOST,), (LOST,)) == 1
+
+
+def test_an_answer_without_the_device_itself_is_none(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drbdsetup, "observe_all", lambda _runner: {})
+    assert kernel.look((LOST,), (LOST,)) == 0
+
+
+@pytest.mark.parametrize(
+    ("waiting", "age_s", "answered", "ends"),
+    [
+        (PendingRequests(1, 0, 0), SILENT_AFTER_S, None, True),
+        (PendingRequests(1, 0, 0), SILENT_AFTER_S - 1.0, None, False),
+        (PendingRequests(1, 0, 0), SILENT_AFTER_S, 6, False),
+        # Nobody waits there, and who comes would be answered.
+        (PendingRequests(0, 0, 0), SILENT_AFTER_S, None, False),
+    ],
+)
+def test_a_device_of_which_no_request_is_answered_either_keeps_no_node(
+    kernel: Kernel, waiting: PendingRequests, age_s: float, answered: int | None, ends: bool
+) -> None:
+    kernel.others = {"vol2": ALONE}
+    kernel.waiting[8] = waiting
+    # A look comes 10 s later.
+    kernel.note_progress("vol2", age_s=age_s - 10.0, answered=answered)
+    assert kernel.look((LOST,), ()) == 0
+    assert bool(kernel.hung()) is not ends
+    kernel.note_progress("vol2", age_s=age_s - 10.0, answered=answered)
+    assert bool(kernel.look((LOST,), (LOST,))) is ends
+
+
+@pytest.mark.parametrize("note", ["", "7", "7 soon"])
+def test_of_a_device_whose_monitor_has_not_looked_nothing_is_known(
+    kernel: Kernel, note: str
+) -> None:
+    kernel.others = {"vol2": ALONE}
+    kernel.waiting[8] = PendingRequests(1, 0, 0)
+    if note:
+        state_files.of_device("vol2", "io-progress").write(note)
+    assert kernel.look((LOST,), (LOST,)) == 0
+
+
+def test_with_drbd_9_debugfs_says_whether_requests_of_another_device_wait(kernel: Kernel) -> None:
+    kernel.others = {"vol2": ALONE}
+    kernel.note_progress("vol2", age_s=SILENT_AFTER_S)
+    assert kernel.look((LOST,), (LOST,)) == 0
+    kernel.other_requests = (LOST,)
+    assert kernel.look((LOST,), (LOST,)) == 1
+
+
+def test_the_resource_file_says_which_device_has_one_replica(kernel: Kernel) -> None:
+    kernel.others = {"vol2": ALONE}
+    file = Path(resource_file.path_of("vol2"))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("  on n1 {\n  on n2 {\n")
+    assert kernel.look((LOST,), (LOST,)) == 0
+    file.write_text("  on n1 {\n")
+    assert kernel.look((LOST,), (LOST,)) == 1
+
+
+def test_a_device_in_the_pool_whose_disk_hangs_keeps_no_node(kernel: Kernel) -> None:
+    hangs = OldRequest(HANGING_AFTER_S, False, frozenset({"pending"}), frozenset({"ok"}))
+    kernel.others = {"vol2": ALONE}
+    kernel.loops = {f"/pools/a/devices/vol.{'0' * 32}.data": "/dev/loop0"}
+    kernel.loops[f"/pools/b/devices/vol2.{'1' * 32}.data"] = "/dev/loop1"
+    assert kernel.look((hangs,), (hangs,)) == 0
+    assert (hung := kernel.hung()) is not None
+    assert hung.cause is HungCause.DISK
+    kernel.loops[f"/pools/a/devices/vol2.{'1' * 32}.data"] = "/dev/loop2"
+    assert kernel.look((hangs,), (hangs,)) == 1
+
+
+def test_what_is_over_is_not_told_any_more(kernel: Kernel) -> None:
+    kernel.others = {"vol2": ALONE}
+    for state in (PRIMARY, PRIMARY._replace(role="Secondary")):
+        kernel.look((LOST,), (LOST,))
+        assert kernel.hung()
+        kernel.look((), state=state)
+        assert kernel.hung() is None
+    # Nor where it has ended between the two looks.
+    kernel.look((LOST,), (LOST,))
+    kernel.others = {}
+    assert kernel.look((LOST,), ()) == 0
+    assert kernel.hung() is None
+
+
+@pytest.mark.parametrize("has_peer", [True, False])
+@pytest.mark.parametrize("effects", range(8))
+def test_whatever_is_killed_the_next_monitors_decide_the_same(
+    kernel: Kernel, effects: int, has_peer: bool
+) -> None:
+    """The node lives as long as it alone serves the other device, and no longer."""
+    state = kernel.states["vol"] = PRIMARY if has_peer else PRIMARY._replace(peers=())
+    kernel.others = {"vol2": ALONE}
+    kernel.look((LOST,), (LOST,), state=state)
+
+    def is_killed() -> bool:
+        kernel.dies_after = effects
+        try:
+            kernel.look((LOST,), (LOST,), state=state)
+        except Killed:
+            return True
+        finally:
+            kernel.dies_after = None
+        return False
+
+    was_killed = is_killed()
+    assert kernel.look((LOST,), (LOST,), state=state) == 0
+    assert (hung := kernel.hung()) is not None
+    assert hung.needed_by == ("vol2",)
+    kernel.others["vol2"] = ALONE._replace(peers=(GOOD,))
+    was_killed = is_killed() or was_killed
+    assert kernel.look((LOST,), (LOST,), state=state) >= 1
+    assert was_killed or effects > 3

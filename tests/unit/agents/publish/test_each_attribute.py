@@ -16,7 +16,8 @@ from sanctl.agents.publish import attrd_cache, replica_state
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import lio
 from sanctl.model.drbd import PeerState, ResourceState
-from sanctl.model.packed_states import STATES_ATTRIBUTE
+from sanctl.model.hung_io import NOTE_KIND, HungCause, HungIo
+from sanctl.model.packed_states import STATES_ATTRIBUTE, unpack
 from sanctl.parse.published_state import parse_replica_state
 from sanctl.plan.failover.promotion import FirstStep
 from sanctl.system import state_files
@@ -85,6 +86,23 @@ def test_what_hosts_write_while_a_peer_is_away_is_published_once_a_minute(node: 
     written(node, alone._replace(peers=(in_contact,)))
     resynced = alone._replace(peers=(in_contact._replace(out_of_sync_kib=2000),))
     assert written(node, resynced) == [STATES_ATTRIBUTE], "the progress of a resync is told"
+
+
+def test_what_hangs_is_published_as_long_as_it_is_noted(node: FakeNode) -> None:
+    note = state_files.of_device("vol1", NOTE_KIND)
+
+    def told() -> HungIo | None:
+        state = unpack(attrd_cache.of_states().read().partition(" ")[2])["vol1"]
+        return parse_replica_state(state).hung
+
+    written(node, STANDBY)
+    assert told() is None
+    note.write("forgotten:1764150000:vol2")
+    assert written(node, STANDBY) == [STATES_ATTRIBUTE]
+    assert told() == HungIo(HungCause.FORGOTTEN, 1764150000, ("vol2",))
+    note.remove()
+    assert written(node, STANDBY) == [STATES_ATTRIBUTE]
+    assert told() is None
 
 
 def test_a_stopped_replica_leaves_no_record(node: FakeNode) -> None:

@@ -232,6 +232,32 @@ def test_a_failure_says_whether_pacemaker_tries_again(resource: str, is_tried_ag
     assert f"--cleanup --resource {resource}" in finding.do
 
 
+@pytest.mark.parametrize(
+    ("word", "texts"),
+    [
+        ("forgotten:1764150000:vm2,vm3,vm4+46",
+         ("n1 has forgotten a request", "2025-11-26", "vm2, vm3, vm4 and 46 more",
+          "n1 reboots by itself", "'sanctl node fence n1 --no-drain --accept SAN-NODE-004'")),
+        ("forgotten:1764150000:-", ("no other node can serve", "another node with a replica back")),
+        ("forgotten:1764150000:?", ("could not be seen", "SANCTL_ACTION=hung-io on n1")),
+        ("disk:1764150000:-", ("journalctl -k on n1", "n1 reboots by itself")),
+        ("disk:1764150000:vm2", ("disk on n1 does not answer", "until it answers")),
+    ],
+)  # fmt: skip
+def test_hosts_that_wait_for_good_are_critical(word: str, texts: tuple[str, ...]) -> None:
+    fake = _healthy()
+    fake.attribute(
+        "n1", "sanctl-vm1", f"disk=UpToDate connection=Connected peer-disk=UpToDate hung={word}"
+    )
+    (finding,) = _findings(fake)
+    assert (finding.code, finding.severity) == ("SAN-HLT-125", Severity.CRITICAL)
+    told = f"{finding.what} {finding.why} {finding.do}"
+    assert [text for text in texts if text not in told] == []
+    # Of a node that is gone it says nothing any more: its kernel has ended, or will be.
+    fake.states["n1"] = "offline"
+    assert "SAN-HLT-125" not in _codes(fake)
+
+
 def test_leftovers_are_notes() -> None:
     fake = _healthy()
     _permanent(fake, "n2", "sanctl-outdated-gone", "0" * 32)
