@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 import click
@@ -15,8 +15,9 @@ from sanctl.cli.output import finish, print_table
 from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster
 from sanctl.model.host import Host, HostName
-from sanctl.model.names import Iqn
+from sanctl.model.names import DeviceName, Iqn
 from sanctl.ops.host import change_host
+from sanctl.plan.host.access_loss import let_in_by_themselves
 from sanctl.plan.host.definition import (
     devices_of,
     existing_host,
@@ -200,7 +201,7 @@ def set_host(
         f"host set {name}",
         timeout_s,
     )
-    _finish_change(cluster, wanted, changed=changed, output=output)
+    _finish_change(cluster, wanted, changed=changed, output=output, lost=removed)
 
 
 @host.command()
@@ -230,8 +231,21 @@ def rename(name: str, new_name: str, timeout_s: float, output: str) -> None:
 def delete(name: str, output: str) -> None:
     """Delete host NAME, which may use no device any more."""
     wanted = HostName.parse(name)
-    _change(wanted, lambda seen: plan_host_deletion(seen, wanted), f"host delete {name}")
-    finish(output, data={"name": wanted.value}, text=lambda: print(f"host {wanted} is deleted"))
+    had: list[Iqn] = []
+
+    def plan(seen: Cluster) -> tuple[Change, ...]:
+        changes = plan_host_deletion(seen, wanted)
+        had[:] = existing_host(seen, wanted).iqns
+        return changes
+
+    cluster, _ = _change(wanted, plan, f"host delete {name}")
+    found = let_in_by_themselves(cluster, had)
+
+    def text() -> None:
+        print(f"host {wanted} is deleted")
+        _print_by_themselves(found)
+
+    finish(output, data={"name": wanted.value, "by_themselves": _by_itself_data(found)}, text=text)
 
 
 def _change(
@@ -252,15 +266,43 @@ def _change(
         )
 
 
-def _finish_change(cluster: Cluster, name: HostName, *, changed: bool, output: str) -> None:
+def _finish_change(
+    cluster: Cluster,
+    name: HostName,
+    *,
+    changed: bool,
+    output: str,
+    lost: Collection[Iqn] = (),
+) -> None:
     found = existing_host(cluster, name)
+    by_themselves = let_in_by_themselves(cluster, {*found.iqns, *lost})
 
     def text() -> None:
         if not changed:
             print("it was like that already: nothing to do")
         _print_host(cluster, found)
+        _print_by_themselves(by_themselves)
 
-    finish(output, data={**_host_data(cluster, found), "changed": changed}, text=text)
+    finish(
+        output,
+        data={
+            **_host_data(cluster, found),
+            "changed": changed,
+            "by_themselves": _by_itself_data(by_themselves),
+        },
+        text=text,
+    )
+
+
+def _by_itself_data(
+    found: Collection[tuple[DeviceName, Iqn]],
+) -> list[host_documents.ByItself]:
+    return [{"device": device.value, "iqn": iqn.value} for device, iqn in found]
+
+
+def _print_by_themselves(found: Collection[tuple[DeviceName, Iqn]]) -> None:
+    for device, iqn in found:
+        print(f"device {device} lets in {iqn} by itself (SAN-HLT-123)")
 
 
 def _host_data(cluster: Cluster, found: Host) -> host_documents.Host:

@@ -34,16 +34,27 @@ class HostShown(Host):
     paths: Annotated[list[HostPath], "for each device, node and initiator"]
 
 
+class ByItself(TypedDict):
+    """An IQN that a device lets in by itself, not as that of a host (SAN-HLT-123)."""
+
+    device: Annotated[str, "the device"]
+    iqn: Annotated[str, "the initiator"]
+
+
 class HostChanged(Host):
     """A host after `create`, `set` or `rename`."""
 
     changed: Annotated[bool, "false: it was like that already"]
+    by_themselves: Annotated[
+        list[ByItself], "devices that let in an IQN of it, or one that it has lost, all the same"
+    ]
 
 
 class HostDeleted(TypedDict):
     """A host that was deleted."""
 
     name: Annotated[str, "its name"]
+    by_themselves: Annotated[list[ByItself], "devices that let in an IQN of it all the same"]
 
 
 class Lacking(TypedDict):

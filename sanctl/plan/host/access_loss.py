@@ -63,6 +63,18 @@ def access_loss(
     )
 
 
+def let_in_by_themselves(
+    cluster: Cluster, iqns: Collection[Iqn]
+) -> tuple[tuple[DeviceName, Iqn], ...]:
+    """Return which devices let which of some IQNs in by themselves, whatever becomes of a host."""
+    return tuple(
+        (device.name, iqn)
+        for device in cluster.cib.devices
+        for iqn in device.initiators
+        if iqn in iqns
+    )
+
+
 def hosts_denied(
     cluster: Cluster, name: DeviceName, group_name: HostGroupName
 ) -> tuple[HostName, ...]:

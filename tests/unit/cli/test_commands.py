@@ -368,3 +368,32 @@ def test_a_terminal_gets_a_fitted_table(
     _, out, _ = run("device", "list")
     assert out.splitlines()[0].split() == ["DEVICE", "SIZE", "STATE", "ACTIVE", "REPLICAS"]
     assert all(len(line) <= 60 for line in out.splitlines())
+
+
+def test_what_lets_a_host_in_all_the_same_is_said(run: Run) -> None:
+    """By its IQN alone, which is on a list of its own; a denial names who has lost the device."""
+    alone = "iqn.2026-11.net.example:alone"
+    run("device", "create", "vm1", "--size", "1G", "--initiator", alone)
+    out = run("host", "create", "web1", "--iqn", I1)[1]
+    assert "by itself" not in out
+    out = run("host", "set", "web1", "--add-iqn", alone)[1]
+    assert f"device vm1 lets in {alone} by itself (SAN-HLT-123)\n" in out
+    out = run("host", "set", "web1", "--remove-iqn", alone, "--output", "json")[1]
+    assert data_of(out)["by_themselves"] == [{"device": "vm1", "iqn": alone}]
+    run("host", "set", "web1", "--add-iqn", alone)
+    out = run("target", "deny", "vm1", "--host", "web1")[1]
+    assert out == f"web1 may no longer use device vm1: {alone}\n"
+    out = run("host", "group", "create", "web", "--host", "web1")[1]
+    run("target", "allow", "vm1", "--host-group", "web")
+    out = run("host", "group", "remove", "web", "--host", "web1")[1]
+    assert out.endswith(f"device vm1 lets in no longer {alone}, {I1}\n")
+    out = run("target", "allow", "vm1", "--host", "web1")[1]
+    out = run("host", "group", "remove", "web", "--host", "web1")[1]
+    assert out.endswith(f"device vm1 still lets in {I1} as host web1\n")
+    run("target", "deny", "vm1", "--host-group", "web")
+    run("target", "deny", "vm1", "--host", "web1")
+    run("host", "set", "web1", "--remove-iqn", alone)
+    run("target", "allow", "vm1", alone)
+    run("host", "set", "web1", "--add-iqn", alone)
+    out = run("host", "delete", "web1")[1]
+    assert out == f"host web1 is deleted\ndevice vm1 lets in {alone} by itself (SAN-HLT-123)\n"
