@@ -12,6 +12,8 @@ from sanctl.system.runner import CommandResult, Runner
 
 _QUERY_TIMEOUT_S = 40.0
 _PATCH_TIMEOUT_S = 60.0
+# What is published is for people, and what publishes it has something else to do.
+_PUBLISH_TIMEOUT_S = 5.0
 
 # crm_exit_t of Pacemaker, `crm_error --exit --list`.
 _EXIT_INSUFFICIENT_PRIVILEGES = frozenset({4, 77})
@@ -60,6 +62,14 @@ class PacemakerPort(Protocol):
 
     def set_transient_attribute(self, node: str, attribute: str, value: str | None) -> None:
         """Set a transient attribute of a node; None deletes it.
+
+        Raises:
+            CommandError: Pacemaker refused or did not answer.
+        """
+        ...
+
+    def publish_private(self, node: str, attribute: str, value: str) -> None:
+        """Set a private transient attribute of a node, which never enters the CIB.
 
         Raises:
             CommandError: Pacemaker refused or did not answer.
@@ -138,6 +148,14 @@ class Pacemaker:
         self._runner.run(
             ["attrd_updater", "--node", node, "--name", attribute, *verb],
             timeout_s=_PATCH_TIMEOUT_S,
+        )
+
+    def publish_private(self, node: str, attribute: str, value: str) -> None:
+        """See PacemakerPort.publish_private."""
+        verb = [f"--update={value}", "--private"]
+        self._runner.run(
+            ["attrd_updater", "--node", node, "--name", attribute, *verb],
+            timeout_s=_PUBLISH_TIMEOUT_S,
         )
 
     def remove_node(self, node: str) -> None:

@@ -12,7 +12,7 @@ import json
 import os
 import tempfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -313,9 +313,12 @@ class SiteLink:
         """Ask for the digests of all chunks of the copy; the site begins to read it."""
         self._send(b"J", json.dumps({"do": "chunks"}).encode())
 
-    def chunks(self) -> bytes:
-        """Return the digests of all chunks, one behind the other, once `ask_chunks` was called."""
-        kind, body = self._frame()
+    def chunks(self, alive: Callable[[], None] = lambda: None) -> bytes:
+        """Return the digests of all chunks, one behind the other, once `ask_chunks` was called.
+
+        `alive` is called at each sign of life of the site, which may read for hours.
+        """
+        kind, body = self._frame(alive)
         if kind != b"C":
             raise self._failed(body)
         return body
@@ -367,7 +370,7 @@ class SiteLink:
             raise self._failed(body if kind == b"J" else b"") from None
         self.sent_bytes += len(data)
 
-    def _frame(self) -> tuple[bytes, bytes]:
+    def _frame(self, alive: Callable[[], None] = lambda: None) -> tuple[bytes, bytes]:
         """Return the next frame that is no sign of life."""
         try:
             while True:
@@ -381,6 +384,7 @@ class SiteLink:
                 self.received_bytes += len(head) + length
                 if kind != b"A":
                     return kind, body
+                alive()
         except TimeoutError:
             raise CommandError(
                 Problem("SAN-SITE-005", f"site {self._name} said nothing for {_SILENCE_S:g} s")

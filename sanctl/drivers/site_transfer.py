@@ -14,8 +14,7 @@ from sanctl.drivers import reflink
 from sanctl.drivers.site_link import SiteLink
 from sanctl.drivers.site_protocol import DIGEST_BYTES, chunk_digests, digest_of, read_all
 from sanctl.errors import CommandError, Problem
-from sanctl.model.names import format_bytes
-from sanctl.plan.site.pacing import left_s
+from sanctl.model.copy_progress import COMPARING, SENDING, WAITING, CopyStep
 from sanctl.plan.site.ranges import (
     Range,
     changed_ranges,
@@ -51,7 +50,7 @@ def send(
     token: str,
     base_token: str,
     base_folder: str = "",
-    report: Callable[[str], None],
+    report: Callable[[CopyStep], None],
 ) -> Sent:
     """Send a restore point; return when the copy at the site is equal to it.
 
@@ -80,12 +79,16 @@ def send(
     link.begin(token, base_token, size_bytes, needed, base_folder)
     changed_bytes = _send_ranges(link, point, base, ranges, report)
     own = b""
+
+    def wait() -> None:
+        report(CopyStep(WAITING, 0, size_bytes))
+
     # Where the extents told nothing, or were wrong, the digests of the chunks tell what differs.
     for is_last in (False, True):
         link.ask_chunks()
         own = own or _own_chunks(point, size_bytes, report)
-        report("waiting for the site to read its copy")
-        theirs = link.chunks()
+        wait()
+        theirs = link.chunks(wait)
         if theirs == own:
             return Sent(size_bytes, changed_bytes, digest_of(own, size_bytes), is_by_extents)
         if is_last or len(theirs) != len(own):
@@ -108,12 +111,11 @@ def _send_ranges(
     point: int,
     base: int | None,
     ranges: tuple[Range, ...],
-    report: Callable[[str], None],
+    report: Callable[[CopyStep], None],
 ) -> int:
     """Send ranges of a restore point, as far as they differ from the base; return how much did."""
     done = changed = 0
     total_length = total_bytes(each for each in ranges if not each.is_zero)
-    total = format_bytes(total_length)
     for piece in pieces(ranges):
         length = piece.end - piece.begin
         if piece.is_zero:
@@ -128,24 +130,12 @@ def _send_ranges(
             for run in runs:
                 link.put(run.begin, data[run.begin - piece.begin : run.end - piece.begin])
                 changed += run.end - run.begin
-        report(
-            f"sending: {format_bytes(done)} of {total} that may have changed"
-            + _time_left(total_length - done, link.limit_bytes_s)
-        )
+        report(CopyStep(SENDING, done, total_length))
     return changed
 
 
-def _time_left(left_bytes: int, limit_bytes_s: int) -> str:
-    """Say how long it takes, where the rate is limited; without a limit that is not known."""
-    if not limit_bytes_s:
-        return ""
-    seconds = left_s(left_bytes, limit_bytes_s)
-    duration = f"{seconds // 3600}:{seconds % 3600 // 60:02}:{seconds % 60:02}"
-    return f", {duration} left at {format_bytes(limit_bytes_s)}/s"
-
-
-def _own_chunks(point: int, size_bytes: int, report: Callable[[str], None]) -> bytes:
+def _own_chunks(point: int, size_bytes: int, report: Callable[[CopyStep], None]) -> bytes:
     def look(done_bytes: int) -> None:
-        report(f"comparing: {format_bytes(done_bytes)} of {format_bytes(size_bytes)} read here")
+        report(CopyStep(COMPARING, done_bytes, size_bytes))
 
     return chunk_digests(point, size_bytes, look)

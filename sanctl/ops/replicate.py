@@ -32,6 +32,7 @@ from sanctl.model.names import DeviceName
 from sanctl.model.restore_point import PointOrder, RestorePoint
 from sanctl.model.site import ProvenCopy, Site
 from sanctl.ops.cib_room import within_room
+from sanctl.ops.copy_watch import watched
 from sanctl.ops.session import Session
 from sanctl.ops.site_takeover import refuse_taken_over
 from sanctl.ops.snapshot import create_point
@@ -181,6 +182,10 @@ class DeviceRun(NamedTuple):
                     base_handle = _base_file(session, node.file_of(base.point), base.point)
                 if base_handle is not None:
                     files.callback(os.close, base_handle)
+                copied = f"{self.device.name}.{self.site.name}"
+                look = files.enter_context(
+                    watched(session, node.name, copied, point.token, link.limit_bytes_s)
+                )
                 sent = site_transfer.send(
                     link,
                     handle,
@@ -188,7 +193,7 @@ class DeviceRun(NamedTuple):
                     token=point.token,
                     base_token=base.copy.token if base else "",
                     base_folder=base.folder if base else "",
-                    report=session.reporter.update,
+                    report=look,
                 )
         except OSError as error:
             raise CommandError(

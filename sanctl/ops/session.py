@@ -109,6 +109,22 @@ class Session:
         """
         self._pacemaker.set_transient_attribute(node.value, attribute, value)
 
+    def publish_private(self, node: str, attribute: str, value: str) -> None:
+        """Set a private transient attribute of a node; it ends with its membership.
+
+        Raises:
+            CommandError: Pacemaker refused or did not answer.
+        """
+        self._pacemaker.publish_private(node, attribute, value)
+
+    def published(self, attribute: str) -> Mapping[str, str]:
+        """Return a transient attribute by node, also a private one.
+
+        Raises:
+            CommandError: Pacemaker did not answer.
+        """
+        return self._pacemaker.transient_attributes(attribute)
+
     def running(self) -> tuple[tuple[str, RunningSync], ...]:
         """Return the resyncs and verifies that nodes report as running, with the node's name.
 

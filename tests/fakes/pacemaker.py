@@ -149,6 +149,9 @@ class FakePacemaker:
     def set_transient_attribute(self, node: str, attribute: str, value: str | None) -> None:
         self.attribute(node, attribute, value)
 
+    def publish_private(self, node: str, attribute: str, value: str) -> None:
+        self.private_attributes[node, attribute] = value
+
     def transient_attributes(self, attribute: str) -> dict[str, str]:
         if attribute == STATES_ATTRIBUTE:
             return self._states()

@@ -224,6 +224,35 @@ def test_the_rate_of_a_site_holds(scenario: Scenario, server: str, device: str) 
     assert sanctl(bed, "n1", f"site set {SITE} --limit-rate none")["limit_bytes_s"] is None
 
 
+def test_how_far_a_copy_is_shows_on_any_node(scenario: Scenario, device: str) -> None:
+    """And of one that was killed it is not shown for good."""
+    bed = scenario.bed
+    write(scenario, device, 0, 12 * 1024)
+    line = f"sanctl replicate run {NAME} --to {SITE} --limit-rate 256K"
+
+    def shown() -> Any:
+        return sanctl(bed, "n3", f"replicate status {NAME}")[0]
+
+    with bed.stream("n2", f"echo $$; exec {line} 2>&1") as process:
+        assert process.stdout is not None
+        pid = process.stdout.readline().strip()
+        progress = wait_for("a progress", lambda: shown()["progress"], within_s=120)
+        print(f"  {progress}")
+        assert (progress["node"], progress["phase"]) == ("n2", "sending")
+        assert 0 < progress["done_bytes"] < progress["total_bytes"] and progress["left_s"] > 0
+        text = bed.sh("n3", f"sanctl replicate status {NAME}").stdout
+        assert "under way on n2" in text and "on n2: sending [#" in text
+        assert "sanctl.copy." not in bed.sh("n3", "cibadmin --query").stdout
+        bed.sh("n2", f"kill -KILL {pid}")
+        process.stdout.read()
+        assert process.wait(120) != 0
+    wait_for("no progress", lambda: shown()["progress"] is None, within_s=180)
+    assert shown()["attempt"]
+    made = run(bed, "n2")
+    assert not shown()["attempt"] and shown()["progress"] is None
+    assert_equal(bed, made)
+
+
 def counted_run(
     bed: LabSession, server: str, more: str = ""
 ) -> tuple[list[tuple[float, int]], int, float]:

@@ -130,6 +130,12 @@ def restored(scenario: Scenario, name: str, source: str) -> Any:
     return sanctl(scenario.bed, "n1", words)
 
 
+def reported(bed: LabSession, name: str) -> Any:
+    """Return what `report rpo` says of a device."""
+    found = sanctl(bed, "n1", "report rpo --no-backups")["devices"]
+    return next(each for each in found if each["device"] == name)
+
+
 def await_sessions(bed: LabSession, name: str) -> None:
     """Wait until the nodes have published that no host is logged in."""
     wait_for(
@@ -214,6 +220,13 @@ def test_a_device_is_made_from_the_newest_copy(scenario: Scenario, home: str) ->
     print(f"  {came} bytes came for {WRITTEN_MIB} MiB that were written of {SIZE_MIB}")
     assert WRITTEN_MIB * MIB <= came <= 1.02 * WRITTEN_MIB * MIB
     assert state(bed) == whole
+    found = reported(bed, HOME)
+    test = found["restored"]
+    assert test["into"] == THERE and test["size_bytes"] == SIZE_MIB * MIB
+    assert test["duration_s"] is not None and len(found["elsewhere"][0]["kept"]) == len(whole)
+    assert reported(bed, THERE)["restored"] is None
+    page = bed.sh("n1", "sanctl report rpo --no-backups --output html").stdout
+    assert page.startswith("<!DOCTYPE html>") and "<polyline" in page
     del home
 
 
@@ -365,7 +378,10 @@ def test_the_serving_node_loses_power_in_the_middle(scenario: Scenario, home: st
                 bed.ensure_power(active)
     failover.await_healthy(bed, "n3")
     assert digests(bed, THERE) == {wanted} and state(bed) == whole
+    # From the order on, whichever process ended it.
+    assert reported(bed, HOME)["restored"]["duration_s"] >= 40
     sanctl(bed, "n3", f"device delete {THERE} --yes --with-points")
+    assert reported(bed, HOME)["restored"]["into"] == THERE
     del home
 
 

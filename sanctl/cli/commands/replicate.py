@@ -17,7 +17,14 @@ from sanctl.cli.commands.replicate_takeover import giveback, takeover
 from sanctl.cli.environment import environment
 from sanctl.cli.options import output_option, timeout_option
 from sanctl.cli.output import finish, print_table
-from sanctl.cli.views.site import copy_data, copy_state, file_of, group_data, schedule_data
+from sanctl.cli.views.site import (
+    copy_data,
+    copy_state,
+    file_of,
+    group_data,
+    progress_text,
+    schedule_data,
+)
 from sanctl.drivers.point_files import final_path
 from sanctl.errors import CommandError, Problem, UsageError
 from sanctl.model.cluster import Cluster
@@ -28,6 +35,7 @@ from sanctl.model.site import CopyRecord, parse_limit, parse_site_name
 from sanctl.model.site_copy import WantedCopy
 from sanctl.model.site_group import GroupRecord
 from sanctl.model.topology import Topology
+from sanctl.ops.copy_watch import copies_under_way
 from sanctl.ops.replicate import CopyMade, SourceNode, point_name
 from sanctl.ops.replicate import replicate as copy_once
 from sanctl.ops.replicate_group import replicate_group
@@ -280,16 +288,18 @@ def _refuse_several(devices: Sequence[DeviceName], *, group: bool) -> None:
 def status(device: str | None, output: str) -> None:
     """Show the newest proven copy of DEVICE, or of all devices, at each site, and its age.
 
+    Of a copy that is under way, how far it is and how long that takes, after ten seconds of it.
     What the cluster knows; the sites are not asked.
     """
     env = environment()
     with env.session() as session:
         cluster = session.observe()
+        progress = copies_under_way(session, cluster)
     if device is not None:
         existing_device(cluster, DeviceName.parse(device))
     now_s = env.clock.wall_s()
     found = [
-        copy_state(cluster, each, now_s)
+        copy_state(cluster, each, now_s, progress.get((each.device, each.site)))
         for each in _records(cluster)
         if device is None or each.device == device
     ]
@@ -316,6 +326,9 @@ def status(device: str | None, output: str) -> None:
         )
         for group in groups:
             print(_group_text(group, now_s))
+        for each in found:
+            if each["progress"]:
+                print(progress_text(each))
 
     finish(output, data=found, text=text)
 
@@ -366,6 +379,8 @@ def _now_text(state: site_documents.CopyState) -> str:
     if state["takeover"]:
         lost = ", which the site has lost" if state["takeover_lost"] else ""
         return f"taken over by {state['takeover']['device']}{lost}"
+    if state["progress"]:
+        return f"under way on {state['progress']['node']}"
     if state["attempt"]:
         return "under way, or broken off"
     return "-" if state["base_here"] else "its restore point is gone"

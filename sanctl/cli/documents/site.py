@@ -170,6 +170,25 @@ class CopyGroup(TypedDict):
     schedule: Annotated[CopySchedule | None, "when they are copied by themselves; null: never"]
 
 
+class CopyProgress(TypedDict):
+    """How far a copy is, as its node has published in the last two minutes."""
+
+    node: Annotated[str, "the node that makes it"]
+    phase: Annotated[
+        str,
+        "`sending` what may have changed; `comparing`: it is read here as a whole; `waiting` for "
+        "the site, which reads its copy",
+    ]
+    done_bytes: Annotated[int, "how much of the phase is done; 0 while `waiting`"]
+    total_bytes: Annotated[int, "how much there is to do in it"]
+    done_percent: Annotated[float | None, "percent done of it; null while `waiting`"]
+    left_s: Annotated[
+        int | None, "how long the phase takes at its pace until now, in seconds; null: not known"
+    ]
+    since: Annotated[str, "when the phase began, in UTC"]
+    at: Annotated[str, "when that was so, in UTC"]
+
+
 class CopyState(TypedDict):
     """What the cluster knows of a device's copies at a site."""
 
@@ -197,6 +216,10 @@ class CopyState(TypedDict):
     ]
     attempt: Annotated[
         bool, "a run is under way, or has ended without a copy and not tidied up yet"
+    ]
+    progress: Annotated[
+        CopyProgress | None,
+        "how far the run is; null: none is under way, it has just begun, or that is not known",
     ]
     schedule: Annotated[CopySchedule | None, "when copies are made by themselves; null: never"]
     group: Annotated[

@@ -7,13 +7,16 @@ import time
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from sanctl.cli.views.sync import duration_text, progress_bar
 from sanctl.model.cluster import Cluster
+from sanctl.model.copy_progress import CopyProgress
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import format_bytes
 from sanctl.model.point_schedule import Rule
 from sanctl.model.site import CopyRecord, ProvenCopy, Site
 from sanctl.model.site_group import GroupRecord
 from sanctl.model.site_takeover import Successor
+from sanctl.plan.site.copy_progress import left_s
 from sanctl.plan.site.holding import held, held_text, is_let_in
 
 if TYPE_CHECKING:
@@ -83,8 +86,16 @@ def file_of(site: Site, device: str, uuid: str, copy: ProvenCopy) -> str:
     return f"{site.path}/{device}.{uuid}/{copy.name}.{copy.token}"
 
 
-def copy_state(cluster: Cluster, record: CopyRecord, now_s: float) -> site_documents.CopyState:
-    """Return what is known of a device's copies at a site."""
+def copy_state(
+    cluster: Cluster,
+    record: CopyRecord,
+    now_s: float,
+    progress: tuple[str, CopyProgress] | None,
+) -> site_documents.CopyState:
+    """Return what is known of a device's copies at a site.
+
+    `progress` is how far a copy is that is under way, with the node that makes it.
+    """
     site, proven = cluster.cib.site(record.site), record.proven
     points = cluster.cib.points_of(record.device)
     takeover = cluster.cib.takeover(record.device, record.site)
@@ -99,6 +110,7 @@ def copy_state(cluster: Cluster, record: CopyRecord, now_s: float) -> site_docum
         "base_here": proven is not None
         and any(each.token == proven.token and not each.is_deleting for each in points),
         "attempt": bool(record.attempt),
+        "progress": progress_data(*progress, now_s) if progress else None,
         "takeover": successor_data(takeover.successor) if takeover else None,
         "takeover_lost": takeover is not None and takeover.is_lost,
         "hold_after_restart": device is not None and record.site in device.awaits,
@@ -113,6 +125,37 @@ def copy_state(cluster: Cluster, record: CopyRecord, now_s: float) -> site_docum
             None,
         ),
     }
+
+
+def progress_data(node: str, progress: CopyProgress, now_s: float) -> site_documents.CopyProgress:
+    """Return how far a copy is that is under way."""
+    percent = progress.percent
+    return {
+        "node": node,
+        "phase": progress.step.phase,
+        "done_bytes": progress.step.done_bytes,
+        "total_bytes": progress.step.total_bytes,
+        "done_percent": None if percent is None else round(percent, 1),
+        "left_s": left_s(progress, now_s),
+        "since": utc(progress.since_s),
+        "at": utc(progress.at_s),
+    }
+
+
+def progress_text(state: site_documents.CopyState) -> str:
+    """Say how far a copy is that is under way; empty: none is, or that is not known."""
+    found = state["progress"]
+    if found is None:
+        return ""
+    head = f"{state['device']} to {state['site']}, on {found['node']}: "
+    total = format_bytes(found["total_bytes"])
+    if found["done_percent"] is None:
+        return f"{head}waiting for the site to read its copy, {total}"
+    left = "" if found["left_s"] is None else f", {duration_text(found['left_s'])} left"
+    return (
+        f"{head}{found['phase']} {progress_bar(found['done_percent'])}, "
+        f"{format_bytes(found['done_bytes'])} of {total}{left}"
+    )
 
 
 def group_data(group: GroupRecord, now_s: float) -> site_documents.CopyGroup:

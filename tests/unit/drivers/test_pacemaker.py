@@ -46,6 +46,14 @@ def test_a_node_without_pacemaker() -> None:
         Pacemaker(runner).query()
 
 
+def test_a_private_attribute_is_one_argument_and_never_deleted() -> None:
+    runner = FakeRunner()
+    Pacemaker(runner).publish_private("n2", "sanctl.copy.web.far", "a b")
+    ((argv, _),) = runner.calls
+    assert [*argv] == ["attrd_updater", "--node", "n2", "--name", "sanctl.copy.web.far",
+                    "--update=a b", "--private"]  # fmt: skip
+
+
 def test_units() -> None:
     runner = FakeRunner(
         "Id=a.service\nLoadState=loaded\nActiveState=active\nUnitFileState=enabled\n\n"
