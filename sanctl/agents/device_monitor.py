@@ -108,13 +108,14 @@ def _report(
     no_contact_fields: str,
 ) -> None:
     """Publish the state, look for hung I/O and for an admission, each by itself."""
+
+    def publish() -> None:
+        if not replica_state.publish(runner, device, state, no_contact_fields=no_contact_fields):
+            # A mark that could not be cleared, say: the next monitor has to try again.
+            steps.is_idle = False
+
     last: tuple[tuple[str, Callable[[], object]], ...] = (
-        (
-            "the replica's state could not be published",
-            lambda: replica_state.publish(
-                runner, device, state, no_contact_fields=no_contact_fields
-            ),
-        ),
+        ("the replica's state could not be published", publish),
         (
             "it could not look for hung I/O",
             lambda: hung_io_reboot.check(runner, device, found),

@@ -22,7 +22,7 @@ from sanctl.agents.points import unit as point_unit
 from sanctl.agents.publish import attrd_cache
 from sanctl.agents.replica import access_list, lost_writes, parts, resource_file, sync_policy
 from sanctl.agents.replica.parts import Device
-from sanctl.agents.sync import verify
+from sanctl.agents.sync import tracking, verify
 from sanctl.drivers import (
     backing_device,
     configfs,
@@ -76,15 +76,9 @@ def leave(device: Device, before: Fingerprint | None, status: int) -> None:
     try:
         if before is None or before != read(device) or not _is_settled(device, before, status):
             return
+        left_s = _valid_for_s(device, before, status)
     except (SanctlError, OSError):
         return  # not known, as in `read`
-    left_s = short_monitor.valid_for_s(
-        tuple(
-            each.age_s() if _is_of_running_attrd(each) else None
-            for each in (attrd_cache.of_score(device.name), attrd_cache.of_device(device.name))
-        ),
-        repeat_s=attrd_cache.REPEAT_S,
-    )
     if left_s <= 0:
         return
     until_s = time.clock_gettime(time.CLOCK_BOOTTIME) + left_s
@@ -101,11 +95,30 @@ def leave(device: Device, before: Fingerprint | None, status: int) -> None:
         )
 
 
+def _valid_for_s(device: Device, found: Fingerprint, status: int) -> float:
+    published = (attrd_cache.of_score(device.name), attrd_cache.of_device(device.name))
+    sooner_s = (
+        # A standby begins no verify.
+        verify.looks_within_s(device) if status == ocf.RUNNING_PROMOTED else None,
+        short_monitor.MINUTE_S if access_list.has_refused(device.name) else None,
+    )
+    return short_monitor.valid_for_s(
+        tuple(each.age_s() if _is_of_running_attrd(each) else None for each in published),
+        attrd_cache.period_of_device(device.name, is_in_sync=not _is_alone(found)),
+        sooner_s=tuple(each for each in sooner_s if each is not None),
+    )
+
+
+def _is_alone(found: Fingerprint) -> bool:
+    return found.seen.drbd is not None and short_monitor.is_alone(found.seen.drbd)
+
+
 def _file(name: str) -> state_files.StateFile:
     return state_files.of_device(name, _KIND)
 
 
 def _is_settled(device: Device, found: Fingerprint, status: int) -> bool:
+    is_alone = _is_alone(found)
     return short_monitor.is_whole(
         found.seen,
         minor=device.minor,
@@ -119,11 +132,8 @@ def _is_settled(device: Device, found: Fingerprint, status: int) -> bool:
         and not access_list.hosts_without_secret(device)
         and sync_policy.is_in_force(device)
         and not verify.is_order_open(device)
-        and not (
-            found.seen.drbd is not None
-            and short_monitor.is_alone(found.seen.drbd)
-            and flush_unit.is_unwatched(device.name)
-        )
+        and not tracking.is_left_open(device, is_in_sync=not is_alone)
+        and not (is_alone and flush_unit.is_unwatched(device.name))
         # Another node may have carried it out: then it is too old after a minute.
         and not point_unit.is_due(device)
         and not device.restore

@@ -14,7 +14,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from sanctl.agents import deleted_devices, ocf, pool_space
+from sanctl.agents import cib_check, deleted_devices, ocf, pool_space
 from sanctl.agents.fencing import cluster_run
 from sanctl.agents.node import failure_cleanup, members, votes
 from sanctl.agents.publish import attrd_cache, failed_logins, host_sessions, node_states
@@ -32,6 +32,7 @@ from sanctl.drivers import (
 )
 from sanctl.errors import CommandError, ConfigError, SanctlError
 from sanctl.model.drbd import bitmaps_per_replica
+from sanctl.model.outdated_mark import PREFIX as MARK_PREFIX
 from sanctl.model.point_schedule import SCHEDULE_PREFIX
 from sanctl.model.pool_cache import MODE_ATTRIBUTE_PREFIX, parse_wanted_mode
 from sanctl.model.restore_point import POINT_PREFIX, POINTS_ID
@@ -157,6 +158,7 @@ def _check_pools(*, may_mount: bool = True) -> None:
     attributes = _node_attributes()
     _refresh_lost_attributes(attributes)
     if may_mount:
+        cib_check.have_done(attributes, has_lost_all=not _has_own(attributes))
         _keep_states_up(deadline_runner, attributes)
     memory_fields = _memory_fields()
     for one in _pools_here():
@@ -309,10 +311,9 @@ def _refresh_lost_attributes(attributes: dict[str, str]) -> None:
     joins. pacemaker-attrd still holds them, and writes a value again only when the value changes:
     promotion scores would be missing for good (docs/adr/0036).
     """
-    is_in_cib = any(name.startswith(_POOL_ATTRIBUTE) for name in attributes)
     has_published = len(attrd_cache.published_fields(attrd_cache.of_pools())) > 1
     if (
-        is_in_cib
+        _has_own(attributes)
         or not has_published
         or not attrd_cache.must_be_in_cib(attrd_cache.of_pools(), attrd_cache.attrd_pid())
     ):
@@ -323,6 +324,11 @@ def _refresh_lost_attributes(attributes: dict[str, str]) -> None:
         action="attributes",
     )
     node_attributes.refresh(_RUNNER)
+
+
+def _has_own(attributes: dict[str, str]) -> bool:
+    """Whether the CIB has what this agent publishes: without that it has lost all of the node."""
+    return any(name.startswith(_POOL_ATTRIBUTE) for name in attributes)
 
 
 def _clean_up(runner: DeadlineRunner, usable: dict[str, str]) -> None:
@@ -347,27 +353,36 @@ def _publish(lines: list[str]) -> None:
 def _node_attributes() -> dict[str, str]:
     """Return the node attributes in the CIB that are for this agent, and those of this agent.
 
-    For this agent: tombstones of deleted devices, outdated marks, wanted cache modes and vote mode;
-    the restore points and their schedules, which are cluster properties; and replicas' states that
-    an earlier release has published.
+    For this agent: tombstones of deleted devices, wanted cache modes and vote mode; the restore
+    points and their schedules, which are cluster properties; replicas' states that an earlier
+    release has published; promotion scores; and the marks of other nodes' replicas, a constraint by
+    its id.
     """
     here = os.uname().nodename
-    pairs = cib.query(
+    found = cib.query(
         _RUNNER,
         f"//configuration/nodes/node[@uname='{here}']"
         f"//nvpair[starts-with(@name,'{deleted_devices.TOMBSTONE}')"
         f" or starts-with(@name,'{MODE_ATTRIBUTE_PREFIX}') or @name='{VOTES_ATTRIBUTE}'"
         f" or @name='{DROPPED_MEMBER_ATTRIBUTE}']"
         f"|//status/node_state[@uname='{here}']/transient_attributes"
-        f"//nvpair[starts-with(@name,'{_POOL_ATTRIBUTE}')"
+        f"//nvpair[starts-with(@name,'{_POOL_ATTRIBUTE}') or starts-with(@name,'master-')"
         f" or (starts-with(@name,'{node_states.EARLIER_PREFIX}')"
         f" and starts-with(@value,'{node_states.EARLIER_BEGIN}'))]"
         f"|//configuration/crm_config/cluster_property_set[@id='{POINTS_ID}']/nvpair"
-        f"|//configuration/crm_config/cluster_property_set[@id='{SITES_ID}']/nvpair",
+        f"|//configuration/crm_config/cluster_property_set[@id='{SITES_ID}']/nvpair"
+        f"|//configuration/nodes/node[@uname!='{here}']"
+        f"//nvpair[starts-with(@name,'{MARK_PREFIX}')]"
+        f"|//configuration/constraints"
+        f"/rsc_location[starts-with(@id,'{MARK_PREFIX}')][@node!='{here}']",
     )
-    if pairs is None:
+    if found is None:
         return {}
-    return {pair.get("name", ""): pair.get("value", "") for pair in pairs.iter("nvpair")}
+    return {
+        each.get("name", each.get("id", "")): each.get("value", "")
+        for each in found.iter()
+        if each.tag in {"nvpair", "rsc_location"}
+    }
 
 
 def delete_files_of_deleted_devices() -> None:

@@ -111,8 +111,8 @@ class Costs(TypedDict):
     ]
     minute_ratio: Annotated[
         float,
-        "processor time of a minute of our monitors, one of six a whole one, by that of the stock"
-        " one's",
+        "processor time of a minute of our monitors, one of twelve a whole one, by that of the"
+        " stock one's",
     ]
     goal: Annotated[float, "what `minute_ratio` may be at most"]
     idle: Annotated[
@@ -292,7 +292,7 @@ class PeerMonitor(TypedDict):
 
     stack: Annotated[str, "`sanctl` or `stock agents`"]
     program: Annotated[str, "the agent"]
-    per_minute: Annotated[int, "how often it runs"]
+    per_minute: Annotated[float, "how often it runs"]
     cpu_s: Annotated[float, "processor time of the kernel and of all children"]
     wall_s: Annotated[float, "from start to end"]
     of_stock_drbd: Annotated[float, "processor time by that of `ocf:linbit:drbd`"]

@@ -119,6 +119,13 @@ class StateFile:
             with contextlib.suppress(FileNotFoundError):
                 os.utime(path)
 
+    def make_old(self) -> None:
+        """Make the file as old as one can be, if there is one."""
+        path = self._current()
+        if path is not None:
+            with contextlib.suppress(FileNotFoundError):
+                os.utime(path, (0, 0))
+
     def exists(self) -> bool:
         """Whether there is such a file."""
         return self._current() is not None
@@ -193,6 +200,14 @@ def node_suffixes(kind: str) -> list[str]:
     """Return the suffixes of the node's files of one kind."""
     found = _suffixes(f"{RUNTIME}/{_NODE}", f"{kind}.")
     return sorted(found | _old_suffixes(_NODE, "", kind))
+
+
+def count_devices() -> int:
+    """Return how many devices have a replica here, as far as one look tells; 0: not known."""
+    try:
+        return sum(not each.startswith(".") for each in _entries(f"{RUNTIME}/{_DEVICES}"))
+    except OSError:
+        return 0
 
 
 def devices_with(kind: str) -> list[str]:

@@ -417,13 +417,13 @@ def set_policy_of_verify(bed: LabSession, device: str, schedule: str) -> None:
 
 
 def await_monitor(bed: LabSession, device: str) -> None:
-    """Wait until a monitor of the active node has published its attribute: once a minute.
+    """Wait until a monitor of the active node has published its attribute: every two minutes.
 
     It checks whether a verify is due before it publishes.
     """
     reported = f"stat -c %Y /run/sanctl/devices/{device}/attrd-cache.state"
     begin = int(bed.sh("n1", "date +%s").stdout)
-    wait_for("a monitor", lambda: int(bed.sh("n1", reported).stdout) > begin, within_s=120)
+    wait_for("a monitor", lambda: int(bed.sh("n1", reported).stdout) > begin, within_s=180)
 
 
 @pytest.mark.faults

@@ -42,7 +42,13 @@ FAMILIES = {
     ),
     "Diverged replicas": ("test_heal",),
     "Documentation": ("test_docs",),
-    "Failover": ("test_each_kind", "test_failover", "test_many_devices", "test_replica_states"),
+    "Failover": (
+        "test_cib_check",
+        "test_each_kind",
+        "test_failover",
+        "test_many_devices",
+        "test_replica_states",
+    ),
     "Fencing": (
         "test_accepted_risk",
         "test_fence_agents",

@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 
+from sanctl.plan.device import short_monitor
 from sanctl.system import state_files
 from sanctl.system.state_files import StateFile
 
 #: As in /proc/PID/comm, where the kernel keeps 15 characters of a program's name.
 _DAEMON = "pacemaker-attrd"
 _PROC = "/proc"
-#: Less than a minute, so that the whole monitor that comes once a minute publishes again.
-REPEAT_S = 55.0
+#: Of what the node publishes itself: pools, votes, sessions, the states of all its replicas.
+_REPEAT_S = short_monitor.MINUTE_S
 _IN_CIB_AFTER_S = 5.0
 _KIND = "attrd-cache"
 
@@ -56,6 +58,11 @@ def of_score(name: str) -> StateFile:
     return state_files.of_device(name, f"{_KIND}.score")
 
 
+def devices_with_score() -> list[str]:
+    """Return the devices of which a promotion score has been published."""
+    return state_files.devices_with(f"{_KIND}.score")
+
+
 def of_pools() -> StateFile:
     """Return the record of what the pools' agent has published of the pools."""
     return state_files.of_node(f"{_KIND}.pools")
@@ -76,20 +83,41 @@ def of_sessions() -> StateFile:
     return state_files.of_node(f"{_KIND}.sessions")
 
 
-def is_current(cached: StateFile, pid: str, text: str) -> bool:
-    """Whether this text was published to the daemon with this pid within the last minute.
+def period_of_device(name: str, *, is_in_sync: bool) -> short_monitor.Period:
+    """Return the period in which a device's score and state are published once."""
+    return short_monitor.period(
+        name=name,
+        replicas_here=state_files.count_devices(),
+        is_in_sync=is_in_sync,
+        now_s=time.clock_gettime(time.CLOCK_BOOTTIME),
+    )
+
+
+def is_current(cached: StateFile, pid: str, text: str, *, within_s: float = _REPEAT_S) -> bool:
+    """Whether this text was published to the daemon with this pid within that time.
 
     A record from the future was written before the clock was set, and does not count.
     """
     age_s = cached.age_s()
-    return age_s is not None and 0 <= age_s < REPEAT_S and cached.read() == f"{pid} {text}"
+    return age_s is not None and 0 <= age_s < within_s and cached.read() == f"{pid} {text}"
 
 
-def must_be_in_cib(cached: StateFile, pid: str) -> bool:
+def must_be_in_cib(cached: StateFile, pid: str, *, after_s: float = _IN_CIB_AFTER_S) -> bool:
     """Whether the daemon with this pid got values so long ago that the CIB must have them."""
     age_s = cached.age_s()
-    is_old = age_s is not None and age_s >= _IN_CIB_AFTER_S
+    is_old = age_s is not None and age_s >= after_s
     return is_old and bool(pid) and cached.read().startswith(f"{pid} ")
+
+
+def have_published_again(cached: StateFile) -> None:
+    """Have the next whole monitor publish this again, although nothing has changed.
+
+    The words stay: handlers compare the state with them.
+
+    Raises:
+        OSError: the record is as it was.
+    """
+    cached.make_old()
 
 
 def record(cached: StateFile, pid: str, text: str) -> None:

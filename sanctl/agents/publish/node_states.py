@@ -48,6 +48,15 @@ def publish(runner: Runner, name: str, state: str) -> None:
     _publish_if_due(runner, without_file)
 
 
+def published(name: str) -> str:
+    """Return the state of one replica as it is published; empty without one.
+
+    Raises:
+        OSError: the file could not be read.
+    """
+    return state_files.of_device(name, _KIND).read()
+
+
 def withdraw(runner: Runner, name: str) -> None:
     """Publish no state of a replica any more.
 

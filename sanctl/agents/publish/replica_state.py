@@ -15,7 +15,7 @@ from sanctl.agents.promotion import admission, compared_data, first_activation
 from sanctl.agents.publish import attrd_cache, node_states
 from sanctl.agents.replica import access_list, lost_writes, sync_policy
 from sanctl.agents.replica.parts import Device, note_path
-from sanctl.drivers import lio, node_attributes
+from sanctl.drivers import drbd_kernel, lio, node_attributes
 from sanctl.errors import SanctlError
 from sanctl.model import hung_io
 from sanctl.model.drbd import ResourceState
@@ -69,11 +69,15 @@ def publish(
     no_contact_fields: str = "",
     clears_marks: bool = True,
     score_alone: bool = False,
-) -> None:
+) -> bool:
     """Publish this replica's state and promotion score, if they changed.
 
-    They are published again after a minute, and after a restart of pacemaker-attrd. An error is
-    logged, not raised: the replica's state does not depend on it, and the next monitor tries again.
+    They are published again in each period (plan/device/short_monitor.py), after a restart of
+    pacemaker-attrd, and where the CIB has lost the score (agents/cib_check.py). An error is logged,
+    not raised: the replica's state does not depend on it, and the next monitor tries again.
+
+    Returns whether nothing is left to publish, to mark or to clear: if not, the next monitor has to
+    be a whole one.
 
     `no_contact_fields` is what a monitor adds for a replica without contact
     (sanctl/agents/recovery/heal.py). With `clears_marks` a Primary also clears the marks of peers
@@ -85,8 +89,11 @@ def publish(
         _mark_peers_without_disk(runner, device, state)
     except (SanctlError, OSError) as error:
         log_publish_failure(device.name, error)
+        is_marked = False
+    else:
+        is_marked = True
     try:
-        _publish(
+        is_published = _publish(
             runner,
             device,
             state,
@@ -96,6 +103,8 @@ def publish(
         )
     except (SanctlError, OSError) as error:
         log_publish_failure(device.name, error)
+        return False
+    return is_marked and is_published
 
 
 def _mark_peers_without_disk(runner: Runner, device: Device, state: ResourceState | None) -> None:
@@ -144,7 +153,7 @@ def _publish(
     *,
     clears_marks: bool,
     score_alone: bool,
-) -> None:
+) -> bool:
     if state is not None and state.is_connected:
         quorum_overlap.record_connection(device.name)
     if state is not None:
@@ -192,24 +201,42 @@ def _publish(
     attrd_pid = attrd_cache.attrd_pid()
     # Each by itself: a state changes several times in a failover, the score once.
     cached_score, cached = attrd_cache.of_score(device.name), attrd_cache.of_device(device.name)
-    has_score = attrd_cache.is_current(cached_score, attrd_pid, str(score))
+    period = attrd_cache.period_of_device(device.name, is_in_sync=_is_seldom_due(device, state))
+    within_s = period.passed_s
+    has_score = attrd_cache.is_current(cached_score, attrd_pid, str(score), within_s=within_s)
     compared = _without_growth(value, state)
-    if has_score and attrd_cache.is_current(cached, attrd_pid, compared):
-        return
+    if has_score and attrd_cache.is_current(cached, attrd_pid, compared, within_s=within_s):
+        return True
     if not has_score:
         node_attributes.set_promotion_score(runner, device.name, score)
         attrd_cache.record(cached_score, attrd_pid, str(score))
     # Of a device that has been active an older state may still be published: of lost files, say.
     if score_alone and is_new:
-        return
+        return False
     node_states.publish(runner, device.name, value)
     if clears_marks and state is not None and state.is_primary:
-        # After a change, and once a minute: a reconnection without a resync calls no handler.
+        # After a change, and where the pool agent has seen a mark (agents/cib_check.py): a
+        # reconnection without a resync calls no handler.
         in_sync = [node for node in others if state.with_only_peer(node).is_in_sync]
         if in_sync and not clear_marks(runner, device.name, in_sync):
             # Not recorded: a standby that stays marked cannot take over, so the next monitor asks.
-            return
+            return False
     attrd_cache.record(cached, attrd_pid, compared)
+    return True
+
+
+def _is_seldom_due(device: Device, state: ResourceState | None) -> bool:
+    """Whether this replica is one of those in sync whose monitors may be short.
+
+    Each monitor of any other is a whole one anyway.
+    """
+    return (
+        state is not None
+        and state.is_in_sync
+        and len(device.nodes) == 2
+        and not device.cache
+        and drbd_kernel.generation() < 9
+    )
 
 
 def _without_growth(value: str, state: ResourceState | None) -> str:

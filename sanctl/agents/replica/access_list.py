@@ -51,6 +51,11 @@ def log_refused(device: Device, refused: Collection[str]) -> None:
     _log_once(device, _REFUSED_NOTE, refused)
 
 
+def has_refused(name: str) -> bool:
+    """Whether the kernel has refused an entry of the access list, or its secret."""
+    return bool(state_files.of_device(name, _REFUSED_NOTE).read())
+
+
 def _log_once(device: Device, note_name: str, problems: Collection[str]) -> None:
     note = state_files.of_device(device.name, note_name)
     text = "\n".join(problems)

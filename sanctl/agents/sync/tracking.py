@@ -18,12 +18,26 @@ def needs_tracking(device: Device, state: ResourceState) -> bool:
         for peer in state.peers
     ):
         return True
+    return _is_resync_left_open(device, is_in_sync=state.is_in_sync) or verify.needs_tracking(
+        device, state
+    )
+
+
+def is_left_open(device: Device, *, is_in_sync: bool) -> bool:
+    """Whether a resync or a verify that DRBD does not show any more was not completed.
+
+    The service does that. Each monitor starts it, where it has been killed.
+    """
+    return _is_resync_left_open(device, is_in_sync=is_in_sync) or verify.is_left_open(
+        device, is_connected=is_in_sync
+    )
+
+
+def _is_resync_left_open(device: Device, *, is_in_sync: bool) -> bool:
     latest = latest_resync(device)
-    if latest is not None and (
-        latest.stage == INVALIDATING or (latest.stage == RUNNING and state.is_in_sync)
-    ):
-        return True
-    return verify.needs_tracking(device, state)
+    return latest is not None and (
+        latest.stage == INVALIDATING or (latest.stage == RUNNING and is_in_sync)
+    )
 
 
 def latest_resync(device: Device) -> ResyncRecord | None:

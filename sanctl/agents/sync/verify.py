@@ -40,6 +40,7 @@ from sanctl.model.verify_result import (
     parse_published,
 )
 from sanctl.parse.drbd import parse_out_of_sync_range, parse_verify_done
+from sanctl.plan.device import short_monitor
 from sanctl.plan.drbd import verify_schedule as plan
 from sanctl.system import journal, state_files
 from sanctl.system.files import read_text_or, write_atomically
@@ -143,6 +144,28 @@ def is_order_open(device: Device) -> bool:
     """Whether a verify was ordered that has not been carried out here."""
     order = VerifyRequest.parse(device.verify)
     return plan.is_order_open(order, _latest(device), int(time.time()))
+
+
+def is_left_open(device: Device, *, is_connected: bool) -> bool:
+    """Whether a verify or a repair is recorded as one that runs."""
+    return plan.is_left_open(_latest(device), is_connected=is_connected)
+
+
+def looks_within_s(device: Device) -> float | None:
+    """Return in how long `begin` has to be called for a verify by schedule; None: no need yet."""
+    schedule = sync_policy.policy_of(device).verify
+    if schedule is None:
+        return None
+    return plan.looks_within_s(
+        schedule,
+        _latest(device),
+        time.localtime(),
+        waits_since_s=verify_turn.due_since_s(device, schedule),
+        every_s=short_monitor.MINUTE_S,
+        after_s=short_monitor.spread_s(
+            device.name, short_monitor.MINUTE_S - short_monitor.LONGEST_INTERVAL_S
+        ),
+    )
 
 
 def needs_tracking(device: Device, state: ResourceState) -> bool:

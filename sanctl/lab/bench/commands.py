@@ -71,8 +71,8 @@ def cost_command(
 
     Compared, in turns in the same run, with the stock DRBD agent's monitor of the same DRBD
     resource, and with crm_mon -1. Time in the kernel and in all child processes is counted.
-    Exits with 0 if a minute of the monitors of one active device, one of six a whole one, costs at
-    most 0.1 of a minute of the stock DRBD agent's.
+    Exits with 0 if a minute of the monitors of one active device, one of twelve a whole one, costs
+    at most 0.1 of a minute of the stock DRBD agent's.
     """
     bed = LabSession(name)
     devices = monitor_cost.device_parameters(bed)

@@ -250,7 +250,7 @@ def _print_text(versions: str, costs: Sequence[MonitorCost]) -> None:
             (
                 each.stack,
                 each.program,
-                str(each.per_minute),
+                f"{each.per_minute:g}",
                 f"{each.cpu_s:.3f} s",
                 f"{each.wall_s:.3f} s",
                 f"{ratios[each.program]:.2f}",

@@ -95,7 +95,7 @@ class MonitorCost:
     program: str
     cpu_s: float
     wall_s: float
-    per_minute: int
+    per_minute: float
 
 
 def per_minute_s(costs: Sequence[MonitorCost], stack: str) -> float:

@@ -9,12 +9,19 @@ to do follows from what is in it, and nothing is left to do.
 
 from __future__ import annotations
 
+import zlib
 from typing import NamedTuple
 
 from sanctl.parse.drbd import ProcLine
 
-#: How long a fingerprint holds. Monitors come every 10 or 11 s: about once a minute one is whole.
-VALID_S = 58.0
+#: How long after a monitor the next one comes, at most.
+LONGEST_INTERVAL_S = 11.0
+#: What is due after this time is done once a minute, by the next whole monitor.
+MINUTE_S = 55.0
+#: The same for replicas in sync, whose whole monitors come every two minutes, and every four or six
+#: where a node has twenty or thirty replicas.
+_IN_SYNC_S = 115.0
+_REPLICAS, _AT_MOST_TIMES = 10, 3
 #: A host's request that waits for so long has the next monitor look at all of it. Less than a sixth
 #: of the time after which a request counts as hung (plan/failover/hung_io_reboot.py).
 YOUNG_REQUEST_MS = 5000
@@ -122,18 +129,56 @@ def is_whole(
     )
 
 
-def valid_for_s(published_ages_s: tuple[float | None, ...], *, repeat_s: float) -> float:
+class Period(NamedTuple):
+    """The time from one whole monitor of a device to the next, as long as nothing changes.
+
+    Attributes:
+        passed_s: how much of it has passed.
+        left_s: how much of it is left.
+    """
+
+    passed_s: float
+    left_s: float
+
+
+def period(*, name: str, replicas_here: int, is_in_sync: bool, now_s: float) -> Period:
+    """Return the present period of a device, in which its score and state are published once.
+
+    Periods are the longer the more replicas in sync the node has: what a whole monitor alone does
+    for one of these can wait (docs/adr/0053). What a Primary without its peer publishes grows, and
+    has its minute. They begin by the clock, for each device at another moment of it: devices that
+    are promoted together would have their whole monitors together for ever.
+
+    Args:
+        name: the device.
+        replicas_here: how many replicas the node has; 0: not known, as few.
+        is_in_sync: the device has two replicas, in sync, and may have fingerprints.
+        now_s: the time, on a clock that is not set.
+    """
+    length_s = MINUTE_S
+    if is_in_sync:
+        length_s = _IN_SYNC_S * min(max(replicas_here // _REPLICAS, 1), _AT_MOST_TIMES)
+    passed_s = (now_s + spread_s(name, length_s)) % length_s
+    return Period(passed_s, length_s - passed_s)
+
+
+def spread_s(name: str, within_s: float) -> float:
+    """Return a device's own time, always the same, from 0 to `within_s`."""
+    return within_s * zlib.crc32(name.encode()) / 2**32
+
+
+def valid_for_s(
+    published_ages_s: tuple[float | None, ...], present: Period, *, sooner_s: tuple[float, ...] = ()
+) -> float:
     """Return for how long a fingerprint holds; 0: none may be left.
 
-    Not beyond the moment in which an attribute is to be published again.
+    Until the end of the period, and only where all was published in it.
 
     Args:
         published_ages_s: how long ago each attribute was published; None: it was not.
-        repeat_s: after how long each is published again.
+        present: the device's period.
+        sooner_s: in how long something is due that does not wait for the period's end.
     """
-    left_s = VALID_S
-    for age_s in published_ages_s:
-        if age_s is None or not 0 <= age_s < repeat_s:
-            return 0.0
-        left_s = min(left_s, repeat_s - age_s)
-    return left_s
+    if any(age_s is None or not 0 <= age_s < present.passed_s for age_s in published_ages_s):
+        return 0.0
+    return min((present.left_s, *sooner_s))

@@ -76,6 +76,34 @@ def is_due(
     return latest is None or latest.began_s < begin_s
 
 
+def looks_within_s(
+    schedule: Schedule,
+    latest: VerifyResult | None,
+    now: time.struct_time,
+    *,
+    waits_since_s: int | None,
+    every_s: float,
+    after_s: float,
+) -> float | None:
+    """Return in how long a scheduled verify has to be looked for; None: there is more than an hour.
+
+    Args:
+        schedule: by which the device is verified.
+        latest: the verify before.
+        now: the local time.
+        waits_since_s: since when it waits for its turn, in seconds since 1970; None: it does not.
+        every_s: how often one is looked for that is due, and may wait for its turn.
+        after_s: how long after the beginning of its hour it is first looked for.
+    """
+    if waits_since_s is not None or is_due(schedule, latest, now, waits_since_s=None):
+        return every_s
+    left_s = 3600 - now.tm_min * 60 - now.tm_sec
+    next_hour = time.localtime(time.mktime(now) + left_s)
+    if next_hour.tm_hour != schedule.hour or schedule.day not in {None, next_hour.tm_wday}:
+        return None
+    return left_s + after_s
+
+
 def may_repair(
     order: VerifyRequest | None, own: VerifyResult | None, state: ResourceState, now_s: int
 ) -> bool:
@@ -122,11 +150,14 @@ def needs_completion(
     Decided by the present state, never by having seen the verify run: one may begin and end between
     two monitors, and the process that was to complete it may have been killed.
     """
-    if own is not None and own.result == RUNNING:
-        return True
-    if own is not None and own.result == REPAIRING and state.is_connected:
-        return True
-    return may_repair(order, own, state, now_s)
+    return is_left_open(own, is_connected=state.is_connected) or may_repair(
+        order, own, state, now_s
+    )
+
+
+def is_left_open(own: VerifyResult | None, *, is_connected: bool) -> bool:
+    """Whether this node's latest verify or repair is recorded as one that runs."""
+    return own is not None and (own.result == RUNNING or (own.result == REPAIRING and is_connected))
 
 
 def has_peer_found_differences(order: VerifyRequest, published: VerifyResult | None) -> bool:

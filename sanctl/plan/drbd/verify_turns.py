@@ -17,8 +17,8 @@ from typing import NamedTuple
 AT_A_TIME = 2
 #: A verify counts for so long: nobody waits for ever for one that makes no progress.
 COUNTS_S = 12 * 3600.0
-#: Monitors look whether a verify is due about once a minute (plan/device/short_monitor.py): before
-#: that not all that are due have said so, and whoever was looked at first would always be first.
+#: Monitors look for a verify within so long of its hour (plan/device/short_monitor.py): before that
+#: not all that are due have said so, and whoever was looked at first would always be first.
 GATHERS_S = 55.0
 #: Whoever has not said for so long that it waits does so no longer: it was stopped, or has moved.
 SILENT_S = 180.0

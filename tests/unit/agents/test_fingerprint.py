@@ -3,16 +3,25 @@
 
 from __future__ import annotations
 
+import errno
+import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from sanctl.agents import device, device_monitor, fingerprint, ocf
+from sanctl.agents.cache import flush_unit
 from sanctl.agents.fingerprint import Fingerprint
 from sanctl.agents.publish import attrd_cache
+from sanctl.agents.replica import parts
+from sanctl.agents.sync import verify
 from sanctl.drivers import lio
+from sanctl.model import resync_record
+from sanctl.model.resync_record import FAST, ResyncRecord
+from sanctl.model.verify_result import RUNNING, VerifyResult
 from sanctl.parse.drbd import ProcLine
-from sanctl.plan.device.short_monitor import Seen
+from sanctl.plan.device.short_monitor import MINUTE_S, Period, Seen
 from sanctl.render.fingerprint import record
 from sanctl.system import state_files
 from tests.fakes.node import FakeNode
@@ -39,6 +48,15 @@ class Monitor:
         self.found: list[Fingerprint | None] = [FOUND, FOUND]
         self.status = ocf.RUNNING_PROMOTED
         self.work: Callable[[ocf.Steps], object] = lambda _steps: None
+        self.periods = {True: Period(200.0, 145.0), False: Period(30.0, 25.0)}
+
+    def period(self, _name: str, *, is_in_sync: bool) -> Period:
+        return self.periods[is_in_sync]
+
+    def holds_s(self) -> float:
+        """Return for how long the fingerprint holds that a monitor leaves."""
+        until, *_ = self.run().splitlines()
+        return float(bytes.fromhex(until.split()[1])) - self.node.clock.now_s
 
     def run(self) -> str:
         """Return the fingerprint's text that is there then; empty where there is none."""
@@ -61,9 +79,13 @@ def monitor(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> Monitor:
     monkeypatch.setattr(attrd_cache, "attrd_pid", lambda: "7")
     for kind in _KINDS:
         state_files.of_device("vol1", kind).write("7 x")
-    sync_policy = state_files.of_device("vol1", "sync-policy")
-    sync_policy.write("1 \nx\n\n")
+    in_force("")
+    monkeypatch.setattr(attrd_cache, "period_of_device", it.period)
     return it
+
+
+def in_force(policy: str) -> None:
+    state_files.of_device("vol1", "sync-policy").write(f"1 {policy}\nx\n\n")
 
 
 def test_a_monitor_that_found_all_whole_leaves_one(monitor: Monitor) -> None:
@@ -102,6 +124,78 @@ def test_another_status_than_the_kernel_shows_leaves_none(monitor: Monitor, stat
 @pytest.mark.parametrize("kind", _KINDS)
 def test_what_is_not_published_to_this_attrd_leaves_none(monitor: Monitor, kind: str) -> None:
     state_files.of_device("vol1", kind).write("6 x")
+    assert monitor.run() == ""
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+def test_what_was_not_published_in_this_period_leaves_none(monitor: Monitor, kind: str) -> None:
+    monitor.node.age("vol1", kind, 199.0)
+    assert monitor.holds_s() == 145.0
+    monitor.found = [FOUND, FOUND]
+    monitor.node.age("vol1", kind, 201.0)
+    assert monitor.run() == ""
+
+
+def test_a_primary_without_its_peer_has_its_minute(
+    monitor: Monitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flush_unit, "is_unwatched", lambda _name: False)
+    state = "cs:WFConnection ro:Primary/Unknown ds:UpToDate/Outdated C r-----"
+    alone = FOUND._replace(seen=SEEN._replace(drbd=ProcLine(state, "f", 0)))
+    monitor.found = [alone, alone]
+    assert monitor.holds_s() == 25.0
+
+
+@pytest.mark.parametrize("status", [ocf.RUNNING_PROMOTED, ocf.SUCCESS])
+def test_a_verify_that_is_due_by_schedule_is_looked_for_each_minute_where_it_may_begin(
+    monitor: Monitor, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    schedule = f"verify=daily@{time.localtime().tm_hour:02}"
+    monkeypatch.setenv("OCF_RESKEY_sync", schedule)
+    in_force(schedule)
+    monitor.status = status
+    if status == ocf.SUCCESS:
+        standby = SEEN._replace(
+            drbd=ProcLine(
+                "cs:Connected ro:Secondary/Primary ds:UpToDate/UpToDate C r-----", "f", 0
+            ),
+            lower="",
+            alua="2",
+        )
+        monitor.found = [FOUND._replace(seen=standby)] * 2
+    assert monitor.holds_s() == (MINUTE_S if status == ocf.RUNNING_PROMOTED else 145.0)
+
+
+def test_an_entry_that_the_kernel_refused_is_tried_again_within_a_minute(monitor: Monitor) -> None:
+    state_files.of_device("vol1", "refused-entries").write("iqn.2026-11.net.example:x: refused")
+    assert monitor.holds_s() == MINUTE_S
+
+
+@pytest.mark.parametrize("kind", ["verify", "sync"])
+def test_what_the_resync_service_has_left_open_is_seen_to_by_each_monitor(
+    monitor: Monitor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
+) -> None:
+    """It was killed, say; and again, after a monitor had started it."""
+    monkeypatch.setattr(parts, "note_path", lambda _device, each: str(tmp_path / each))
+    now_s = int(time.time())
+    left = {
+        "verify": VerifyResult(now_s, RUNNING, now_s),
+        "sync": ResyncRecord(FAST, "reconnected", resync_record.RUNNING, now_s),
+    }
+    (tmp_path / kind).write_text(f"{left[kind]}\n")
+    assert monitor.run() == ""
+    (tmp_path / kind).unlink()
+    monitor.found = [FOUND, FOUND]
+    assert monitor.run()
+
+
+def test_results_of_verifies_that_cannot_be_read_leave_none_and_fail_nothing(
+    monitor: Monitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_device: object) -> float | None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(verify, "looks_within_s", fail)
     assert monitor.run() == ""
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sanctl.agents import device, device_monitor, ocf, pool
+from sanctl.agents import device, device_monitor, fingerprint, ocf, pool
 from sanctl.agents.connections import (
     frozen_primary,
     isolation,
@@ -25,6 +25,7 @@ from sanctl.agents.replica import parts
 from sanctl.drivers import cib, drbd_kernel, drbdsetup, gate, lio, pool_files
 from sanctl.errors import CommandError, ConfigError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
+from sanctl.system import state_files
 from tests.fakes.node import FakeNode
 
 PEER = PeerState("peer", "Connected", "Secondary", "Established", "UpToDate", 0)
@@ -228,6 +229,20 @@ def test_what_is_looked_at_last_is_looked_at_each_by_itself(
             monkeypatch.setattr(module, name, _raiser(ValueError("?")))
     assert device.monitor() == ocf.RUNNING_PROMOTED
     assert len(done) == 2 and serving.journal
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_what_is_left_to_publish_or_to_clear_is_the_next_monitors(
+    is_done: bool, serving: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mark that could not be cleared would stay for as long as monitors are short."""
+    left: list[int] = []
+    state_files.of_device("vol1", f"was-active.{'a' * 32}").write()
+    monkeypatch.setattr(replica_state, "publish", lambda *_, **__: is_done)
+    monkeypatch.setattr(fingerprint, "leave", lambda *found: left.append(found[-1]))
+    monkeypatch.setattr(device_monitor, "converge", lambda _runner, _device, _steps, state: state)
+    assert device.monitor() == ocf.RUNNING_PROMOTED
+    assert left == [ocf.RUNNING_PROMOTED] * is_done
 
 
 @pytest.mark.parametrize("error", [NOT_STARTED, KILLED], ids=str)

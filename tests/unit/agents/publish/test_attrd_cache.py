@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Attributes are published again after a minute, after a change and to a new pacemaker-attrd."""
+"""Attributes are published again after some time, a change and to a new pacemaker-attrd."""
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from pathlib import Path
@@ -56,6 +57,39 @@ def test_a_record_counts_for_a_minute_whatever_the_clock_did(
     written_s = time.time() - written_before_s
     os.utime(node.notes / "devices/vol1/attrd-cache.state", (written_s, written_s))
     assert attrd_cache.is_current(vol1(), "7", "9000 disk=UpToDate") is is_known
+
+
+def test_a_record_counts_within_the_time_that_is_asked_for(node: Node) -> None:
+    attrd_cache.record(vol1(), "7", "9000")
+    written_s = time.time() - 300.0
+    os.utime(node.notes / "devices/vol1/attrd-cache.state", (written_s, written_s))
+    assert attrd_cache.is_current(vol1(), "7", "9000", within_s=310.0)
+    assert not attrd_cache.is_current(vol1(), "7", "9000", within_s=290.0)
+    attrd_cache.have_published_again(vol1())
+    assert not attrd_cache.is_current(vol1(), "7", "9000", within_s=1e6)
+    assert attrd_cache.published_fields(vol1()) == ["7", "9000"]
+    attrd_cache.have_published_again(attrd_cache.of_score("vol1"))
+    assert attrd_cache.devices_with_score() == [], "none is made"
+
+
+def test_a_period_is_as_long_as_there_are_replicas(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def length_s() -> float:
+        return sum(attrd_cache.period_of_device("vol1", is_in_sync=True))
+
+    assert length_s() == pytest.approx(115.0), "there is no folder yet"
+    for number in range(30):
+        attrd_cache.record(attrd_cache.of_score(f"vol{number}"), "7", "9000")
+    (node.notes / "devices/.removed.vol99.17").mkdir()
+    assert state_files.count_devices() == 30
+    assert length_s() == pytest.approx(345.0)
+
+    def fail(_path: str) -> list[str]:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(state_files, "_entries", fail)
+    assert length_s() == pytest.approx(115.0), "not known: as few"
 
 
 def test_a_changed_value_is_not_current(node: Node) -> None:

@@ -3,10 +3,6 @@
 
 from __future__ import annotations
 
-import os
-import time
-from pathlib import Path
-
 import pytest
 
 from sanctl.agents.cache import read_cache, write_cache_status
@@ -15,10 +11,12 @@ from sanctl.agents.promotion import compared_data, first_activation
 from sanctl.agents.publish import attrd_cache, replica_state
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import lio
+from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.model.hung_io import NOTE_KIND, HungCause, HungIo
 from sanctl.model.packed_states import STATES_ATTRIBUTE, unpack
 from sanctl.parse.published_state import parse_replica_state
+from sanctl.plan.device.short_monitor import MINUTE_S, Period, period
 from sanctl.plan.failover.promotion import FirstStep
 from sanctl.system import state_files
 from tests.fakes.node import FakeNode
@@ -35,6 +33,15 @@ def node(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> FakeNode:
     monkeypatch.setattr(write_cache_status, "published_fields", lambda *_: "")
     monkeypatch.setattr(read_cache, "published_fields", lambda *_: "")
     monkeypatch.setattr(compared_data, "is_candidate", lambda *_: True)
+    # Well within the device's period, of whatever length that is.
+    fake_node.clock.now_s = next(
+        now_s
+        for now_s in map(float, range(1000, 9000))
+        if all(
+            30 < period(name="vol1", replicas_here=1, is_in_sync=each, now_s=now_s).passed_s < 50
+            for each in (True, False)
+        )
+    )
     return fake_node
 
 
@@ -58,11 +65,59 @@ def test_a_score_that_changes_is_written_before_its_state(node: FakeNode) -> Non
     assert written(node, STANDBY._replace(role="Primary")) == ["master-vol1", STATES_ATTRIBUTE]
 
 
-def test_a_score_is_written_again_after_a_minute_whatever_the_state_did(node: FakeNode) -> None:
-    written(node, STANDBY)
-    then = time.time() - 61
-    os.utime(Path(attrd_cache.of_score("vol1").path), (then, then))
-    assert written(node, STANDBY) == ["master-vol1"]
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_a_score_is_written_once_in_a_period_whatever_the_state_did(
+    node: FakeNode, monkeypatch: pytest.MonkeyPatch, replicas: int
+) -> None:
+    asked: list[bool] = []
+
+    def present(_name: str, *, is_in_sync: bool) -> Period:
+        asked.append(is_in_sync)
+        return Period(passed_s=300.0, left_s=45.0)
+
+    monkeypatch.setattr(attrd_cache, "period_of_device", present)
+    device = DEVICE._replace(nodes=("n1", "n2", "n3")[:replicas])
+    replica_state.publish(node, device, STANDBY)
+    for age_s, times in ((61.0, 0), (299.0, 0), (301.0, 1)):
+        node.age("vol1", "attrd-cache.score", age_s)
+        before = len(node.commands("attrd_updater"))
+        assert replica_state.publish(node, device, STANDBY)
+        assert len(node.commands("attrd_updater")) - before == times, age_s
+    assert set(asked) == {replicas == 2}, "of three or four each monitor is a whole one"
+
+
+@pytest.mark.parametrize(
+    ("cache", "generation", "disk"),
+    [("write-back", 8, "UpToDate"), ("", 9, "UpToDate"), ("", 8, "Outdated")],
+)
+def test_what_has_whole_monitors_anyway_is_published_each_minute(
+    node: FakeNode, monkeypatch: pytest.MonkeyPatch, cache: str, generation: int, disk: str
+) -> None:
+    asked: list[bool] = []
+
+    def present(_name: str, *, is_in_sync: bool) -> Period:
+        asked.append(is_in_sync)
+        return Period(passed_s=54.0, left_s=1.0)
+
+    monkeypatch.setattr(attrd_cache, "period_of_device", present)
+    node.generation = generation
+    replica_state.publish(node, DEVICE._replace(cache=cache), STANDBY._replace(disk=disk))
+    assert asked == [False]
+
+
+def test_a_score_that_attrd_has_not_taken_has_the_next_monitor_do_all(node: FakeNode) -> None:
+    def refuse(*_: object, **__: object) -> object:
+        raise CommandError(Problem("SAN-CMD-002", "no answer"))
+
+    assert replica_state.publish(node, DEVICE, STANDBY)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(node, "run", refuse)
+        assert replica_state.publish(node, DEVICE, STANDBY), "nothing is to be written"
+        assert not replica_state.publish(node, DEVICE, STANDBY._replace(disk="Outdated"))
+    primary = STANDBY._replace(role="Primary", peers=(PEER._replace(disk="Diskless"),))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(replica_state, "mark_without_disk", refuse)
+        assert not replica_state.publish(node, DEVICE, primary), "the mark is still to be made"
 
 
 def test_what_hosts_write_while_a_peer_is_away_is_published_once_a_minute(node: FakeNode) -> None:
@@ -79,8 +134,7 @@ def test_what_hosts_write_while_a_peer_is_away_is_published_once_a_minute(node: 
     assert written(node, grown(388)) == []
     assert written(node, grown(None)) == [STATES_ATTRIBUTE], "not known is another state"
     written(node, grown(388))
-    then = time.time() - 61
-    os.utime(Path(attrd_cache.of_device("vol1").path), (then, then))
+    node.age("vol1", "attrd-cache.state", MINUTE_S)
     assert written(node, grown(4000)) == [STATES_ATTRIBUTE]
     in_contact = PEER._replace(role="Secondary", replication="SyncSource", out_of_sync_kib=3000)
     written(node, alone._replace(peers=(in_contact,)))
@@ -136,10 +190,33 @@ def test_marks_that_could_not_be_cleared_are_asked_for_by_the_next_monitor(
     answers = [False, True]
     monkeypatch.setattr(replica_state, "clear_marks", lambda *_: answers.pop(0))
     primary = STANDBY._replace(role="Primary", peers=(PEER._replace(role="Secondary"),))
-    written(node, primary)
-    written(node, primary)
+    assert not replica_state.publish(node, DEVICE, primary), "the next monitor has to be whole"
+    assert replica_state.publish(node, DEVICE, primary)
     assert answers == []
-    written(node, primary)  # Recorded now: a third call would find no answer left.
+    assert replica_state.publish(node, DEVICE, primary), "a third call would find no answer left"
+
+
+def test_a_record_that_is_made_old_is_written_again_and_handlers_still_compare_with_it(
+    node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mark was seen in the CIB: the state is the same, and its publication clears the mark."""
+    asked: list[object] = []
+
+    def clear(*args: object) -> bool:
+        asked.append(args[1:])
+        return True
+
+    monkeypatch.setattr(replica_state, "clear_marks", clear)
+    primary = STANDBY._replace(role="Primary", peers=(PEER._replace(role="Secondary"),))
+    written(node, primary)
+    written(node, primary)
+    attrd_cache.have_published_again(attrd_cache.of_device("vol1"))
+    assert len(asked) == 1
+    assert replica_state.has_changed(DEVICE, primary._replace(disk="Failed"))
+    assert not replica_state.has_changed(DEVICE, primary)
+    written(node, primary)
+    written(node, primary)
+    assert len(asked) == 2
 
 
 @pytest.mark.parametrize("is_new", [True, False])

@@ -42,18 +42,20 @@ def run(monkeypatch: pytest.MonkeyPatch, *words: str, short_s: float, whole_s: f
     return CliRunner().invoke(commands.bench, ["cost", *words])
 
 
-def test_a_minute_has_five_short_monitors_and_a_whole_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_minutes_have_eleven_short_monitors_and_a_whole_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     done = run(monkeypatch, "--output", "json", "--idle", "10", short_s=0.02, whole_s=0.3)
     assert done.exit_code == 0, done.output
     assert breaches("bench cost", done.stdout) == []
     found = json.loads(done.stdout)["data"]
-    assert found["minute_ratio"] == pytest.approx((5 * 0.02 + 0.3) / 6)
+    assert found["minute_ratio"] == pytest.approx((11 * 0.02 + 0.3) / 12)
     assert (found["monitor_ratio"], found["whole_ratio"], found["status_ratio"]) == (0.02, 0.3, 2.0)
 
 
 @pytest.mark.parametrize(
     ("short_s", "whole_s", "status"),
-    [(0.06, 0.3, 0), (0.07, 0.3, 1), (0.02, 0.51, 1), (0.9, 0.9, 1)],
+    [(0.06, 0.3, 0), (0.09, 0.3, 1), (0.02, 1.0, 1), (0.9, 0.9, 1)],
 )
 def test_a_tenth_of_the_stock_agents_minute_is_the_goal(
     monkeypatch: pytest.MonkeyPatch, short_s: float, whole_s: float, status: int
@@ -64,7 +66,7 @@ def test_a_tenth_of_the_stock_agents_minute_is_the_goal(
 def test_the_text_has_the_ratio_that_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     done = run(monkeypatch, short_s=0.02, whole_s=0.3)
     assert (
-        "sanctl: 0.40 s of processor a minute and active device, 0.07 of ocf:linbit:drbd alone;"
+        "sanctl: 0.26 s of processor a minute and active device, 0.04 of ocf:linbit:drbd alone;"
         " goal 0.1: reached" in done.output
     )
     assert "goal 0.1: missed" in run(monkeypatch, short_s=0.2, whole_s=0.3).output

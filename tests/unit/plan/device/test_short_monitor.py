@@ -3,10 +3,23 @@
 
 from __future__ import annotations
 
+import bisect
+from typing import NamedTuple
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sanctl.parse.drbd import ProcLine
-from sanctl.plan.device.short_monitor import VALID_S, Seen, is_whole, valid_for_s
+from sanctl.plan.device.short_monitor import (
+    MINUTE_S,
+    Period,
+    Seen,
+    is_whole,
+    period,
+    spread_s,
+    valid_for_s,
+)
 
 _STATE = "cs:Connected ro:{} ds:UpToDate/UpToDate C r-----"
 NOTES = frozenset(
@@ -121,9 +134,98 @@ def test_what_is_wanted_otherwise_is_due() -> None:
     assert not whole(ACTIVE, cache="write-back")
 
 
-def test_a_fingerprint_ends_when_an_attribute_is_to_be_published_again() -> None:
-    assert valid_for_s((1.0, 2.0), repeat_s=60.0) == VALID_S
-    assert valid_for_s((1.0, 50.0), repeat_s=60.0) == 10.0
-    assert valid_for_s((1.0, 60.0), repeat_s=60.0) == 0.0
-    assert valid_for_s((None, 2.0), repeat_s=60.0) == 0.0
-    assert valid_for_s((-5.0, 2.0), repeat_s=60.0) == 0.0
+@pytest.mark.parametrize(
+    ("replicas_here", "length_s"), [(0, 115), (1, 115), (19, 115), (20, 230), (30, 345), (500, 345)]
+)
+def test_periods_grow_with_the_replicas_in_sync_of_the_node(
+    replicas_here: int, length_s: int
+) -> None:
+    found = period(name="vm1", replicas_here=replicas_here, is_in_sync=True, now_s=9e5)
+    assert found.passed_s + found.left_s == pytest.approx(length_s)
+    alone = period(name="vm1", replicas_here=replicas_here, is_in_sync=False, now_s=9e5)
+    assert alone.passed_s + alone.left_s == pytest.approx(MINUTE_S)
+
+
+class Case(NamedTuple):
+    """A moment in which a device's fingerprint may be left."""
+
+    name: str
+    replicas_here: int
+    is_in_sync: bool
+    now_s: float
+
+    def present(self) -> Period:
+        return period(**self._asdict())
+
+
+_CASES = st.builds(
+    Case,
+    name=st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,30}", fullmatch=True),
+    replicas_here=st.integers(0, 1000),
+    is_in_sync=st.booleans(),
+    now_s=st.floats(0, 1e9),
+)
+
+
+@given(
+    case=_CASES,
+    ages_s=st.lists(st.none() | st.floats(-1e6, 1e6), min_size=1, max_size=2),
+    sooner_s=st.lists(st.floats(0, 4000), max_size=2),
+)
+def test_no_fingerprint_outlives_its_period_nor_six_minutes(
+    case: Case, ages_s: list[float | None], sooner_s: list[float]
+) -> None:
+    present = case.present()
+    assert present == case.present(), "the same at each look"
+    longest_s = 345.0 if case.is_in_sync else MINUTE_S
+    assert 0 <= present.passed_s <= longest_s and 0 <= present.left_s <= longest_s
+    left_s = valid_for_s(tuple(ages_s), present, sooner_s=tuple(sooner_s))
+    assert 0 <= left_s <= min([present.left_s, *sooner_s])
+    if any(age_s is None or age_s < 0 or age_s >= present.passed_s for age_s in ages_s):
+        assert left_s == 0, "unknown, of the future, or not of this period"
+
+
+@pytest.mark.parametrize("pattern", ["vm{}", "vm{:02}", "disk-{}", "mail{:03}", "vm-{}-data"])
+@pytest.mark.parametrize(("is_in_sync", "at_once"), [(True, 9), (False, 27)])
+@pytest.mark.parametrize("is_one_moment", [True, False])
+def test_of_fifty_that_are_promoted_together_few_have_whole_monitors_together(
+    pattern: str, is_in_sync: bool, at_once: int, is_one_moment: bool
+) -> None:
+    """Monitors ten seconds apart, all in one moment or spread, from the second whole one on."""
+    wholes_s: list[float] = []
+    for number in range(50):
+        name = pattern.format(number)
+        until_s, monitor_s = 0.0, 5000.0 + (0 if is_one_moment else number / 5)
+        begin_s = monitor_s
+        while monitor_s < begin_s + 1800:
+            if monitor_s > until_s:
+                wholes_s += [monitor_s] if monitor_s > begin_s else []
+                present = period(
+                    name=name, replicas_here=50, is_in_sync=is_in_sync, now_s=monitor_s
+                )
+                left_s = valid_for_s((0.0, 0.0), present)
+                assert left_s > 0
+                until_s = monitor_s + left_s
+            monitor_s += 10.0
+    wholes_s.sort()
+    windows = [bisect.bisect_right(wholes_s, begin_s + 11) - at
+               for at, begin_s in enumerate(wholes_s)]  # fmt: skip
+    assert max(windows) <= at_once
+    length_s = 345 if is_in_sync else MINUTE_S
+    assert len(wholes_s) <= 50 * (1800 / length_s + 1), "and hardly more than one in a period"
+
+
+def test_a_fingerprint_holds_until_the_end_of_its_period_if_all_was_published_in_it() -> None:
+    present = Period(passed_s=60.0, left_s=55.0)
+    assert valid_for_s((1.0, 59.0), present) == 55.0
+    assert valid_for_s((1.0, 59.0), present, sooner_s=(99.0, 20.0)) == 20.0
+    assert valid_for_s((1.0, 59.0), present, sooner_s=(99.0,)) == 55.0
+    assert valid_for_s((1.0, 60.0), present) == 0.0
+    assert valid_for_s((None, 2.0), present) == 0.0
+    assert valid_for_s((-5.0, 2.0), present) == 0.0
+
+
+def test_a_device_has_a_time_of_its_own() -> None:
+    found = {spread_s(f"vm{number}", 44.0) for number in range(50)}
+    assert len(found) == 50
+    assert 0 <= min(found) < 5 and 39 < max(found) <= 44

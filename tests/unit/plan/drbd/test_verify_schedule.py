@@ -24,6 +24,7 @@ from sanctl.plan.drbd.verify_schedule import (
     has_peer_found_differences,
     is_due,
     is_order_open,
+    looks_within_s,
     may_repair,
     may_start_verify,
     needs_completion,
@@ -95,6 +96,49 @@ def test_one_that_waits_for_its_turn_starts_after_its_hour(
     latest = None if latest_s is None else VerifyResult(1, SAME, now_s - latest_s)
     found = is_due(Schedule(day=6, hour=3), latest, now, waits_since_s=now_s - waited_s)
     assert found is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "day", "waits_since_s", "expected"),
+    [
+        # In its hour, until one has begun; and for as long as it waits for its turn.
+        ("2026-11-22 03:20:10", 6, None, 55.0),
+        ("2026-11-22 03:20:10", None, None, 55.0),
+        ("2026-11-22 05:20:10", 6, 1, 55.0),
+        # Before its hour, and the day before.
+        ("2026-11-22 02:59:50", 6, None, 10.0 + 9.0),
+        ("2026-11-22 02:00:00", None, None, 3600.0 + 9.0),
+        ("2026-11-22 02:59:50", 5, None, None),
+        ("2026-11-22 01:59:50", 6, None, None),
+        ("2026-11-22 04:00:00", 6, None, None),
+    ],
+)
+def test_a_verify_is_looked_for_within_a_minute_of_its_hour(
+    text: str, day: int | None, waits_since_s: int | None, expected: float | None
+) -> None:
+    now = time.strptime(text, "%Y-%m-%d %H:%M:%S")
+    found = looks_within_s(
+        Schedule(day, 3), None, now, waits_since_s=waits_since_s, every_s=55.0, after_s=9.0
+    )
+    assert found == expected
+
+
+def test_one_that_has_begun_is_not_looked_for_before_its_next_hour() -> None:
+    now = time.strptime("2026-11-22 03:20:10", "%Y-%m-%d %H:%M:%S")
+    latest = VerifyResult(1, SAME, int(time.mktime(now)) - 60)
+    assert (
+        looks_within_s(Schedule(6, 3), latest, now, waits_since_s=None, every_s=55.0, after_s=9.0)
+        is None
+    )
+
+
+def test_a_schedule_at_midnight_is_looked_for_on_the_next_day() -> None:
+    now = time.strptime("2026-11-21 23:59:00", "%Y-%m-%d %H:%M:%S")
+    for day, expected in ((6, 60.0), (5, None)):
+        found = looks_within_s(
+            Schedule(day, 0), None, now, waits_since_s=None, every_s=55.0, after_s=0.0
+        )
+        assert found == expected
 
 
 def test_only_a_standby_in_contact_repairs_and_only_what_is_marked() -> None:
