@@ -324,6 +324,9 @@ def _refresh_lost_attributes(attributes: dict[str, str]) -> None:
         action="attributes",
     )
     node_attributes.refresh(_RUNNER)
+    # The daemon may have lost them, too, where its node was cut off and is back: this monitor gives
+    # it these again, and scores are looked for once these are in the CIB.
+    attrd_cache.have_published_again(attrd_cache.of_pools())
 
 
 def _has_own(attributes: dict[str, str]) -> bool:

@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
+import os
+import time
+
 import pytest
 
+from sanctl.agents import cib_check
 from sanctl.agents import pool as agent
 from sanctl.agents.publish import attrd_cache
 from sanctl.drivers import node_attributes
 from sanctl.system import journal
+from tests.fakes.node import FakeNode
 
 THERE = {"sanctl-pool-main": "total=1 free=1"}
 
@@ -36,6 +41,32 @@ def test_only_published_attributes_that_the_cib_lacks(
     monkeypatch.setattr(attrd_cache, "must_be_in_cib", lambda name, to: is_settled and to == "7")
     monkeypatch.setattr(attrd_cache, "published_fields", lambda _: ["7", *published.split()])
     monkeypatch.setattr(node_attributes, "refresh", done.append)
+    monkeypatch.setattr(attrd_cache, "have_published_again", done.append)
     monkeypatch.setattr(journal, "write", lambda *_, **__: None)
     agent._refresh_lost_attributes(noted)
-    assert len(done) == writes
+    assert len(done) == 2 * writes
+
+
+def test_where_attrd_has_lost_all_too_the_pools_are_given_to_it_at_once(
+    fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once they are in the CIB, scores that are not are lost: otherwise that took a minute more."""
+    monkeypatch.setattr(attrd_cache, "attrd_pid", lambda: "7")
+    pools, score = attrd_cache.of_pools(), attrd_cache.of_score("vol1")
+    attrd_cache.record(score, "7", "9000")
+    fake_node.age("vol1", "attrd-cache.score", 40.0)
+    attrd_cache.record(pools, "7", "main=total=1")
+    then = time.time() - 20
+    os.utime(pools.path, (then, then))
+    in_cib: dict[str, str] = {}
+    agent._refresh_lost_attributes(in_cib)
+    agent._publish(["main=total=1"])
+    assert fake_node.commands("attrd_updater") == [
+        "attrd_updater --refresh",
+        "attrd_updater --name sanctl-pool-main --update=total=1",
+    ]
+    cib_check.have_done(in_cib, has_lost_all=not agent._has_own(in_cib))
+    assert (score.age_s() or 0.0) < 100, "it may be on its way"
+    in_cib |= {"sanctl-pool-main": "total=1"}
+    cib_check.have_done(in_cib, has_lost_all=not agent._has_own(in_cib))
+    assert (score.age_s() or 0.0) > 1e6
