@@ -284,6 +284,35 @@ BROKEN_RULES = (
         steps=7,
     ),
     BrokenRule(
+        "promotes-first",
+        "No replica is promoted before the node that served is fenced, even with quorum and that "
+        "node outside of it: it serves reads until it notices.",
+        SHIPPED._replace(promotes_unfenced="any", peer_membership=_silence_is_absence),
+        nodes=3,
+        faults=1,
+        finds="1: both nodes serve",
+        steps=8,
+    ),
+    BrokenRule(
+        "promotes-after-lease",
+        "Nor once that node has noticed and is frozen, as after a lease: what is frozen may go on.",
+        SHIPPED._replace(promotes_unfenced="frozen", peer_membership=_silence_is_absence),
+        nodes=3,
+        faults=1,
+        finds="1: both nodes serve",
+        steps=13,
+    ),
+    BrokenRule(
+        "orders-first",
+        "Nor is its promotion ordered then, for the handler to wait for the fencing: the node may "
+        "be back, and a member is certain enough.",
+        SHIPPED._replace(promotes_unfenced="any"),
+        nodes=3,
+        faults=1,
+        finds="1: both nodes serve",
+        steps=10,
+    ),
+    BrokenRule(
         "clears-without-quorum",
         "Marks are cleared only with quorum.",
         SHIPPED._replace(clears_with_quorum=False, outranks=False, reads_back=False),

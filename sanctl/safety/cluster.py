@@ -61,6 +61,11 @@ def order_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
             bool(node.gone >> j & 1)
             or not rules.demotes_first
             or (
+                bool(rules.promotes_unfenced)
+                and not node.view >> j & 1
+                and (rules.promotes_unfenced == "any" or not peer.serves)
+            )
+            or (
                 bool((node.view & reach) >> j & 1)
                 and world.nodes[j].view == node.view
                 and peer.role != "P"

@@ -112,7 +112,9 @@ class PackedWorlds:
         """Return which of the invariants 1 to 4 is broken: of the votes only the marks count."""
         seen = number ^ (number & _VOTES) | self._marks[number & _VOTES]
         if seen not in self._wrong:
-            self._wrong[seen] = broken_invariant(self.state(number))
+            self._wrong[seen] = broken_invariant(
+                self.state(number), may_freeze_beside=bool(self._rules.promotes_unfenced)
+            )
         return self._wrong[seen]
 
     def is_goal(self, number: int) -> bool:

@@ -70,6 +70,10 @@ class Rules(NamedTuple):
         fences_before_start: the cluster starts a replica only where the other node is a member, or
             has been fenced since this one started.
         keeps_marks: the source of a resync changes nothing where its peer, a member, is marked.
+        promotes_unfenced: whether a partition with quorum promotes before the other node, which is
+            no member of it, is fenced: never, at `any` moment, or once that node's I/O is `frozen`,
+            as after a lease. Two nodes may be Primary then, and the first invariant is that one
+            at most serves.
     """
 
     peer_membership: Callable[[MembershipFacts], str] = _membership
@@ -102,6 +106,7 @@ class Rules(NamedTuple):
     is_device_steady: bool = True
     fences_before_start: bool = True
     keeps_marks: bool = True
+    promotes_unfenced: str = ""
 
 
 #: The rules as shipped.

@@ -241,10 +241,15 @@ def _drbd_state(
     return _STATES[key]
 
 
-def broken_invariant(world: World) -> str | None:
-    """Return which of the invariants 1 to 4 is broken, None where none is."""
+def broken_invariant(world: World, *, may_freeze_beside: bool = False) -> str | None:
+    """Return which of the invariants 1 to 4 is broken, None where none is.
+
+    With `may_freeze_beside` a Primary that is frozen may be beside one that serves.
+    """
     a, b = world.replicas
-    if a.role == b.role == "P":
+    if may_freeze_beside and a.serves and b.serves:
+        return "1: both nodes serve"
+    if not may_freeze_beside and a.role == b.role == "P":
         return "1: both nodes are Primary"
     for i, here, there in ((0, a, b), (1, b, a)):
         if not here.serves:
