@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""sanctl-actions.service on real kernels: stopped, killed, hung, replaced in the middle of actions.
+"""sanctl-actions.service on real kernels: stopped, killed, hung, replaced, short of memory.
 
 Whatever happens to the service, an action that was asked for ends as it would without it. The
 device agent is called as Pacemaker would call it, as in test_device_agent.
@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from tests.lab.test_device_agent import (
+    GENERIC,
     NAME,
     NOT_RUNNING,
     PROMOTED,
@@ -41,6 +43,13 @@ _FAULTS = {
         " mv -T current.new current; rm -rf ${old%.x}.x",
     ),
 }
+#: What the unit may have at most, and where the kernel says so. The service itself is one process;
+#: in so little memory it cannot be, and systemd starts it again and again.
+_LIMITS = {
+    "processes": ("TasksMax=1", "pids.max", "1"),
+    "memory": ("MemoryMax=8M", "memory.max", str(8 << 20)),
+}
+_GROUP = f"/sys/fs/cgroup/system.slice/{_UNIT}"
 
 
 def is_active(bed: LabSession) -> bool:
@@ -144,3 +153,81 @@ def test_a_killed_client_leaves_no_action_behind(served: Replica, delay_s: float
     )
     assert served.run("demote") == SUCCESS
     assert served.run("monitor") == SUCCESS
+
+
+@contextmanager
+def limits_lifted(one: Replica) -> Iterator[None]:
+    """Take the unit's limits back at the end, and wait for the service."""
+    try:
+        yield
+    finally:
+        one.bed.sh(
+            one.node,
+            f"systemctl set-property --runtime {_UNIT} TasksMax=infinity MemoryMax=infinity;"
+            f" rm -rf /run/systemd/system.control/{_UNIT}.d; systemctl daemon-reload",
+        )
+        wait_for("the service", lambda: is_active(one.bed), within_s=_BACK_WITHIN_S)
+
+
+def has_limit(one: Replica, limit: str) -> bool:
+    """Whether the kernel knows the limit; between two starts of the service there is no group."""
+    _, name, value = _LIMITS[limit]
+    found = one.bed.sh(one.node, f"cat {_GROUP}/{name}", ok=range(256))
+    return found.stdout.strip() == value
+
+
+def assert_forked_again(one: Replica) -> None:
+    """The service forks actions, as before."""
+    since = now(one)
+    assert one.run("promote") == SUCCESS
+    assert forked(one, "promote", since)
+    assert one.run("demote") == SUCCESS
+
+
+@pytest.mark.parametrize("limit", list(_LIMITS))
+def test_actions_of_a_service_that_cannot_fork_are_run_by_their_clients(
+    served: Replica, limit: str
+) -> None:
+    before = main_pid(served.bed)
+    with limits_lifted(served):
+        served.bed.sh("n1", f"systemctl set-property --runtime {_UNIT} {_LIMITS[limit][0]}")
+        wait_for("the limit", lambda: has_limit(served, limit), within_s=_BACK_WITHIN_S)
+        since = now(served)
+        for action in ("promote", "demote", "stop", "start"):
+            assert served.run(action) == SUCCESS, action
+            assert served.run("monitor") == _MONITORED_AFTER[action]
+            assert not forked(served, action, since)
+        if limit == "processes":
+            said = served.bed.sh("n1", f"journalctl --since '{since}' --output cat -u {_UNIT}")
+            assert "no process for an action" in said.stdout
+            assert main_pid(served.bed) == before, "it ended because it could not fork"
+    assert_forked_again(served)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("limit", list(_LIMITS))
+def test_a_service_short_of_processes_or_memory_in_the_middle_of_each_action(
+    served: Replica, limit: str
+) -> None:
+    """What runs then may fail, or be killed; the same action, by its client, ends what it began."""
+    setting = f"systemctl set-property --runtime {_UNIT} {_LIMITS[limit][0]}"
+    for action in ("promote", "demote", "stop", "start"):
+        with limits_lifted(served):
+            status = served.run(
+                f"{action} & action=$!; main={_MAIN};"
+                " while kill -0 $action 2>/dev/null"
+                " && ! grep -q . /proc/$main/task/$main/children; do :; done;"
+                f" {setting}; wait $action"
+            )
+            assert status in {SUCCESS, GENERIC}, action
+            wait_for("the limit", lambda: has_limit(served, limit), within_s=_BACK_WITHIN_S)
+            if status != SUCCESS:
+                assert served.run(action) == SUCCESS, f"{action} again"
+            assert served.run("monitor") == _MONITORED_AFTER[action]
+            wait_for(
+                "the end of what was forked",
+                lambda: len(served.bed.sh("n1", f"cat {_GROUP}/cgroup.procs", ok=range(256))
+                            .stdout.split()) <= 1,
+                within_s=60.0,
+            )  # fmt: skip
+    assert_forked_again(served)

@@ -4,7 +4,8 @@
 The service keeps no state and starts no thread, so it may end at any point: the processes that it
 has forked go on and answer their clients themselves, and a client that finds no service runs its
 program itself. It reads nothing of a connection: a client that sends nonsense, or nothing, holds up
-its own process only.
+its own process only. Where there is no process, memory or descriptor for a request, the request's
+connection ends unanswered, its client runs the program itself, and the service goes on.
 
 It serves one release. It ends where /opt/sanctl/current leads elsewhere, and systemd starts the
 service of that release.
@@ -126,7 +127,7 @@ def serve(
         if now_s - told_s >= _TICK_S:
             told_s = now_s
             _notify("WATCHDOG=1")
-        if poll.poll(_TICK_S * 1000):
+        if _is_asked(poll):
             _accept(listener, release, program)
     _log(f"{current} is not {release} any more: ends, to be started from there")
 
@@ -139,21 +140,29 @@ def is_replaced(release: str, current: str) -> bool:
         return False  # no link, as in a checkout; or it is not known
 
 
+def _is_asked(poll: select.poll) -> bool:
+    """Whether a connection waits; also whether it cannot be told for want of memory."""
+    try:
+        return bool(poll.poll(_TICK_S * 1000))
+    except (OSError, MemoryError) as error:
+        _give_way(f"not known whether an action is asked for: {_why(error)}")
+        return True
+
+
 def _accept(listener: socket.socket, release: str, program: forked_process.Program) -> None:
     try:
         connection, _ = listener.accept()
-    except OSError as error:
-        if error.errno not in {errno.EAGAIN, errno.ECONNABORTED, errno.EINTR}:
+    except (OSError, MemoryError) as error:
+        if getattr(error, "errno", None) not in {errno.EAGAIN, errno.ECONNABORTED, errno.EINTR}:
             # No descriptor or memory left. The clients do not wait for long.
-            _log(f"a connection was not accepted: {error}")
-            time.sleep(0.1)
+            _give_way(f"a connection was not accepted: {_why(error)}")
         return
     with connection:
         try:
             child = os.fork()
-        except OSError as error:
+        except (OSError, MemoryError) as error:
             # The client sees the end of the connection, and runs the program itself.
-            _log(f"no process for an action: {error}")
+            _log(f"no process for an action: {_why(error)}")
             return
         if child == 0:
             listener.close()
@@ -187,4 +196,16 @@ def _log(message: str) -> None:
 
     Not by sanctl.system.journal: the forked processes would share its connection.
     """
-    sys.stderr.write(f"{message}\n")
+    # A message that cannot be written does not end the service, least of all where something lacks.
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"{message}\n")
+
+
+def _give_way(message: str) -> None:
+    """Log what failed, and let others go on before it is tried again."""
+    _log(message)
+    time.sleep(0.1)
+
+
+def _why(error: BaseException) -> str:
+    return str(error) or type(error).__name__

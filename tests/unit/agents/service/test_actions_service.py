@@ -11,6 +11,7 @@ import ast
 import contextlib
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -79,6 +80,7 @@ exec({actions!r})
 os.environ["LEFT"] = "of the service"
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 listener = server.listen({path!r})
+{broken}
 sys.stdout.write("listens\\n")
 sys.stdout.flush()
 server.serve(listener, {release!r}, main, {current!r})
@@ -135,8 +137,8 @@ class Bench:
         link.symlink_to(release)
         link.rename(self.current)
 
-    def serve(self, release: str = "new") -> subprocess.Popen[str]:
-        """Start a service, and wait until it listens."""
+    def serve(self, release: str = "new", *, broken: str = "") -> subprocess.Popen[str]:
+        """Start a service, and wait until it listens; `broken` is run in it before it serves."""
         text = SERVICE.format(
             root=str(ROOT),
             who=BY_SERVICE,
@@ -144,10 +146,12 @@ class Bench:
             path=str(self.path),
             release=release,
             current=str(self.current),
+            broken=broken,
         )
-        service = subprocess.Popen(
-            [sys.executable, "-I", "-c", text], stdout=subprocess.PIPE, text=True
-        )
+        with (self.folder / "errors").open("w") as errors:
+            service = subprocess.Popen(
+                [sys.executable, "-I", "-c", text], stdout=subprocess.PIPE, stderr=errors, text=True
+            )
         self.services.append(service)
         assert service.stdout is not None
         assert service.stdout.readline() == "listens\n"
@@ -348,6 +352,80 @@ def test_a_service_that_ends_before_it_is_ready_has_run_nothing(
         assert client.wait(DEADLINE_S) == 7
     client.wait(DEADLINE_S)
     assert bench.runs() == [BY_ITSELF]
+
+
+#: What fails three times in the service, and works then: what each is replaced by.
+_FAILS = """
+import errno, types
+SERVICE = os.getpid()
+def failing(real, error, left=[3]):
+    def call(*words):
+        if left[0] and os.getpid() == SERVICE:
+            left[0] -= 1
+            raise error
+        return real(*words)
+    return call
+"""
+_NO_PROCESS = _FAILS + "os.fork = failing(os.fork, {error})"
+_NO_ANSWER = (
+    _FAILS
+    + """
+import select
+def poll(new=select.poll):
+    real = new()
+    return types.SimpleNamespace(register=real.register, poll=failing(real.poll, {error}))
+select.poll = poll
+"""
+)
+_AGAIN = "OSError(errno.EAGAIN, 'Resource temporarily unavailable')"
+_NO_MEMORY = "OSError(errno.ENOMEM, 'Cannot allocate memory')"
+
+
+@pytest.mark.parametrize("error", [_AGAIN, _NO_MEMORY, "MemoryError()"])
+def test_an_action_without_a_process_is_run_by_its_client(bench: Bench, error: str) -> None:
+    """As with TasksMax or MemoryMax reached: the service goes on, and forks again once it can."""
+    service = bench.serve(broken=_NO_PROCESS.format(error=error))
+    for _ in range(4):
+        assert bench.run("exit", "7") == (7, "", "")
+    assert bench.runs() == [BY_ITSELF] * 3 + [BY_SERVICE]
+    assert service.poll() is None
+    lines = (bench.folder / "errors").read_text().splitlines()
+    assert len(lines) == 3
+    assert all(line.startswith("no process for an action: ") for line in lines)
+
+
+@pytest.mark.parametrize("error", [_NO_MEMORY, "MemoryError()"])
+def test_a_service_that_cannot_wait_for_requests_goes_on(bench: Bench, error: str) -> None:
+    service = bench.serve(broken=_NO_ANSWER.format(error=error))
+    assert bench.run("exit", "7") == (7, "", "")
+    assert bench.run("exit", "7") == (7, "", "")
+    assert bench.runs() == [BY_SERVICE] * 2
+    assert service.poll() is None
+
+
+def test_a_service_without_a_descriptor_is_not_waited_for(bench: Bench) -> None:
+    """Later it takes up the requests of before, whose clients have gone, and runs nothing."""
+    service = bench.serve()
+    bench.hasty()
+    soft, hard = resource.prlimit(service.pid, resource.RLIMIT_NOFILE)
+    # The standard descriptors and the socket that listens.
+    resource.prlimit(service.pid, resource.RLIMIT_NOFILE, (4, hard))
+    for _ in range(2):
+        assert bench.run("exit", "7") == (7, "", "")
+    resource.prlimit(service.pid, resource.RLIMIT_NOFILE, (soft, hard))
+    bench.client.write_text(bench.client.read_text().replace("ANSWER_S = 0.2;", "ANSWER_S = 10;"))
+    assert bench.run("exit", "7") == (7, "", "")
+    assert bench.runs() == [BY_ITSELF] * 2 + [BY_SERVICE]
+    assert service.poll() is None
+
+
+def test_a_service_whose_messages_nobody_takes_goes_on(bench: Bench) -> None:
+    full = "sys.stderr = open('/dev/full', 'w', buffering=1)"
+    service = bench.serve(broken=f"{_NO_PROCESS.format(error=_AGAIN)}\n{full}")
+    for _ in range(4):
+        assert bench.run("exit", "7") == (7, "", "")
+    assert bench.runs() == [BY_ITSELF] * 3 + [BY_SERVICE]
+    assert service.poll() is None
 
 
 def test_a_full_backlog_is_not_waited_for(bench: Bench) -> None:
