@@ -191,6 +191,10 @@ CODES = {
     "it, or the disk does not answer. The end of the node lets it go. The node reboots by itself "
     "once another one can serve the device, or once none of its requests is answered any more, but "
     "not while it alone serves other devices that are answered.",
+    "SAN-HLT-126": "The file of a device has three quarters of the extents, or more, with which a "
+    "restore point is still made. Writes after a restore point break the file into more of them "
+    "where they are at random, hosts wait for each in the next one, and beyond the limit restore "
+    "points are refused (SAN-SNAP-002). Deleting restore points joins none: a new file has few.",
     "SAN-HLT-119": "The hook of a device's newest restore point failed: before it, and the point "
     "is crash-consistent; or after it, and the application may still be quiet.",
 }

@@ -176,6 +176,9 @@ class Cib:
     """By token and node: what a restore point alone holds there; only what has been published."""
     lost_points: frozenset[tuple[str, str]] = frozenset()
     """Token and node of restore points whose file is gone there; only what has been published."""
+    data_extents: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """By `extents_key` and node: of data files of devices that have restore points, a schedule of
+    them or copies; only what has been published."""
     point_failures: Mapping[tuple[str, str], PointFailure] = field(default_factory=dict)
     """By device and node: the order for a restore point that failed there last."""
     restore_reports: Mapping[tuple[str, str], RestoreReport] = field(default_factory=dict)

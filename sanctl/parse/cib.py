@@ -48,6 +48,7 @@ from sanctl.model.restore_point import (
     PointFailure,
     PointOrder,
     RestorePoint,
+    parse_extents,
     parse_lost,
     parse_sizes,
 )
@@ -130,6 +131,7 @@ def parse_cib(root: ET.Element, states: Mapping[str, str] = _NO_STATES) -> Cib:
     verifications: dict[tuple[str, str], VerifyResult] = {}
     point_bytes: dict[tuple[str, str], int] = {}
     lost_points: set[tuple[str, str]] = set()
+    data_extents: dict[tuple[str, str], int] = {}
     failures: dict[tuple[str, str], PointFailure] = {}
     reports: dict[tuple[str, str], RestoreReport] = {}
     for node, name, value in _transient_attributes(root):
@@ -142,6 +144,7 @@ def parse_cib(root: ET.Element, states: Mapping[str, str] = _NO_STATES) -> Cib:
         elif name == SIZES_ATTRIBUTE:
             point_bytes |= {(token, node): size for token, size in parse_sizes(value).items()}
             lost_points |= {(token, node) for token in parse_lost(value)}
+            data_extents |= {(key, node): count for key, count in parse_extents(value).items()}
         elif name.startswith(FAILED_PREFIX) and (failed := PointFailure.parse(value)) is not None:
             failures[name.removeprefix(FAILED_PREFIX), node] = failed
         elif name.startswith(REPORT_PREFIX) and (report := RestoreReport.parse(value)) is not None:
@@ -186,6 +189,7 @@ def parse_cib(root: ET.Element, states: Mapping[str, str] = _NO_STATES) -> Cib:
         schedules=dict(_schedules(_properties(configuration))),
         point_bytes=point_bytes,
         lost_points=frozenset(lost_points),
+        data_extents=data_extents,
         point_failures=failures,
         restore_reports=reports,
         sites=tuple(sorted(_sites(_properties(configuration)))),

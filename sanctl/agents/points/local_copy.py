@@ -12,10 +12,8 @@ from sanctl.agents.points import room
 from sanctl.agents.replica import parts
 from sanctl.drivers import loop, point_files, pool_files, reflink
 from sanctl.errors import CommandError, Problem
+from sanctl.model.restore_point import MAX_EXTENTS
 from sanctl.system.files import fsync_folder
-
-#: The most extents of a file that is copied while hosts wait: a copy takes 10 to 40 µs for each.
-MAX_EXTENTS = 8000
 
 
 class LocalCopy:
@@ -80,7 +78,8 @@ class LocalCopy:
                     "SAN-SNAP-002",
                     f"{self._data} has {extents} extents, and hosts would wait for their copy: "
                     f"at most {MAX_EXTENTS} are copied",
-                    "'xfs_fsr' on the file may join them while the device is a standby there",
+                    "a replica that is dropped and filled anew has few: docs/howto/"
+                    "restore-points.md, A file of many extents",
                 )
             )
         room.check(self._pool, self._pool_path, room.of_file(self._data), without=(self._data,))

@@ -14,13 +14,20 @@ import os
 import time
 from collections.abc import Iterator
 
-from sanctl.agents.points import lost_files, scheduled
+from sanctl.agents.points import known_blocks, lost_files, scheduled
 from sanctl.drivers import backup_notes, node_attributes, point_files, reflink
 from sanctl.drivers.pacemaker import Pacemaker
 from sanctl.drivers.point_files import PointFile
 from sanctl.errors import SanctlError
-from sanctl.model.restore_point import FILE_IS_GONE, POINT_PREFIX, SIZES_ATTRIBUTE, RestorePoint
+from sanctl.model.restore_point import (
+    FILE_IS_GONE,
+    POINT_PREFIX,
+    SIZES_ATTRIBUTE,
+    RestorePoint,
+    extents_key,
+)
 from sanctl.ops.session import Session
+from sanctl.plan.device.data_extents import devices_counted
 from sanctl.plan.device.point_sizes import PointOnDisk, SeenSize, due_sizes, neighbours
 from sanctl.plan.device.restore_points import plan_file_removed
 from sanctl.system import journal, state_files
@@ -74,7 +81,7 @@ def keep_up(
         with _logs_error():
             lost_files.take_off(_session(runner), usable, points)
     with _logs_error():
-        _publish_sizes(runner, usable)
+        _publish_sizes(runner, usable, devices_counted(properties))
     if is_quorate:
         with _logs_error():
             _remove_of_backups(runner)
@@ -138,10 +145,10 @@ def _delete(runner: Runner, usable: dict[str, str], points: list[RestorePoint]) 
         _log(f"{point.device}: restore point {point.name} is deleted here", point.device)
 
 
-def _publish_sizes(runner: Runner, usable: dict[str, str]) -> None:
+def _publish_sizes(runner: Runner, usable: dict[str, str], counted: frozenset[str]) -> None:
     """Publish how much of the pools each restore point alone holds, in MiB rounded up.
 
-    And of which the file is gone.
+    And of which the file is gone, and how many extents the data files of devices have.
     """
     files = {
         file.token: file
@@ -159,11 +166,29 @@ def _publish_sizes(runner: Runner, usable: dict[str, str]) -> None:
     value = " ".join(
         f"{token}={-(-seen[token].own_bytes // _MIB) * _MIB}" for token in files if token in seen
     )
-    value = f"{value} {gone}".strip()
+    value = " ".join(filter(None, (value, gone, _extents(usable, counted))))
     # Also where it is as before: the attribute ends with the node's membership.
     node_attributes.publish(runner, SIZES_ATTRIBUTE, value)
     # One that is not known yet is published as soon as it is.
     note.write(f"{names if len(seen) == len(files) else ''}\n{now_s}")
+
+
+def _extents(usable: dict[str, str], counted: frozenset[str]) -> str:
+    """Return how many extents the data files of these devices have here, as it is published.
+
+    The kernel has the numbers in memory. A filesystem that counts none says 0, and is left out.
+    """
+    words = []
+    for path in usable.values():
+        for name in sorted(known_blocks.names(path, ".data")):
+            device, _, uuid = name.removesuffix(".data").partition(".")
+            if device not in counted:
+                continue
+            # One that is gone since, or cannot be read, is not known; the others are.
+            with contextlib.suppress(OSError):
+                if count := reflink.extent_count(f"{path}/devices/{name}"):
+                    words.append(f"{extents_key(device, uuid)}={count}")
+    return " ".join(words)
 
 
 def _look_at_sizes(files: dict[str, PointFile]) -> dict[str, SeenSize]:

@@ -39,6 +39,7 @@ from sanctl.cli.views.device import (
     device_data,
     device_row,
     device_state,
+    extents_text,
     replica_text,
 )
 from sanctl.cli.views.point_schedule import schedule_data, schedule_text
@@ -358,6 +359,8 @@ def _print_device(cluster: Cluster, found: DeviceSpec, topology: Topology, now_s
         lines.append(("awaits", hold_text(cluster, found)))
     if found.name.value in cluster.cib.schedules:
         lines.append(("snapshots", schedule_text(cluster, found.name.value, now_s)))
+    if extents := extents_text(cluster, found):
+        lines.append(("extents", extents))
     if left is not None:
         lines += [("unfinished", left[0]), ("next", left[1])]
     if move is not None:

@@ -60,6 +60,11 @@ class Replica(TypedDict):
     peer_disk: Annotated[str | None, "the peer's disk state, as this node sees it"]
     out_of_sync_bytes: Annotated[int | None, "how much differs from the peer"]
     size: Annotated[int | None, "bytes that DRBD serves of the replica"]
+    extents: Annotated[
+        int | None,
+        "extents of its file, about a minute ago; beyond 8000 no restore point is made; null: not "
+        "known, or the device has no restore points, schedule of them or copies",
+    ]
     resync: Annotated[Resync | None, "its latest resync; null: none is recorded"]
     cache: Annotated[ReplicaCache, "state of its caches"]
 

@@ -16,8 +16,10 @@ from sanctl.model.device import DeviceSpec
 from sanctl.model.device_restore import COPYING
 from sanctl.model.findings import Severity
 from sanctl.model.names import NodeName
+from sanctl.model.restore_point import MAX_EXTENTS
 from sanctl.model.topology import Topology
 from sanctl.plan.cache.cache_status import mode_reason, replica_cache_text
+from sanctl.plan.device.data_extents import extents_by_node
 from sanctl.plan.device.restore_progress import report_of, stuck_problem
 from sanctl.plan.health.device_health import device_findings
 from sanctl.plan.replicas.pending_change import pending_change_of
@@ -130,6 +132,7 @@ def _replica_data(cluster: Cluster, device: DeviceSpec, node: NodeName) -> devic
         if replica.out_of_sync_kib is None
         else replica.out_of_sync_kib * 1024,
         "size": replica.size_bytes,
+        "extents": extents_by_node(cluster, device).get(node.value),
         "resync": resync_data(replica.resync) if replica.resync else None,
         "cache": {
             "mode": replica.cache,
@@ -144,6 +147,13 @@ def _replica_data(cluster: Cluster, device: DeviceSpec, node: NodeName) -> devic
             "suspect": replica.is_suspect,
         },
     }
+
+
+def extents_text(cluster: Cluster, device: DeviceSpec) -> str:
+    """Return how many extents a device's file has on each node; empty where no node says."""
+    known = extents_by_node(cluster, device)
+    counts = ", ".join(f"{count} on {node}" for node, count in known.items())
+    return f"{counts}; beyond {MAX_EXTENTS} no restore point is made" if counts else ""
 
 
 def replica_text(cluster: Cluster, device: DeviceSpec, node: NodeName) -> str:

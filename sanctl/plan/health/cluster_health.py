@@ -21,7 +21,7 @@ from sanctl.plan.health.device_health import device_findings
 from sanctl.plan.health.fencing_health import fencing_findings, reach_findings
 from sanctl.plan.health.flash_health import flash_findings
 from sanctl.plan.health.group_health import group_findings
-from sanctl.plan.health.point_health import lost_point_findings
+from sanctl.plan.health.point_health import extent_findings, lost_point_findings
 from sanctl.plan.health.schedule_health import hook_findings, schedule_findings
 from sanctl.plan.health.site_health import site_findings
 from sanctl.plan.health.space_health import space_findings
@@ -46,6 +46,7 @@ def all_findings(
     findings.extend(schedule_findings(cluster, now_s=now_s))
     findings.extend(hook_findings(cluster))
     findings.extend(lost_point_findings(cluster))
+    findings.extend(extent_findings(cluster))
     findings.extend(site_findings(cluster, now_s=now_s))
     findings.extend(dirty_limit_findings(cluster))
     findings.extend(_failure_findings(cluster))

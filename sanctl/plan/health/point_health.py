@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Findings on restore points whose files are gone from a node that had them."""
+"""Findings on restore points: files that are gone from a node, data files of many extents."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from sanctl.model.cluster import Cluster
 from sanctl.model.findings import Finding, Severity
-from sanctl.model.restore_point import RestorePoint
+from sanctl.model.restore_point import MAX_EXTENTS, RestorePoint
+from sanctl.plan.device.data_extents import MANY_EXTENTS, extents_by_node
 
 _NAMED = 8
 
@@ -47,6 +48,33 @@ def lost_point_findings(cluster: Cluster) -> Iterator[Finding]:
             do=f"find out why: 'journalctl SANCTL_ACTION=restore-points' on {node}; a new restore "
             "point is on all replicas in sync. The finding ends when these are deleted, or the "
             "node boots",
+        )
+
+
+def extent_findings(cluster: Cluster) -> Iterator[Finding]:
+    """Return the devices whose data files come near the number of extents that is copied."""
+    for device in cluster.cib.devices:
+        counts = extents_by_node(cluster, device)
+        many = {node: count for node, count in counts.items() if count >= MANY_EXTENTS}
+        if not many:
+            continue
+        listed = ", ".join(f"{count} on {node}" for node, count in many.items())
+        is_refused = max(many.values()) > MAX_EXTENTS
+        yield Finding(
+            code="SAN-HLT-126",
+            severity=Severity.WARNING,
+            subject=f"device {device.name}",
+            what=f"its file has {listed} of the {MAX_EXTENTS} extents with which a restore point "
+            "is made",
+            why="no restore point of it is made any more, nor what needs one: schedules, backups, "
+            "copies at a site (SAN-SNAP-002)"
+            if is_refused
+            else "each restore point lets hosts wait longer, and may miss its half second "
+            "(SAN-SNAP-007); beyond the limit none is made, nor what needs one: schedules, "
+            "backups, copies at a site (SAN-SNAP-002)",
+            do="restore points at longer intervals add fewer; a replica that is dropped and "
+            f"filled anew has few: 'sanctl device replicas {device.name} ...', as "
+            "docs/howto/restore-points.md says under 'A file of many extents'",
         )
 
 

@@ -13,7 +13,7 @@ import pytest
 from sanctl.agents.points import scheduled, upkeep
 from sanctl.drivers import backup_notes, node_attributes, point_files, reflink
 from sanctl.drivers.reflink import FileBlocks
-from sanctl.model.restore_point import RestorePoint
+from sanctl.model.restore_point import RestorePoint, parse_extents, parse_lost, parse_sizes
 from sanctl.ops import backup as ops_backup
 from sanctl.system import state_files
 from sanctl.system.runner import LocalRunner
@@ -200,7 +200,7 @@ def test_sizes_are_looked_at_for_a_moment_and_then_by_the_next_monitor(
     def monitor(after_s: float) -> list[str]:
         clock[0] += after_s
         looked.clear()
-        upkeep._publish_sizes(LocalRunner(), {"main": str(tmp_path)})
+        upkeep._publish_sizes(LocalRunner(), {"main": str(tmp_path)}, frozenset())
         return list(looked)
 
     assert monitor(0.0) == tokens[:2]
@@ -215,3 +215,59 @@ def test_sizes_are_looked_at_for_a_moment_and_then_by_the_next_monitor(
     assert monitor(60.0) == tokens[2:] and len(published) == 3
     os.unlink(tmp_path / "points" / f"web.{UUID}.{tokens[1]}")
     assert monitor(1.0) == [tokens[0], tokens[2]] and len(published) == 4
+
+
+def test_extents_are_published_with_the_sizes_of_devices_that_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path / "run"))
+    monkeypatch.setattr(backup_notes, "_FOLDER", str(tmp_path / "notes"))
+    state_files.make_folder()
+    point_files.make_folder(str(tmp_path))
+    make(tmp_path, TOKEN, is_taking=False)
+    (tmp_path / "devices").mkdir()
+    counts = {"web": 6100, "db": 7, "log": 9, "ext": 0, "gone": -1, "other": 8}
+    for name in counts:
+        for kind in ("data", "meta"):
+            (tmp_path / "devices" / f"{name}.{UUID}.{kind}").write_text("x")
+    clock, counted, published = [1000.0], list[str](), list[str]()
+
+    def extent_count(path: str) -> int:
+        counted.append(Path(path).name)
+        name = counted[-1].partition(".")[0]
+        if name == "gone":
+            raise FileNotFoundError(2, "No such file or directory", path)
+        return counts[name]
+
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(reflink, "blocks_of", lambda _path: FileBlocks(5, 0, 0))
+    monkeypatch.setattr(reflink, "extent_count", extent_count)
+    monkeypatch.setattr(node_attributes, "publish", lambda *words: published.append(words[2]))
+    monkeypatch.setattr(scheduled, "start_due", lambda *_: None)
+    properties = dict.fromkeys(
+        ("sanctl-schedule.db", "sanctl-copy.log.far", "sanctl-copying.ext.far")
+    )
+
+    def monitor(after_s: float) -> None:
+        clock[0] += after_s
+        values = {POINT.id: POINT.value, "sanctl-point.gone.x": "", **dict.fromkeys(properties, "")}
+        upkeep.keep_up(LocalRunner(), {"main": str(tmp_path)}, values, is_quorate=False)
+
+    monitor(0.0)
+    assert sorted(counted) == [
+        f"{name}.{UUID}.data" for name in ("db", "ext", "gone", "log", "web")
+    ]
+    (text,) = published
+    assert parse_extents(text) == {
+        f"web.{UUID[:8]}": 6100,
+        f"db.{UUID[:8]}": 7,
+        f"log.{UUID[:8]}": 9,
+    }
+    # As a release reads it that does not know of extents.
+    assert parse_sizes(text) == {TOKEN: 1 << 20} and parse_lost(text) == frozenset()
+    # Not more often than the sizes.
+    monitor(59.0)
+    assert len(counted) == 5 and len(published) == 1
+    counts["web"] = 6200
+    monitor(2.0)
+    assert len(counted) == 10 and parse_extents(published[-1])[f"web.{UUID[:8]}"] == 6200
