@@ -143,6 +143,8 @@ def _do_duties(
     """
     duties = _Duties(runner, device, steps, state)
     duties.run(lambda now: _settle_connections(runner, device, steps, now))
+    # Before its disk is attached again, and once more before the state is published.
+    duties.run(lambda now: replica_state.mark_without_disk(runner, device, now))
     duties.run(lambda now: reattach_disk.reattach(runner, device, now))
     duties.run(lambda now: reconnect_outdated.reconnect(runner, device, now))
     duties.run(lambda now: _reconnect_stalled(runner, device, now))

@@ -11,12 +11,12 @@ import sys
 import time
 from collections.abc import Callable
 
-from sanctl.safety.broken_rules import BROKEN_RULES, explore_cluster
+from sanctl.safety.broken_rules import BROKEN_RULES, MARKED_DISKLESS, explore_cluster
 from sanctl.safety.lone_marks import LoneMarks, explore_lone_marks
 from sanctl.safety.rules import SHIPPED, Rules
 from sanctl.safety.search import Counterexample, Exploration, S
 from sanctl.safety.sharing import BROKEN_SHARING, SharingRules, explore_sharing, sharing_text
-from sanctl.safety.world import EPOCH_GAP, World, world_text
+from sanctl.safety.world import EPOCH_GAP, NAMES, World, world_text
 
 _DESCRIPTION = """\
 Explores the rules against split brain and lost writes: one device with two replicas, on nodes a and
@@ -61,7 +61,8 @@ def broken_rules_table() -> str:
     lines += [
         f"| {variant.rule} | `{variant.name}`: "
         f"{variant.finds}; {variant.steps} events, {variant.faults} faults, "
-        f"{variant.nodes} nodes{' and a quorum device' if variant.has_device else ''} |"
+        f"{variant.nodes} nodes{' and a quorum device' if variant.has_device else ''}"
+        f"{'' if variant.lost_disk is None else f', the disk of {NAMES[variant.lost_disk]} lost'} |"
         for variant in BROKEN_RULES
     ]
     return "\n".join(lines)
@@ -132,6 +133,11 @@ def main(argv: list[str]) -> int:
         help="look closer at marks whose writers could not keep their quorum",
     )
     parser.add_argument(
+        "--lost-disk",
+        choices=("active", "standby"),
+        help="DRBD has dropped the disk of that replica at an error, and the replica is marked",
+    )
+    parser.add_argument(
         "--progress",
         action="store_true",
         help="say on standard error, after each depth, how many states there are so far",
@@ -155,6 +161,10 @@ def main(argv: list[str]) -> int:
     known: dict[str, Rules] = {"shipped": SHIPPED}
     known |= {variant.name: variant.rules for variant in BROKEN_RULES}
     gaps = {variant.name: variant.gap for variant in BROKEN_RULES}
+    if options.lost_disk and (options.rules != "shipped" or options.lone_marks):
+        parser.error("--lost-disk belongs to the rules as shipped, without --lone-marks")
+    lost = None if options.lost_disk is None else int(options.lost_disk == "standby")
+    lost_disks = {variant.name: variant.lost_disk for variant in BROKEN_RULES} | {"shipped": lost}
     begin = time.process_time()
     if options.lone_marks:
         lone = explore_lone_marks(
@@ -169,11 +179,14 @@ def main(argv: list[str]) -> int:
         options.nodes,
         options.faults,
         has_device=options.quorum_device,
+        lost_disk=lost_disks[options.rules],
+        begins=() if lost is None else MARKED_DISKLESS[lost],
         gap=gaps.get(options.rules, EPOCH_GAP),
         progress=_progress if options.progress else None,
     )
     device = " and a quorum device" if options.quorum_device else ""
-    about = f"{options.rules}, {options.nodes} nodes{device}, {options.faults} faults"
+    disk = "" if lost is None else f", the disk of the {options.lost_disk} replica lost"
+    about = f"{options.rules}, {options.nodes} nodes{device}, {options.faults} faults{disk}"
     return _report(result, about, begin, world_text)
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.failover import fence_rules
+from sanctl.safety.drbd import lose_disk
 from sanctl.safety.packed import PackedWorlds
 from sanctl.safety.rules import SHIPPED, MembershipFacts, Rules
 from sanctl.safety.search import Exploration, Progress, explore_machine
@@ -33,6 +34,7 @@ class BrokenRule(NamedTuple):
         begins: the first events, where an exploration from the initial world takes too long.
         ends: a dead end is what is found.
         gap: epochs of CIBs that are so far apart, or farther, are not told apart.
+        lost_disk: the replica whose disk DRBD has dropped at first.
     """
 
     name: str
@@ -46,6 +48,15 @@ class BrokenRule(NamedTuple):
     ends: bool = False
     has_device: bool = False
     gap: int = EPOCH_GAP
+    lost_disk: int | None = None
+
+
+#: Of a replica whose disk is lost at first (0: the active one's): the events that mark it. Before
+#: them writes can be lost: the next monitor is some seconds away.
+MARKED_DISKLESS = {
+    0: ("a sees that it has no disk", "a marks a, which has no disk"),
+    1: ("a sees that its peer has no disk", "a marks b, which has no disk"),
+}
 
 
 def explore_cluster(
@@ -54,6 +65,7 @@ def explore_cluster(
     faults: int,
     *,
     has_device: bool = False,
+    lost_disk: int | None = None,
     begins: tuple[str, ...] = (),
     ends: bool = True,
     gap: int = EPOCH_GAP,
@@ -67,6 +79,7 @@ def explore_cluster(
         nodes: with two nodes heartbeat, with three node-majority.
         has_device: of two nodes: node-majority with a quorum device.
         faults: how many faults may happen.
+        lost_disk: the replica whose disk DRBD has dropped at first; 0 is the active one.
         begins: the events before the exploration, by name.
         ends: look for dead ends, too.
         gap: epochs of CIBs that are so far apart, or farther, are not told apart.
@@ -74,6 +87,8 @@ def explore_cluster(
         progress: called when all states of one more depth are known.
     """
     first, possible = initial_world(nodes, faults, has_device=has_device), events(rules)
+    if lost_disk is not None:
+        first = lose_disk(first, lost_disk)
     for event in begins:
         first = next(world for name, world in possible(first) if name == event)
     machine = PackedWorlds(rules, gap=gap)
@@ -506,5 +521,27 @@ BROKEN_RULES = (
             "the replica on b starts",
             "DRBD on a calls the handler",
         ),
+    ),
+    BrokenRule(
+        "own-disk-unmarked",
+        "A Primary whose disk was dropped marks its own replica while its peer has every write.",
+        SHIPPED._replace(marks_own=False),
+        nodes=3,
+        faults=1,
+        finds="2: a serves without",
+        steps=12,
+        begins=("a write of a misses its own disk", "b loses power"),
+        lost_disk=0,
+    ),
+    BrokenRule(
+        "peer-disk-unmarked",
+        "A Primary marks a connected peer whose disk was dropped.",
+        SHIPPED._replace(marks_diskless=False),
+        nodes=3,
+        faults=1,
+        finds="2: b serves without",
+        steps=11,
+        begins=("a write of a misses the disk of b", "a loses power"),
+        lost_disk=1,
     ),
 )

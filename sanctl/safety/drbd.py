@@ -61,6 +61,18 @@ def drbd_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
                 f"a write waits on {NAMES[i]}",
                 with_replica(world, i, here._replace(is_pending=True)),
             )
+    if works and here.is_pending and not here.has_data:
+        # The link was cut for so short that DRBD has not noticed. Without its peer it cannot go on.
+        answered = here._replace(is_pending=False, is_fresh=here.is_fresh and here.has_disk)
+        yield f"a write that waited on {NAMES[i]} is answered", with_replica(world, i, answered)
+    if works and here.role == "P" and there.is_fresh and not there.has_disk:
+        missed = with_replica(world, 1 - i, there._replace(is_fresh=False))
+        yield f"a write of {NAMES[i]} misses the disk of {NAMES[1 - i]}", missed
+    if works and not here.has_disk:
+        if here.role == "P" and here.is_fresh:
+            missed = with_replica(world, i, here._replace(is_fresh=False))
+            yield f"a write of {NAMES[i]} misses its own disk", missed
+        yield from _attach(world, i)
     if here.is_ordered and here.role == "S" and not here.handler_runs:
         yield from _promote(world, i, rules, is_reachable=works)
 
@@ -75,10 +87,15 @@ def _lost(world: World, i: int, rules: Rules) -> World:
     """Return the world in which a node's DRBD has no connection any more."""
     here = world.replicas[i]
     # A before-resync-source handler runs on, and DRBD calls no other before that has ended.
-    lost = here._replace(is_linked=False, resync=here.resync if here.marks_target else NO_RESYNC)
+    lost = here._replace(
+        is_linked=False,
+        sees_diskless=False,
+        resync=here.resync if here.marks_target else NO_RESYNC,
+    )
     if here.role == "P" and not rules.freezes:
         lost = lost._replace(sees_behind=True)
-    if here.role == "P" and not lost.sees_behind and not here.handler_runs:
+    # Without good data of its own it calls no handler: I/O is frozen until the peer is back.
+    if here.role == "P" and not lost.sees_behind and not here.handler_runs and here.has_data:
         lost = lost._replace(handler=ASKS, for_primary=True)
     after = with_replica(world, i, lost)
     if here.role == "P" and lost.sees_behind:
@@ -90,7 +107,7 @@ def _connect(world: World) -> Iterator[Event]:
     a, b = world.replicas
     if "-" in (a.role, b.role) or a.role == b.role == "P" or world.ahead == "!":
         return
-    if a.marks_target or b.marks_target:
+    if a.marks_target or b.marks_target or not (a.has_disk and b.has_disk):
         return
     before = world
     for i in REPLICAS:
@@ -182,8 +199,15 @@ def _promote(world: World, i: int, rules: Rules, *, is_reachable: bool) -> Itera
     name = f"{NAMES[i]} becomes Primary"
     if here.is_linked:
         if is_reachable:
+            # Also without a disk, where the peer has one.
             is_good = here.disk == "U" and there.role != "P"
-            yield (name, with_replica(world, i, primary)) if is_good else refused
+            after = with_replica(world, i, primary)
+            for j in REPLICAS:
+                if not world.replicas[1 - j].has_disk:
+                    after = continue_alone(after, j)
+            yield (name, after) if is_good else refused
+    elif not here.has_disk:
+        yield refused
     elif here.disk == "U" and here.sees_behind:
         yield name, continue_alone(with_replica(world, i, primary), i)
     elif here.disk in "UC" or not rules.drbd_refuses:
@@ -193,12 +217,56 @@ def _promote(world: World, i: int, rules: Rules, *, is_reachable: bool) -> Itera
         yield refused
 
 
-def stop_replica(world: World, i: int) -> World:
+def lose_disk(world: World, i: int) -> World:
+    """Return a whole cluster after DRBD has dropped the disk of one replica, at an I/O error.
+
+    Nothing more is written to that disk, not even that it is behind. The other DRBD begins a new
+    generation, and calls no handler.
+    """
+    here, there = world.replicas[i], world.replicas[1 - i]
+    world = with_replica(world, i, here._replace(has_disk=False))
+    world = with_replica(world, 1 - i, there._replace(sees_diskless=True))
+    return continue_alone(world, 1 - i)
+
+
+def _attach(world: World, i: int) -> Iterator[Event]:
+    """Yield how a disk that was dropped is attached again, beside the peer's.
+
+    Beside a peer out of contact it is attached by the replica's next start alone.
+    """
+    here, there = world.replicas[i], world.replicas[1 - i]
+    attached = here._replace(has_disk=True)
+    source = there._replace(sees_diskless=False)
+    if world.ahead == NAMES[1 - i]:
+        attached = attached._replace(disk="O")
+        source = source._replace(resync=PREPARES)
+    after = with_replica(with_replica(world, i, attached), 1 - i, source)
+    yield f"the disk of {NAMES[i]} is attached again", after
+
+
+def is_served_from(world: World, i: int) -> bool:
+    """Whether a Primary without good data of its own serves from this replica: it cannot stop."""
+    there = world.replicas[1 - i]
+    return is_connected(world) and there.role == "P" and not there.has_data
+
+
+def stop_replica(world: World, i: int, rules: Rules) -> World:
     """Return the world in which a node has taken its replica down in an orderly way."""
     here, there = world.replicas[i], world.replicas[1 - i]
-    down = here._replace(role="-", is_linked=False, is_clearing=False, resync=NO_RESYNC)
+    down = here._replace(
+        role="-",
+        is_linked=False,
+        is_clearing=False,
+        resync=NO_RESYNC,
+        has_disk=True,
+        sees_diskless=False,
+        marks_diskless="",
+    )
     if not (world.is_synced and here.is_linked and there.is_linked):
         return with_replica(world, i, down)
+    if not here.has_disk:
+        # It cannot record itself as Outdated, and disconnects by force (conn_try_disconnect).
+        return _lost(with_replica(world, i, down), 1 - i, rules)
     # What was sent before the disconnect has arrived before it, on both sides.
     down = down._replace(sees_behind=here.sees_behind and there.disk != "U")
     if there.role != "P":

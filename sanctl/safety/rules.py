@@ -69,6 +69,8 @@ class Rules(NamedTuple):
             time.
         fences_before_start: the cluster starts a replica only where the other node is a member, or
             has been fenced since this one started.
+        marks_diskless: a Primary marks a connected peer that has no disk.
+        marks_own: a Primary without a disk, whose peer has every write, marks its own replica.
         keeps_marks: the source of a resync changes nothing where its peer, a member, is marked.
         promotes_unfenced: whether a partition with quorum promotes before the other node, which is
             no member of it, is fenced: never, at `any` moment, or once that node's I/O is `frozen`,
@@ -107,6 +109,8 @@ class Rules(NamedTuple):
     fences_before_start: bool = True
     keeps_marks: bool = True
     promotes_unfenced: str = ""
+    marks_diskless: bool = True
+    marks_own: bool = True
 
 
 #: The rules as shipped.

@@ -30,6 +30,7 @@ from sanctl.safety.drbd import (
     continue_alone,
     drbd_events,
     is_connected,
+    is_served_from,
     resync_events,
     stop_replica,
 )
@@ -205,7 +206,7 @@ def _answered(world: World, i: int) -> World:
     after = here._replace(handler=NO_HANDLER, is_late=False, has_marked=False)
     if here.is_late or here.is_linked:
         # "Ignoring fence-peer exit code"; a link that is lost again has the handler called again.
-        if here.is_frozen:
+        if here.is_frozen and here.has_data:
             after = after._replace(handler=ASKS, for_primary=True)
         return with_replica(world, i, after)
     if here.role == "-":
@@ -241,8 +242,9 @@ def _agent(world: World, i: int, rules: Rules) -> Iterator[Event]:
         )
     # DRBD neither answers nor sends a disconnect while the resync handler runs.
     is_deaf = here.marks_target or (is_connected(world) and world.replicas[1 - i].marks_target)
-    if here.role == "S" and not here.is_ordered and not is_deaf:
-        yield f"the replica on {NAMES[i]} stops", stop_replica(world, i)
+    if here.role == "S" and not here.is_ordered and not is_deaf and not is_served_from(world, i):
+        yield f"the replica on {NAMES[i]} stops", stop_replica(world, i, rules)
+    yield from _mark_diskless(world, i, rules)
     if here.is_clearing and here.role == "S":
         yield from _unmark(world, i, rules)
     elif here.is_clearing:
@@ -263,6 +265,37 @@ def _agent(world: World, i: int, rules: Rules) -> Iterator[Event]:
             yield f"{NAMES[i]} sees that both are marked", with_replica(world, i, clearing)
     if rules.clears_own and here.role == "S" and here.is_linked and here.disk == "U":
         yield f"{NAMES[i]} clears its own mark", write_mark(world, i, i, is_set=False, rules=rules)
+
+
+def _mark_diskless(world: World, i: int, rules: Rules) -> Iterator[Event]:
+    """Yield how a Primary marks what it goes on without: a peer without a disk, or its own."""
+    here, name = world.replicas[i], NAMES[i]
+    if here.marks_diskless:
+        j = i if here.marks_diskless == "own" else 1 - i
+        done = here._replace(marks_diskless="")
+        marked = write_mark(world, i, j, is_set=True, rules=rules)
+        yield f"{name} marks {NAMES[j]}, which has no disk", with_replica(marked, i, done)
+        yield f"{name} does not get to marking", with_replica(world, i, done)
+        return
+    if rules.locks and here.holds_lock:
+        return
+    state, marks = drbd_state(here), world.nodes[i].marks
+    if (
+        rules.marks_diskless
+        and fence_rules.may_mark_without_disk(state)
+        and is_peer_certain(world, i, rules)
+        and not marks >> (1 - i) & 1
+    ):
+        marking = here._replace(marks_diskless="peer")
+        yield f"{name} sees that its peer has no disk", with_replica(world, i, marking)
+    if rules.marks_own and fence_rules.may_mark_own(
+        state,
+        is_quorate=world.is_quorate(i),
+        nodes=[NAMES[j] for j in REPLICAS],
+        marked=[NAMES[j] for j in REPLICAS if marks >> j & 1],
+    ):
+        marking = here._replace(marks_diskless="own")
+        yield f"{name} sees that it has no disk", with_replica(world, i, marking)
 
 
 def _are_all_marked(world: World, i: int) -> bool:

@@ -59,6 +59,10 @@ class Replica(NamedTuple):
         has_marked: the mark that the handler has set was not there before; noted where the handler
             would take it back (`Rules.withdraws`).
         resync: as a source: how far the resync is; until it begins, writes are not replicated.
+        has_disk: DRBD has its disk; without it `disk` and `is_fresh` are what is on it.
+        sees_diskless: DRBD here knows that the connected peer has none.
+        marks_diskless: whose mark the agent is about to set because of a lost disk: its `own`, the
+            `peer`'s, or none.
     """
 
     role: str = "S"
@@ -74,6 +78,14 @@ class Replica(NamedTuple):
     is_clearing: bool = False
     resync: str = NO_RESYNC
     has_marked: bool = False
+    has_disk: bool = True
+    sees_diskless: bool = False
+    marks_diskless: str = ""
+
+    @property
+    def has_data(self) -> bool:
+        """DRBD here has a disk whose data it takes for good; else it serves from the peer's."""
+        return self.has_disk and self.disk in {"U", "C"}
 
     @property
     def is_frozen(self) -> bool:
@@ -98,7 +110,8 @@ class Replica(NamedTuple):
     @property
     def holds_lock(self) -> bool:
         """A handler or the agent holds the lock under which marks are set and cleared."""
-        return self.is_clearing or self.handler in {MARKS, ASKS_AGAIN} or self.marks_target
+        is_set = self.handler in {MARKS, ASKS_AGAIN} or bool(self.marks_diskless)
+        return self.is_clearing or is_set or self.marks_target
 
 
 class Node(NamedTuple):
@@ -211,29 +224,35 @@ def drbd_state(replica: Replica) -> ResourceState | None:
     if replica.role == "-":
         return None
     is_syncing = replica.sees_behind or replica.disk == "I" or replica.resync != NO_RESYNC
-    return _drbd_state(
-        replica.role, replica.disk, replica.is_linked, replica.sees_behind, is_syncing
-    )
+    disk = replica.disk if replica.has_disk else "D"
+    seen = "D" if replica.sees_diskless else "I" if replica.sees_behind else "U"
+    return _drbd_state(replica.role, disk, replica.is_linked, seen, is_syncing)
 
 
-_WORDS = {"U": "UpToDate", "C": "Consistent", "O": "Outdated", "I": "Inconsistent"}
-_STATES: dict[tuple[str, str, bool, bool, bool], ResourceState] = {}
+_WORDS = {
+    "U": "UpToDate",
+    "C": "Consistent",
+    "O": "Outdated",
+    "I": "Inconsistent",
+    "D": "Diskless",
+}
+_STATES: dict[tuple[str, str, bool, str, bool], ResourceState] = {}
 
 
 def _drbd_state(
-    role: str, disk: str, is_linked: bool, sees_behind: bool, is_syncing: bool
+    role: str, disk: str, is_linked: bool, seen: str, is_syncing: bool
 ) -> ResourceState:
-    key = (role, disk, is_linked, sees_behind, is_syncing)
+    key = (role, disk, is_linked, seen, is_syncing)
     if key not in _STATES:
         replication = "SyncTarget" if disk == "I" else "SyncSource"
-        behind = "Inconsistent" if is_linked else "Outdated"
+        lost = "Outdated" if seen == "I" else "DUnknown"
         peer = PeerState(
             name="peer",
             connection="Connected" if is_linked else "Connecting",
             # Of a connected peer the worst for the rules: only a Secondary lets a mark go.
             role="Secondary" if is_linked else "Unknown",
             replication=(replication if is_syncing else "Established") if is_linked else "Off",
-            disk=behind if sees_behind else "UpToDate" if is_linked else "DUnknown",
+            disk=_WORDS[seen] if is_linked else lost,
             out_of_sync_kib=None,
         )
         role_word = "Primary" if role == "P" else "Secondary"
@@ -254,7 +273,7 @@ def broken_invariant(world: World, *, may_freeze_beside: bool = False) -> str | 
     for i, here, there in ((0, a, b), (1, b, a)):
         if not here.serves:
             continue
-        if not here.is_fresh:
+        if not (here.is_fresh if here.has_data else _reaches_data(world, there)):
             return f"2: {NAMES[i]} serves without having every acknowledged write"
         if here.is_linked or there.disk in {"O", "I"}:
             continue
@@ -267,6 +286,16 @@ def broken_invariant(world: World, *, may_freeze_beside: bool = False) -> str | 
     if world.ahead == "!":
         return "4: the replicas have diverged"
     return None
+
+
+def _reaches_data(world: World, there: Replica) -> bool:
+    """Whether a node that serves from its peer's disk answers with every acknowledged write.
+
+    It answers nothing where the peer is out of reach.
+    """
+    a, b = world.replicas
+    is_reached = world.is_synced and a.is_linked and b.is_linked
+    return not is_reached or (there.is_fresh and there.has_disk and there.disk == "U")
 
 
 def is_whole(world: World) -> bool:
@@ -283,6 +312,7 @@ def is_whole(world: World) -> bool:
         )
         and all(
             replica.disk == "U"
+            and replica.has_disk
             and replica.is_linked
             and not replica.sees_behind
             and not replica.is_pending
@@ -358,6 +388,7 @@ def world_text(world: World) -> str:
         words = [f"{NAMES[i]}:{replica.role}{replica.disk}"]
         words += ["serves"] * replica.serves + ["FROZEN"] * replica.is_frozen
         words += [] if replica.is_fresh else ["stale"]
+        words += [] if replica.has_disk else ["DISKLESS"]
         words += [] if replica.is_linked or replica.role == "-" else ["unlinked"]
         words += [f"handler {replica.handler}"] if replica.handler else []
         words += [replica.resync + " its peer"] if replica.resync else []

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -172,47 +172,117 @@ def test_a_standby_that_lost_its_disk_does_not_take_over(
     standby = load.peer_of(active)
     bed.sh(standby, f"drbdsetup detach --force {load.minor}; echo 16 >{TRIED}", timeout_s=30)
     await_writes(load)
-    mark = f"//rsc_location[starts-with(@id,'sanctl-outdated-{NAME}.{standby}.')]"
+    await_mark(bed, standby, asked=active)
+    # The node that has the writes stays away until it is seen that the other one does not serve.
+    assert_is_not_served_alone(bed, load, standby, good=active)
+    await_writes(load, within_s=BACK_S)
+    await_sync(bed)
+    failover.await_healthy(bed, "n1")
+
+
+@pytest.mark.timeout(1500)
+def test_an_active_node_that_lost_its_disk_does_not_serve_what_it_has(
+    scenario: Scenario, load: LedgerLoad
+) -> None:
+    """The active node's disk is lost, the host writes on to the standby's, both lose power.
+
+    The device is not moved meanwhile, so that nobody but the active node can say that its disk is
+    behind. It boots with that disk, and with the witness it fences the other node.
+    """
+    bed = scenario.bed
+    await_sync(bed)
+    active = collect.active_node(bed, NAME)
+    standby = load.peer_of(active)
+    managed = f"crm_resource --resource sanctl-{NAME} --meta"
+    bed.sh("n3", f"{managed} --set-parameter is-managed --parameter-value false", timeout_s=60)
+    try:
+        # Tried so often that no monitor tries for an hour.
+        bed.sh(active, f"echo 16 >{TRIED}; drbdsetup detach --force {load.minor}", timeout_s=30)
+        await_writes(load)
+        await_mark(bed, active, asked=standby)
+        states = (disk(bed, active), role(bed, active), role(bed, standby))
+        assert states == ("Diskless", "Primary", "Secondary"), states
+        await_writes(load)
+
+        def let_cluster_act() -> None:
+            # Nothing is started on the node before that. With quorum only: alone it would change
+            # its own CIB.
+            script = (
+                f"crm_node --quorum | grep --quiet 1 && {managed} --delete-parameter is-managed"
+            )
+            wait_for(
+                f"{active} to be in the cluster again",
+                lambda: bed.sh(active, script).status == 0,
+                within_s=BACK_S,
+                every_s=2.0,
+            )
+
+        assert_is_not_served_alone(bed, load, active, good=standby, is_back=let_cluster_act)
+    finally:
+        bed.sh("n3", f"{managed} --delete-parameter is-managed", ok=range(256), timeout_s=60)
+    await_writes(load, within_s=BACK_S)
+    await_sync(bed)
+    failover.await_healthy(bed, "n1")
+    marks = f"//rsc_location[starts-with(@id,'sanctl-outdated-{NAME}.')]"
+    wait_for(
+        "no mark",
+        lambda: bed.sh("n3", f'cibadmin --query --xpath "{marks}"', ok=range(256)).status != 0,
+        within_s=90,
+        every_s=3.0,
+    )
+
+
+def await_mark(bed: LabSession, node: str, *, asked: str) -> None:
+    """Wait for the mark of a node's replica; say so where there is none."""
+    mark = f"//rsc_location[starts-with(@id,'sanctl-outdated-{NAME}.{node}.')]"
     try:
         wait_for(
             "the mark of the replica without a disk",
             lambda: bed.sh(
-                active, f'cibadmin --query --xpath "{mark}"', ok=range(256)
+                asked, f'cibadmin --query --xpath "{mark}"', ok=range(256)
             ).status == 0,
             within_s=60,
             every_s=2.0,
         )  # fmt: skip
     except NotConverged:
-        print(f"  {standby} is not marked")
-    # The node that has the writes stays away until it is seen that the other one does not serve.
-    bed.sh(active, "systemctl mask corosync.service pacemaker.service")
-    before = boot_id(bed, active)
+        print(f"  {node} is not marked")
+
+
+def assert_is_not_served_alone(
+    bed: LabSession,
+    load: LedgerLoad,
+    behind: str,
+    *,
+    good: str,
+    is_back: Callable[[], None] = lambda: None,
+) -> None:
+    """Cut the power of both nodes, let the one come back that is behind; later the other one."""
+    bed.sh(good, "systemctl mask corosync.service pacemaker.service")
+    before = boot_id(bed, good)
     # The only good replica's last seconds are another matter (docs/explanation/cache.md).
     load.host.sh(f"systemctl kill --signal=STOP {load.run.unit}")
-    bed.sh(active, "sync -f /srv/sanctl/main", timeout_s=60)
-    bed.cut_power(standby)
-    bed.cut_power(active)
-    bed.ensure_power(standby)
+    bed.sh(good, "sync -f /srv/sanctl/main", timeout_s=60)
+    bed.cut_power(behind)
+    bed.cut_power(good)
+    bed.ensure_power(behind)
 
     def serves() -> bool:
         resource = f"drbdsetup events2 --now {NAME} | grep ' resource '"
-        return "role:Primary" in bed.sh(standby, resource, ok=range(256), timeout_s=30).stdout
+        return "role:Primary" in bed.sh(behind, resource, ok=range(256), timeout_s=30).stdout
 
+    is_back()
     until_s = time.monotonic() + ALONE_S
     while not (served := serves()) and time.monotonic() < until_s:
         time.sleep(1.0)
-    bed.ensure_power(active)
-    wait_for("the node that was cut", lambda: boot_id(bed, active) != before, within_s=BACK_S)
+    bed.ensure_power(good)
+    wait_for("the node that was cut", lambda: boot_id(bed, good) != before, within_s=BACK_S)
     bed.sh(
-        active,
+        good,
         "systemctl unmask corosync.service pacemaker.service && systemctl start pacemaker.service",
         timeout_s=120,
     )
     load.host.sh(f"systemctl kill --signal=CONT {load.run.unit}")
-    assert not served, f"{standby} serves without what was written while it had no disk"
-    await_writes(load, within_s=BACK_S)
-    await_sync(bed)
-    failover.await_healthy(bed, "n1")
+    assert not served, f"{behind} serves without what was written while it had no disk"
 
 
 @pytest.mark.timeout(900)

@@ -9,8 +9,7 @@ from collections.abc import Iterable
 
 from sanctl.agents.cache import read_cache, write_cache_status
 from sanctl.agents.connections import reconnect_dropped
-from sanctl.agents.fencing import quorum_overlap
-from sanctl.agents.fencing.outdate import clear_marks, mark_without_disk
+from sanctl.agents.fencing import outdate, quorum_overlap
 from sanctl.agents.promotion import admission, compared_data, first_activation
 from sanctl.agents.publish import attrd_cache, node_states
 from sanctl.agents.replica import access_list, lost_writes, sync_policy
@@ -20,7 +19,7 @@ from sanctl.errors import SanctlError
 from sanctl.model import hung_io
 from sanctl.model.drbd import ResourceState
 from sanctl.model.resync_record import ResyncRecord
-from sanctl.plan.failover.fence_rules import may_mark_without_disk
+from sanctl.plan.failover.fence_rules import may_mark_without_disk, serves_from_peer
 from sanctl.plan.failover.promotion import FirstStep, are_all_blank, promotion_score
 from sanctl.system import journal, state_files
 from sanctl.system.files import read_text_or
@@ -86,7 +85,7 @@ def publish(
     """
     try:
         # Each time, and first: pacemaker-attrd may be away when the CIB is not.
-        _mark_peers_without_disk(runner, device, state)
+        mark_without_disk(runner, device, state)
     except (SanctlError, OSError) as error:
         log_publish_failure(device.name, error)
         is_marked = False
@@ -107,13 +106,20 @@ def publish(
     return is_marked and is_published
 
 
-def _mark_peers_without_disk(runner: Runner, device: Device, state: ResourceState | None) -> None:
+def mark_without_disk(runner: Runner, device: Device, state: ResourceState | None) -> None:
+    """Mark as outdated what a Primary goes on without: a peer without a disk, or the replica here.
+
+    Raises:
+        SanctlError, OSError: the cluster or DRBD did not answer; the next monitor tries again.
+    """
     if state is None or not state.is_primary:
         return
     others = sorted(set(device.nodes) - {os.uname().nodename})
     without_disk = [node for node in others if may_mark_without_disk(state.with_only_peer(node))]
     if without_disk:
-        mark_without_disk(runner, device.name, without_disk)
+        outdate.mark_without_disk(runner, device.name, without_disk)
+    if serves_from_peer(state):
+        outdate.mark_own_without_disk(runner, device.name, others)
 
 
 def log_publish_failure(name: str, error: SanctlError | OSError) -> None:
@@ -218,7 +224,7 @@ def _publish(
         # After a change, and where the pool agent has seen a mark (agents/cib_check.py): a
         # reconnection without a resync calls no handler.
         in_sync = [node for node in others if state.with_only_peer(node).is_in_sync]
-        if in_sync and not clear_marks(runner, device.name, in_sync):
+        if in_sync and not outdate.clear_marks(runner, device.name, in_sync):
             # Not recorded: a standby that stays marked cannot take over, so the next monitor asks.
             return False
     attrd_cache.record(cached, attrd_pid, compared)

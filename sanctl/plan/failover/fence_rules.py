@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from sanctl.model.drbd import ResourceState, uses_quorum
+from sanctl.plan.failover.promotion import NO_DISK
 
 #: Exit codes of fence-peer as drbd_nl.c (conn_try_outdate_peer) understands them.
 PEER_OUTDATED = 4
@@ -141,6 +142,8 @@ def may_clear(state: ResourceState | None) -> bool:
 
     Only a Primary sets a mark that counts, and only the Primary knows when it last went on without
     a peer. A standby may notice a broken link seconds after its Primary has gone on without it.
+
+    Not a Primary without a disk, whatever it says of its peer's: see `may_mark_own`.
     """
     return state is not None and state.is_primary and state.is_in_sync
 
@@ -160,6 +163,49 @@ def may_mark_without_disk(state: ResourceState | None) -> bool:
         and state.disk == "UpToDate"
         and bool(state.peers)
         and all(peer.is_connected and peer.disk == "Diskless" for peer in state.peers)
+    )
+
+
+def serves_from_peer(state: ResourceState) -> bool:
+    """Whether a node in that state is a Primary without a disk, and DRBD calls its peer good."""
+    return (
+        state.is_primary
+        and state.has_quorum is None
+        and state.disk in NO_DISK
+        and bool(state.peers)
+        and all(peer.is_in_sync for peer in state.peers)
+    )
+
+
+def may_mark_own(
+    state: ResourceState | None,
+    *,
+    is_quorate: bool,
+    nodes: Collection[str],
+    marked: Collection[str],
+) -> bool:
+    """Whether a node in that state marks its own replica, if it holds the handlers' lock.
+
+    DRBD 8.4 goes on with the peer's disk when a Primary's own one fails. The disk lacks what is
+    written from then on, and nothing on it says so: DRBD writes nothing more to it. If the peer is
+    lost before it is Primary, and the disk is good again after a restart, it would be served.
+
+    Not while the peer is marked: it may be behind. DRBD 8.4 calls a peer UpToDate whose resync was
+    being prepared when the Primary's disk failed (drbd_state.c, sanitize_state: the resync is
+    aborted, and a Consistent peer that is connected becomes UpToDate). Only with quorum: a node
+    that is cut off would change its own CIB alone.
+
+    Args:
+        state: what DRBD says here.
+        is_quorate: this node is in a partition with quorum.
+        nodes: the nodes of the device's replicas, this one included.
+        marked: those whose replica is marked in the CIB.
+    """
+    return (
+        state is not None
+        and serves_from_peer(state)
+        and is_quorate
+        and not {*nodes}.intersection(marked)
     )
 
 

@@ -97,6 +97,7 @@ DUTIES: tuple[tuple[object, str, bool], ...] = (
     (isolation, "apply_rules", True),
     (reconnect_dropped, "reconnect", True),
     (refill_suspect, "refill_if_suspect", False),
+    (replica_state, "mark_without_disk", False),
     (reattach_disk, "reattach", False),
     (reconnect_outdated, "reconnect", False),
     (reconnect_stalled, "reconnect", False),
@@ -144,6 +145,7 @@ class Duties:
 def duties(serving: FakeNode, monkeypatch: pytest.MonkeyPatch) -> Duties:
     """A node that serves vol1, whose monitor has each of its duties to do."""
     serving.states["vol1"] = STALLED
+    monkeypatch.setattr(replica_state, "publish", lambda *_, **__: None)
     return Duties(serving, monkeypatch)
 
 
@@ -169,7 +171,7 @@ def test_a_duty_that_fails_each_time_keeps_no_independent_one_from_its_turn(
     skipped = {number, *(at for at in (*chain, len(chain)) if at > number in chain)}
     assert duties.done == [at for at in range(len(DUTIES)) if at not in skipped]
     assert sum("a change could not be applied" in line for line in duties.node.journal) == 1
-    assert told == ["" if number == 8 else " apart=8"]
+    assert told == ["" if number == 9 else " apart=9"]
 
 
 def test_what_follows_a_failed_duty_goes_by_what_drbd_says_then(
@@ -200,7 +202,7 @@ def test_nothing_follows_a_failed_duty_where_drbd_does_not_answer(
 
     monkeypatch.setattr(reattach_disk, "reattach", silent)
     assert device.monitor() == ocf.RUNNING_PROMOTED
-    assert duties.done == [0, 1, 2, 3, 4]
+    assert duties.done == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_duty_that_took_too_long_leaves_the_others_to_the_next_monitor(
@@ -209,9 +211,9 @@ def test_a_duty_that_took_too_long_leaves_the_others_to_the_next_monitor(
     """They would hang, too, and a monitor that times out is a failed one."""
     monkeypatch.setenv("OCF_RESKEY_CRM_meta_timeout", "30000")
     monkeypatch.setattr(ocf._Begin, "at_s", duties.node.clock.now_s)
-    duties.fail(5, takes_s=13.0)
+    duties.fail(6, takes_s=13.0)
     assert device.monitor() == ocf.RUNNING_PROMOTED
-    assert duties.done == [0, 1, 2, 3, 4]
+    assert duties.done == [0, 1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("failing", ["publish", "check", "ask_if_held"])

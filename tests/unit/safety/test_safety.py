@@ -10,7 +10,12 @@ import pytest
 
 from sanctl.safety import packed
 from sanctl.safety.__main__ import broken_rules_table, trace_text
-from sanctl.safety.broken_rules import BROKEN_RULES, BrokenRule, explore_cluster
+from sanctl.safety.broken_rules import (
+    BROKEN_RULES,
+    MARKED_DISKLESS,
+    BrokenRule,
+    explore_cluster,
+)
 from sanctl.safety.lone_marks import explore_lone_marks
 from sanctl.safety.other_device import explore_with_other_device
 from sanctl.safety.rules import SHIPPED
@@ -63,6 +68,7 @@ def test_each_broken_rule_is_found(variant: BrokenRule) -> None:
         variant.nodes,
         variant.faults,
         has_device=variant.has_device,
+        lost_disk=variant.lost_disk,
         begins=variant.begins,
         ends=variant.ends,
         gap=variant.gap,
@@ -70,6 +76,20 @@ def test_each_broken_rule_is_found(variant: BrokenRule) -> None:
     assert result.found is not None
     assert result.found.what.startswith(variant.finds)
     assert len(variant.begins) + len(result.found.steps) == variant.steps, trace_text(result.found)
+
+
+@pytest.mark.parametrize(("nodes", "lost"), [(3, 0), (2, 1)])
+def test_nothing_goes_wrong_once_a_replica_without_a_disk_is_marked(nodes: int, lost: int) -> None:
+    """Neither with one more fault; the others by `python -m sanctl.safety --lost-disk`."""
+    result = explore_cluster(SHIPPED, nodes, 1, lost_disk=lost, begins=MARKED_DISKLESS[lost])
+    assert result.found is None, trace_text(result.found)
+    assert result.states > 100_000, "the exploration did not get far"
+
+
+def test_until_the_next_monitor_a_lost_disk_is_nobodys_news() -> None:
+    """docs/explanation/promises.md says so: the mark comes with a monitor."""
+    result = explore_cluster(SHIPPED, 3, 1, lost_disk=0, begins=("b loses power",), ends=False)
+    assert result.found is not None
 
 
 def test_a_mark_whose_writer_lost_its_quorum_goes_without_a_reboot() -> None:

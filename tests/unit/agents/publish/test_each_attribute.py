@@ -7,6 +7,7 @@ import pytest
 
 from sanctl.agents.cache import read_cache, write_cache_status
 from sanctl.agents.connections import reconnect_dropped
+from sanctl.agents.fencing import outdate
 from sanctl.agents.promotion import compared_data, first_activation
 from sanctl.agents.publish import attrd_cache, replica_state
 from sanctl.agents.replica.parts import Device
@@ -175,7 +176,7 @@ def test_a_first_promotion_asks_for_no_marks(
         asked.append(args[1:])
         return True
 
-    monkeypatch.setattr(replica_state, "clear_marks", clear)
+    monkeypatch.setattr(outdate, "clear_marks", clear)
     primary = STANDBY._replace(role="Primary", peers=(PEER._replace(role="Secondary"),))
     replica_state.publish(node, DEVICE, primary, clears_marks=False)
     assert asked == []
@@ -188,7 +189,7 @@ def test_marks_that_could_not_be_cleared_are_asked_for_by_the_next_monitor(
 ) -> None:
     """A standby that stays marked could not take over until a minute later."""
     answers = [False, True]
-    monkeypatch.setattr(replica_state, "clear_marks", lambda *_: answers.pop(0))
+    monkeypatch.setattr(outdate, "clear_marks", lambda *_: answers.pop(0))
     primary = STANDBY._replace(role="Primary", peers=(PEER._replace(role="Secondary"),))
     assert not replica_state.publish(node, DEVICE, primary), "the next monitor has to be whole"
     assert replica_state.publish(node, DEVICE, primary)

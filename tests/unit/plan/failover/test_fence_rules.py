@@ -60,3 +60,40 @@ def test_a_mark_contradicts_nothing_only_where_every_replica_has_one(
     others: tuple[str, ...], marked: set[str], peer: str | None
 ) -> None:
     assert fence_rules.peer_to_unmark(here="n1", others=others, marked=marked) == peer
+
+
+_GOOD = PeerState("peer", "Connected", "Secondary", "Established", "UpToDate", 0)
+_DISKLESS = ResourceState("vol1", "Primary", "no", "Diskless", None, (_GOOD,))
+
+
+@pytest.mark.parametrize(
+    ("state", "is_served_from_peer"),
+    [
+        (_DISKLESS, True),
+        (_DISKLESS._replace(disk="Failed"), True),
+        (_DISKLESS._replace(disk="UpToDate"), False),
+        (_DISKLESS._replace(disk="Inconsistent"), False),
+        (_DISKLESS._replace(role="Secondary"), False),
+        (_DISKLESS._replace(has_quorum=True), False),
+        (_DISKLESS._replace(peers=()), False),
+        (_DISKLESS._replace(peers=(_GOOD._replace(disk="Diskless"),)), False),
+        (_DISKLESS._replace(peers=(_GOOD._replace(connection="Connecting"),)), False),
+    ],
+)
+def test_a_primary_without_a_disk_marks_itself_while_its_peer_has_every_write(
+    state: ResourceState, is_served_from_peer: bool
+) -> None:
+    def may(*marked: str, is_quorate: bool = True) -> bool:
+        return fence_rules.may_mark_own(
+            state, is_quorate=is_quorate, nodes=("n1", "n2"), marked=marked
+        )
+
+    assert fence_rules.serves_from_peer(state) is is_served_from_peer
+    assert may() is may("n9") is is_served_from_peer
+    assert not may("n1") and not may("n2") and not may(is_quorate=False)
+    assert fence_rules.may_clear(state) is (state.disk == "UpToDate")
+
+
+def test_nor_one_that_is_not_up() -> None:
+    assert not fence_rules.may_mark_own(None, is_quorate=True, nodes=("n1",), marked=())
+    assert not fence_rules.may_clear(None)
