@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from sanctl.model.drbd import PeerState, ResourceState
-from sanctl.plan.drbd.dropped_disk import may_attach
+from sanctl.plan.failover.dropped_disk import may_attach
 
 GOOD = PeerState("peer", "Connected", "Primary", "Established", "UpToDate", 0)
 BARE = GOOD._replace(role="Secondary", disk="Diskless")
