@@ -164,7 +164,7 @@ def _no_turn(repository: str, waited_s: float) -> Busy:
     return Busy(
         Problem(
             "SAN-BKP-012",
-            f"repository {repository}: other backups of this node have been using it for "
+            f"repository {repository}: other commands of this node have been using it for "
             f"{waited_s:g} s",
             "give --wait SECONDS: each waits for its turn",
         )
@@ -334,8 +334,8 @@ def _busy_in_repository(device: str, archive: str, node: str) -> Busy:
         Problem(
             "SAN-BKP-008",
             f"archive {archive} may be about to become a backup of device {device} on {node}",
-            f"wait for its end. If none is under way on {node}: the same command there; after two "
-            "days it is taken for dead here, too",
+            f"wait for its end. If none is under way on {node}: the same command there; after a "
+            "week it is taken for dead here, too",
         )
     )
 

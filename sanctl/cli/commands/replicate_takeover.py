@@ -95,7 +95,7 @@ def giveback(*, device: str, site: str, allows_mix: bool, yes: bool, output: str
 
     What was written to the device that had taken it over stays where it is. On either cluster, or
     where the site has lost the takeover on the one of DEVICE. Of a device that is copied with
-    others that ends the takeovers of all of them.
+    others that ends the takeovers of all that were taken over with it, from the same moment.
     """
     env = environment()
     wanted, at = WantedCopy.parse(device)._replace(point=""), parse_site_name(site)

@@ -23,9 +23,9 @@ from sanctl.plan.device.restore_points import plan_point_deletion
 #: What `keep_options` knows, in the order of borg's own options.
 KEEP_UNITS = ("last", "hourly", "daily", "weekly", "monthly", "yearly")
 
-#: After that no backup is under way any more: borg gets a day to read and half a day to wait for
-#: the repository (drivers/borg.py). The rest is for clocks that differ.
-_ENDS_WITHIN_S = 48 * 3600.0
+#: After that no backup is under way any more: it waits for its turn, reads as long as data come,
+#: and waits for the repository. A first one of 25 TB at 45 MB/s takes six days and a half.
+_ENDS_WITHIN_S = 7 * 24 * 3600.0
 
 
 def find_repository(known: Sequence[Repository], name: str | None) -> Repository:
@@ -216,7 +216,7 @@ def open_archives(
         name = _begun(archive, device)
         if name is None or archive != f"{name}{WRITING}":
             continue
-        # An earlier release names no node; no backup is older than its restore point.
+        # An earlier release names no node: of it the time of the restore point has to do.
         node, begun_s = writer_of(comment) or ("another node", name.taken_s)
         if node != here and now_s - begun_s < _ENDS_WITHIN_S:
             found[archive] = node

@@ -21,7 +21,7 @@ from sanctl.model.site_takeover import Successor
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.site.choosing import choose_copy, meant_folder, newest_first
 from sanctl.plan.site.grouping import group_copies, moments_of
-from sanctl.plan.site.moments import Moment, moment_of
+from sanctl.plan.site.moments import GroupCopy, Moment, moment_of
 from sanctl.plan.site.takeover import copy_taken, utc_text
 
 _OPTION = "--allow-mix"
@@ -272,16 +272,18 @@ def taken_together(
     own = [copy for copy in group_copies(folders) if copy.folder == folder]
     # Where the site has the copy no more, any group of the device says which others may be meant.
     of_point = [copy for copy in own if copy.name == point] or own
-    together = {other for copy in of_point for other in copy.group} - {
-        other for copy in own for other in copy.left
+    together = {other for copy in of_point for other in copy.group if not _has_left(other, own)} - {
+        folder
     }
     return tuple(
-        sorted(
-            other
-            for other in together.intersection(taken) - {folder}
-            if taken[other].point == point
-        )
+        sorted(other for other in together.intersection(taken) if taken[other].point == point)
     )
+
+
+def _has_left(folder: str, copies: Sequence[GroupCopy]) -> bool:
+    """Whether a device has left the group by the word of copies, and not come back since."""
+    said = [copy for copy in copies if folder in copy.group or folder in copy.left]
+    return folder not in max(said, key=lambda copy: copy.number).group
 
 
 def _not_together(

@@ -283,3 +283,7 @@ def test_what_was_taken_over_by_itself_is_given_back_by_itself() -> None:
     left = copy(6, 0, (DATA,))._replace(left=(LOG,))
     there = {**THERE, DATA: (*THERE[DATA], left)}
     assert taken_together(DATA, {DATA: by("p2"), LOG: by("p2")}, there) == ()
+    # And come back, and both were taken over from a later moment.
+    back = {DATA: (*there[DATA], copy(7)), LOG: (*there[LOG], copy(7, 1))}
+    assert taken_together(DATA, {DATA: by("p7"), LOG: by("p7")}, back) == (LOG,)
+    assert taken_together(DATA, {DATA: by("p2"), LOG: by("p2")}, back) == (LOG,)
