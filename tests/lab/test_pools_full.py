@@ -298,27 +298,8 @@ def test_disks_that_both_nodes_have_dropped_are_attached_again(
     active = collect.active_node(bed, NAME)
     nodes = (load.peer_of(active), active)
     boots = {node: boot_id(bed, node) for node in nodes}
-    load.host.sh(f"systemctl kill --signal=STOP {load.run.unit}")
     try:
-        wait_for(
-            "no write under way",
-            lambda: " ap:0 " in bed.sh(
-                active, f"grep --after-context=1 '^ *{load.minor}:' /proc/drbd"
-            ).stdout,
-            within_s=30,
-            every_s=1.0,
-        )  # fmt: skip
-        for node in nodes:
-            # Tried so often that no monitor tries for an hour.
-            bed.sh(node, f"echo 16 >{TRIED}; drbdsetup detach --force {load.minor}", timeout_s=30)
-        wait_for(
-            "two standbys without a disk",
-            lambda: all(
-                disk(bed, node) == "Diskless" and role(bed, node) == "Secondary" for node in nodes
-            ),
-            within_s=90,
-            every_s=2.0,
-        )
+        lose_both_disks(bed, load, nodes)
         wait_for(
             "both disks to be named",
             lambda: "check its disk on n1 and n2" in bed.sh(
@@ -338,6 +319,73 @@ def test_disks_that_both_nodes_have_dropped_are_attached_again(
     await_writes(load, within_s=BACK_S)
     bed.sh("n3", f"crm_resource --cleanup --resource {NAME}", timeout_s=60)
     failover.await_healthy(bed, "n1")
+
+
+@pytest.mark.timeout(1200)
+def test_the_first_disk_that_is_back_is_not_served_when_the_other_node_leaves(
+    scenario: Scenario, load: LedgerLoad
+) -> None:
+    """It may be the one that was lost first, and lack what the other one has."""
+    bed = scenario.bed
+    await_sync(bed)
+    active = collect.active_node(bed, NAME)
+    standby = load.peer_of(active)
+    before = boot_id(bed, active)
+    try:
+        lose_both_disks(bed, load, (standby, active))
+        bed.sh(standby, f"rm -f {TRIED}")
+        wait_for(
+            "the first disk to be attached",
+            lambda: disk(bed, standby) in {"UpToDate", "Consistent"},
+            within_s=60,
+            every_s=1.0,
+        )
+        bed.cut_power(active)
+        served = False
+        until_s = time.monotonic() + NOT_SERVED_S
+        while time.monotonic() < until_s and not served:
+            served = role(bed, standby) == "Primary"
+            time.sleep(1.0)
+        bed.ensure_power(active)
+        assert not served, f"{standby} serves without having met the other disk"
+        wait_for("the other node", lambda: boot_id(bed, active) != before, within_s=BACK_S)
+    finally:
+        for node in (standby, active):
+            bed.sh(node, f"rm -f {TRIED}", ok=range(256))
+        load.host.sh(f"systemctl kill --signal=CONT {load.run.unit}")
+    await_writes(load, within_s=BACK_S)
+    await_sync(bed)
+    failover.await_healthy(bed, "n1")
+
+
+def lose_both_disks(bed: LabSession, load: LedgerLoad, nodes: tuple[str, str]) -> None:
+    """Stop the host's writes and detach both disks, so that the active node is demoted.
+
+    Args:
+        bed: the laboratory.
+        load: the device's load.
+        nodes: the standby, then the active node.
+    """
+    load.host.sh(f"systemctl kill --signal=STOP {load.run.unit}")
+    wait_for(
+        "no write under way",
+        lambda: " ap:0 " in bed.sh(
+            nodes[1], f"grep --after-context=1 '^ *{load.minor}:' /proc/drbd"
+        ).stdout,
+        within_s=30,
+        every_s=1.0,
+    )  # fmt: skip
+    for node in nodes:
+        # Tried so often that no monitor tries for an hour.
+        bed.sh(node, f"echo 16 >{TRIED}; drbdsetup detach --force {load.minor}", timeout_s=30)
+    wait_for(
+        "two standbys without a disk",
+        lambda: all(
+            disk(bed, node) == "Diskless" and role(bed, node) == "Secondary" for node in nodes
+        ),
+        within_s=90,
+        every_s=2.0,
+    )
 
 
 def await_sync(bed: LabSession) -> None:

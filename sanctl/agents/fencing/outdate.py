@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator
 from sanctl.agents.fencing import quorum_overlap, shared_marks
 from sanctl.drivers import cib, corosync, drbdsetup, outdated_marks
 from sanctl.errors import CommandError, Problem
-from sanctl.plan.failover import fence_rules
+from sanctl.plan.failover import dropped_disk, fence_rules
 from sanctl.plan.failover import shared_marks as shared_rules
 from sanctl.system import journal, lock_priority, state_files
 from sanctl.system.runner import DeadlineRunner, Runner
@@ -186,13 +186,53 @@ def mark_own_without_disk(runner: Runner, device: str, others: Collection[str]) 
             marked=seen.devices[device].nodes(),
         ):
             return
-        outdated_marks.set_marks(runner, [device], here, seen, raises_admin_epoch=False)
-        # As after each mark: partitions that joined meanwhile may have agreed on another CIB.
-        is_certain = corosync.membership(runner).is_quorate
-        after = outdated_marks.read_device(runner, device).devices[device].nodes()
-        is_certain = is_certain and here in after
+        is_certain = _mark_own(runner, device, here, seen)
+    _log_own(device, "its disk here is lost, and it is served from the peer's", is_certain)
+
+
+def mark_own_of_all_lost(runner: Runner, device: str, *, peers: int) -> bool:
+    """Mark the replica here before its disk is attached where no replica has one.
+
+    Which one lost its disk last is not known. Another node may be promoted only with a disk, which
+    its replica gets under its own mark.
+
+    Args:
+        runner: runs programs.
+        device: the device.
+        peers: how many other replicas it has.
+
+    Returns:
+        Whether the mark is certain: it is there, and the node has quorum.
+
+    Raises:
+        SanctlError: the cluster or DRBD did not answer; the next monitor tries again.
+    """
+    runner = DeadlineRunner(runner, time.monotonic() + _OWN_MARK_S)
+    here = os.uname().nodename
+    with locked(device, wait_s=0.0) as is_mine:
+        state = drbdsetup.observe(runner, device) if is_mine else None
+        if state is None or not dropped_disk.are_all_lost(state, peers=peers):
+            return False
+        is_quorate = corosync.membership(runner).is_quorate
+        seen = outdated_marks.read_device(runner, device)
+        if not is_quorate or here in seen.devices[device].nodes():
+            return is_quorate
+        is_certain = _mark_own(runner, device, here, seen)
+    _log_own(device, "no replica has its disk, and the one here is to be attached", is_certain)
+    return is_certain
+
+
+def _mark_own(runner: Runner, device: str, here: str, seen: outdated_marks.SeenMarks) -> bool:
+    """Mark the replica here; return whether that is certain."""
+    outdated_marks.set_marks(runner, [device], here, seen, raises_admin_epoch=False)
+    # As after each mark: partitions that joined meanwhile may have agreed on another CIB.
+    is_quorate = corosync.membership(runner).is_quorate
+    return is_quorate and here in outdated_marks.read_device(runner, device).devices[device].nodes()
+
+
+def _log_own(device: str, why: str, is_certain: bool) -> None:
     journal.write(
-        f"{device}: its disk here is lost, and it is served from the peer's: the replica on {here} "
+        f"{device}: {why}: the replica on {os.uname().nodename} "
         + ("is marked as outdated" if is_certain else "is not certain to be marked yet"),
         priority=journal.WARNING,
         device=device,

@@ -4,7 +4,7 @@
 DRBD detaches from a disk at its first error, and stays Diskless. A cable, a controller that has
 been reset, a full pool that has been emptied: the disk is good afterwards, and nothing else
 attaches it before the node's next start. The peer's bitmap has what was written meanwhile. Where
-every replica has lost its disk, the first one that is attached waits for the next
+every replica has lost its disk, each is marked before it is attached
 (sanctl/plan/failover/dropped_disk.py).
 
 A disk that goes on failing is tried at growing intervals: each attempt costs a resync.
@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 
 from sanctl.agents.device_log import DeviceLog
+from sanctl.agents.fencing import outdate
 from sanctl.agents.replica import lost_writes
 from sanctl.agents.replica.parts import Device, load_topology
 from sanctl.drivers import drbdadm, drbdsetup, pool_notes
@@ -41,8 +42,13 @@ def reattach(runner: Runner, device: Device, state: ResourceState) -> ResourceSt
 
     Returns:
         DRBD's state afterwards.
+
+    Raises:
+        SanctlError: the cluster did not answer where no replica has a disk; nothing was attached.
     """
-    if not dropped_disk.may_attach(state, peers=len(device.nodes) - 1):
+    peers = len(device.nodes) - 1
+    has_good_peer = dropped_disk.has_good_peer(state)
+    if not has_good_peer and not dropped_disk.are_all_lost(state, peers=peers):
         return state
     data = lost_writes.data_file(device.name)
     if data is None or pool_notes.exists(device.pool, pool_notes.SHUT_DOWN):
@@ -52,6 +58,8 @@ def reattach(runner: Runner, device: Device, state: ResourceState) -> ResourceSt
     tries, tried_s = _attempts(device)
     # An attempt in the future was made before the clock was set: its age is not known.
     if 0 <= time.time() - tried_s < retry_wait_s(tries):
+        return state
+    if not has_good_peer and not outdate.mark_own_of_all_lost(runner, device.name, peers=peers):
         return state
     _attempts_file(device).write(str(tries + 1))
     try:

@@ -12,24 +12,28 @@ from sanctl.model.drbd import ResourceState
 from sanctl.plan.failover.promotion import NO_DISK
 
 
-def may_attach(state: ResourceState, *, peers: int) -> bool:
-    """Whether a replica without a disk may attach it again.
+def has_good_peer(state: ResourceState) -> bool:
+    """Whether a replica without a disk may attach it again beside a peer with good data."""
+    return state.disk == "Diskless" and any(
+        peer.is_connected and peer.disk == "UpToDate" for peer in state.peers
+    )
 
-    Beside a peer with good data; or where no replica has its disk, none is Primary and all are
-    connected, so that none can go on with a disk that another lacks: nothing else would ever attach
-    one. The replica that is attached first is no candidate before it has met another's disk, unless
-    it is known to be ahead (`promotion.may_lack_writes`), and the next one is compared with it.
 
-    Not so with DRBD 9, of which `may_lack_writes` says nothing: the first one would be served.
+def are_all_lost(state: ResourceState, *, peers: int) -> bool:
+    """Whether no replica has its disk, none is Primary, and all are connected.
+
+    None can go on then with a disk that another lacks, and nothing else would ever attach one. The
+    replica is attached only once it is marked as outdated: it may be the one that lost its disk
+    first, and a peer that leaves before its disk is back would leave that one to be served. Where
+    both disks are back, DRBD compares them, and the marks of replicas in sync are taken off.
+
+    Not so with DRBD 9, which was not tried.
 
     `peers` is how many other replicas the device has: DRBD 8.4 forgets a peer that it gave up.
     """
-    if state.disk != "Diskless":
-        return False
-    if any(peer.is_connected and peer.disk == "UpToDate" for peer in state.peers):
-        return True
     return (
-        state.has_quorum is None
+        state.disk == "Diskless"
+        and state.has_quorum is None
         and not state.is_primary
         and 0 < peers == len(state.peers)
         and all(

@@ -209,3 +209,53 @@ def test_a_primary_without_a_disk_clears_no_mark(state: ResourceState, here: Fak
     cluster = Cluster("n2")
     assert not outdate.clear_marks(cluster, "vol1", ["n2"])
     assert cluster.marked == ["n2"]
+
+
+BARE = GOOD._replace(disk="Diskless")
+ALL_LOST = LOST._replace(role="Secondary", peers=(BARE,))
+
+
+@pytest.mark.parametrize(
+    ("cluster", "is_certain", "marked"),
+    [
+        (Cluster(), True, ["n1"]),
+        # The peer may have marked itself for the same reason: that says nothing of it.
+        (Cluster("n2"), True, ["n2", "n1"]),
+        (Cluster("n1"), True, ["n1"]),
+        (Cluster("n1", quorate=["No"]), False, ["n1"]),
+        (Cluster(quorate=["No"]), False, []),
+        (Cluster(quorate=["Yes", "No"]), False, ["n1"]),
+        (Cluster(keeps=False), False, []),
+    ],
+)
+def test_a_replica_is_marked_before_it_is_attached_where_none_has_a_disk(
+    here: FakeNode, cluster: Cluster, is_certain: bool, marked: list[str]
+) -> None:
+    here.states["vol1"] = ALL_LOST
+    assert outdate.mark_own_of_all_lost(cluster, "vol1", peers=1) is is_certain
+    assert cluster.marked == marked
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        LOST,
+        ALL_LOST._replace(role="Primary"),
+        ALL_LOST._replace(peers=(BARE._replace(role="Primary"),)),
+        ALL_LOST._replace(disk="UpToDate"),
+    ],
+)
+def test_nothing_is_marked_where_one_has_a_disk_or_may_serve_by_now(
+    here: FakeNode, state: ResourceState
+) -> None:
+    here.states["vol1"] = state
+    cluster = Cluster()
+    assert not outdate.mark_own_of_all_lost(cluster, "vol1", peers=1) and cluster.calls == []
+
+
+def test_nothing_is_marked_while_a_handler_has_the_lock(here: FakeNode) -> None:
+    here.states["vol1"] = ALL_LOST
+    cluster = Cluster()
+    with outdate.locked("vol1", wait_s=0.0):
+        assert not outdate.mark_own_of_all_lost(cluster, "vol1", peers=1)
+    assert cluster.changes == 0

@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
+from sanctl.agents.fencing import outdate
 from sanctl.agents.recovery import reattach_disk
 from sanctl.agents.replica import lost_writes
 from sanctl.agents.replica.parts import Device
@@ -29,6 +30,18 @@ DEVICE = Device(
     name="vol", uuid="0" * 32, size_bytes=0, pool="main", nodes=("n1", "n2"), minor=0, initiators=()
 )
 ADJUST = "drbdadm adjust vol"
+
+
+@pytest.fixture(autouse=True)
+def marked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """What marking the own replica returns, each in turn; then it is certain."""
+    answers: list[bool] = []
+    monkeypatch.setattr(
+        outdate,
+        "mark_own_of_all_lost",
+        lambda _runner, _device, *, peers: answers.pop(0) if answers else bool(peers),
+    )
+    return answers
 
 
 @pytest.fixture
@@ -77,6 +90,19 @@ def test_a_disk_is_attached_where_no_replica_has_one_and_none_is_primary(node: F
     assert reattach(node, ALL_LOST).disk == "Inconsistent"
     assert reattach(node, ALL_LOST) is ALL_LOST, "paced as the others"
     assert node.commands() == [ADJUST]
+
+
+def test_no_disk_is_attached_before_its_replica_is_marked(
+    node: FakeNode, marked: list[bool]
+) -> None:
+    """It may have lost its disk first; the peer with the newer data may leave."""
+    marked += [False]
+    assert reattach(node, ALL_LOST) is ALL_LOST and node.calls == []
+    # That was no attempt.
+    assert reattach(node, ALL_LOST).disk == "Inconsistent"
+    marked += [False]
+    node.age("vol", "reattach-tried", 10**4)
+    assert reattach(node, DISKLESS).disk == "Inconsistent", "beside good data none is needed"
 
 
 @pytest.mark.parametrize("disk", sorted(NO_DISK))

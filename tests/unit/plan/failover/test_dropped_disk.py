@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from sanctl.model.drbd import PeerState, ResourceState
-from sanctl.plan.failover.dropped_disk import may_attach
+from sanctl.plan.failover.dropped_disk import are_all_lost, has_good_peer
 
 GOOD = PeerState("peer", "Connected", "Primary", "Established", "UpToDate", 0)
 BARE = GOOD._replace(role="Secondary", disk="Diskless")
@@ -18,12 +18,25 @@ ALL_LOST = DISKLESS._replace(peers=(BARE,))
 
 
 @pytest.mark.parametrize(
-    ("state", "peers", "may"),
+    ("state", "is_good"),
     [
-        (DISKLESS, 1, True),
-        (DISKLESS._replace(role="Primary", peers=(GOOD._replace(role="Secondary"),)), 1, True),
-        (DISKLESS._replace(disk="UpToDate"), 1, False),
+        (DISKLESS, True),
+        (DISKLESS._replace(role="Primary", peers=(GOOD._replace(role="Secondary"),)), True),
+        (DISKLESS._replace(disk="UpToDate"), False),
+        (DISKLESS._replace(peers=(GOOD._replace(connection="Connecting"),)), False),
+        (ALL_LOST, False),
+    ],
+)
+def test_beside_good_data(state: ResourceState, is_good: bool) -> None:
+    assert has_good_peer(state) is is_good
+
+
+@pytest.mark.parametrize(
+    ("state", "peers", "are_lost"),
+    [
         (ALL_LOST, 1, True),
+        (DISKLESS, 1, False),
+        (ALL_LOST._replace(disk="UpToDate"), 1, False),
         (ALL_LOST, 2, False),
         (ALL_LOST, 0, False),
         (ALL_LOST._replace(role="Primary"), 1, False),
@@ -34,6 +47,6 @@ ALL_LOST = DISKLESS._replace(peers=(BARE,))
     ],
 )
 def test_where_nothing_can_be_served_that_a_disk_lacks(
-    state: ResourceState, peers: int, may: bool
+    state: ResourceState, peers: int, are_lost: bool
 ) -> None:
-    assert may_attach(state, peers=peers) is may
+    assert are_all_lost(state, peers=peers) is are_lost
