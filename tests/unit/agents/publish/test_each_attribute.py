@@ -207,7 +207,7 @@ def test_a_record_that_is_made_old_is_written_again_and_handlers_still_compare_w
         asked.append(args[1:])
         return True
 
-    monkeypatch.setattr(replica_state, "clear_marks", clear)
+    monkeypatch.setattr(outdate, "clear_marks", clear)
     primary = STANDBY._replace(role="Primary", peers=(PEER._replace(role="Secondary"),))
     written(node, primary)
     written(node, primary)
