@@ -127,7 +127,7 @@ CODES = {
     "SAN-SCHED-006": "Several devices have a schedule together, so that their restore points are "
     "of the same moments. It is changed or ended for all of them at once, and is the same for all.",
     "SAN-SITE-001": "A site's name, the address of its server or a path is not written as it has "
-    "to be.",
+    "to be; or a command was to change a site, and not told what.",
     "SAN-SITE-002": "The cluster has no second site of that name.",
     "SAN-SITE-003": "The cluster has a second site of that name already.",
     "SAN-SITE-004": "A node logs in to a site's server with a private key, and does not have it. "

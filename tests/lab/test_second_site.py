@@ -479,6 +479,59 @@ def made_on(bed: LabSession, node: str) -> int:
     return text.count("is proven at site")
 
 
+def test_a_disk_that_is_carried_goes_on_elsewhere(
+    scenario: Scenario, server: str, device: str
+) -> None:
+    """What docs/howto/second-site.md says: the first copy by a disk."""
+    bed, carried = scenario.bed, "/srv/carried"
+    standby = "n2" if collect.active_node(bed, NAME) == "n1" else "n1"
+    before = run(bed, standby)
+    whole, changed = state(bed), write_pieces(scenario, device)
+    await_unmounted(bed, MOUNT)
+    try:
+        fails(bed, standby, "SAN-SITE-006", 5)
+        # It is not there yet, and an empty directory is not this site, and is not marked.
+        bed.sh(SERVER, f"mkdir -p {carried} /var/tmp/empty")
+        for path in (f"{carried}/sanctl", "/var/tmp/empty"):
+            words = f"site set {SITE} --ssh {server} --path {path}"
+            assert sanctl(bed, "n1", words, status=5)[0]["code"] == "SAN-SITE-006"
+        assert bed.sh(SERVER, "ls /var/tmp/empty").stdout == ""
+        assert [each["path"] for each in sanctl(bed, "n1", "site list")] == [PATH]
+        bed.sh(SERVER, f"mount -o loop {IMAGE} {carried}")
+        words = f"site set {SITE} --ssh {server} --path {carried}/sanctl"
+        moved = sanctl(bed, "n1", words)
+        assert moved["changed"] and moved["path"] == f"{carried}/sanctl"
+        assert not sanctl(bed, "n1", words)["changed"]
+        made = run(bed, standby)
+        assert made["base"] == before["copy"]["point"] and made["by_extents"]
+        assert made["copy"]["changed_bytes"] == changed
+        assert made["copy"]["sent_bytes"] <= 1.1 * changed
+        assert made["file"].startswith(f"{carried}/sanctl/")
+        (point,) = points(bed)
+        wanted = digest(bed, SERVER, made["file"])
+        assert {digest(bed, each["node"], point["file"]) for each in point["nodes"]} == {wanted}
+    finally:
+        await_unmounted(bed, carried)
+        bed.sh(SERVER, f"mount -o loop {IMAGE} {MOUNT}; rmdir {carried} /var/tmp/empty")
+        sanctl(bed, "n1", f"site set {SITE} --path {PATH}")
+    after = state(bed)
+    assert {each: after[each] for each in whole} == whole and len(after) == len(whole) + 1
+    home = run(bed, standby)
+    assert home["base"] == made["copy"]["point"] and home["copy"]["changed_bytes"] == 0
+    assert_equal(bed, home)
+
+
+def await_unmounted(bed: LabSession, path: str) -> None:
+    """Unmount a filesystem of the server; a receiver may be ending still."""
+    wait_for(
+        f"{path} to be unmounted",
+        lambda: (
+            bed.sh(SERVER, f"! mountpoint -q {path} || umount {path}", ok=range(256)).status == 0
+        ),
+        within_s=60,
+    )
+
+
 def test_a_site_that_is_removed_keeps_its_copies(bed: LabSession, device: str) -> None:
     del device
     whole = state(bed)

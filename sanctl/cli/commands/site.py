@@ -11,6 +11,7 @@ from sanctl.cli.environment import environment
 from sanctl.cli.options import output_option
 from sanctl.cli.output import finish, print_table
 from sanctl.cli.views.site import limit_text, site_copy_data, site_data
+from sanctl.errors import Problem, UsageError
 from sanctl.model.names import DeviceName, format_bytes
 from sanctl.model.site import (
     DEFAULT_IDENTITY,
@@ -20,7 +21,7 @@ from sanctl.model.site import (
     parse_path,
     parse_site_name,
 )
-from sanctl.ops.site import add_site, limit_site, remove_site
+from sanctl.ops.site import Place, add_site, limit_site, move_site, remove_site
 from sanctl.ops.site_restore import list_copies
 from sanctl.plan.site.choosing import newest_first
 from sanctl.plan.site.grouping import group_copies
@@ -111,26 +112,85 @@ def add(
 
 @site.command("set")
 @click.argument("name", metavar="SITE")
+@click.option("--ssh", "address", metavar="USER@HOST[:PORT]", help="Its server now.")
+@click.option("--path", metavar="DIR", help="The directory there, with the mark of this site.")
+@click.option(
+    "--host-key",
+    "fingerprint",
+    default="",
+    metavar="SHA256:...",
+    help="The fingerprint that the server's key must have. [of another HOST:PORT any, else the "
+    "known key]",
+)
 @click.option(
     "--limit-rate",
-    required=True,
     metavar="RATE",
     help="How much a copy sends there in a second at most: 500K, 10M; or none.",
 )
 @output_option
-def set_site(name: str, limit_rate: str, output: str) -> None:
-    """Change how fast copies are sent to SITE: from the next copy on."""
+def set_site(
+    *,
+    name: str,
+    address: str | None,
+    path: str | None,
+    fingerprint: str,
+    limit_rate: str | None,
+    output: str,
+) -> None:
+    """Change where SITE is, or how fast copies are sent there: from the next copy on.
+
+    Its directory may be at another path, or its disk on another server: the mark says that it is
+    the same site, and the next copy goes on from the newest one there.
+    """
     env = environment()
-    wanted, limit = parse_site_name(name), parse_limit(limit_rate)
-    command_line = f"site set {name} --limit-rate {limit_rate}"
-    with env.session() as session, env.logged("site", command_line=command_line):
-        found, changed = limit_site(session, wanted, limit)
-        cluster = session.observe()
-    finish(
-        output,
-        data={**site_data(cluster, found), "changed": changed},
-        text=lambda: print(f"copies are sent to site {name} with {limit_text(limit)}"),
+    wanted = parse_site_name(name)
+    limit = None if limit_rate is None else parse_limit(limit_rate)
+    place = Place(
+        None if address is None else parse_address(address),
+        None if path is None else parse_path(path),
     )
+    is_placed = place != Place() or bool(fingerprint)
+    if not is_placed and limit is None:
+        raise UsageError(
+            Problem(
+                "SAN-SITE-001",
+                "nothing to change was given",
+                "--ssh, --path and --host-key say where the site is, --limit-rate how fast copies "
+                "are sent",
+            )
+        )
+    given = (
+        ("ssh", address),
+        ("path", path),
+        ("host-key", fingerprint),
+        ("limit-rate", limit_rate),
+    )
+    words = "".join(f" --{option} {value}" for option, value in given if value)
+    changes = []
+    with env.session() as session, env.logged("site", command_line=f"site set {name}{words}"):
+        if is_placed:
+            found, changed = move_site(
+                session,
+                wanted,
+                place,
+                env.site_link,
+                fingerprint=fingerprint,
+                ipc_buffer_bytes=env.ipc_buffer_bytes(),
+            )
+            changes.append(changed)
+        if limit is not None:
+            found, changed = limit_site(session, wanted, limit)
+            changes.append(changed)
+        cluster = session.observe()
+
+    def text() -> None:
+        if is_placed:
+            print(f"site {name} is at {found.address}, {found.path}")
+            print(f"its server's key: {found.fingerprint}")
+        if limit is not None:
+            print(f"copies are sent to site {name} with {limit_text(limit)}")
+
+    finish(output, data={**site_data(cluster, found), "changed": any(changes)}, text=text)
 
 
 @site.command("list")

@@ -24,7 +24,7 @@ class Site(TypedDict):
 
 
 class SiteSet(Site):
-    """A site whose limit was set."""
+    """A site of which something was set."""
 
     changed: Annotated[bool, "false: it was so before"]
 

@@ -74,6 +74,33 @@ def plan_site_limit(cluster: Cluster, name: str, limit_bytes_s: int) -> tuple[Ch
     return (SetSite(site=site._replace(limit_bytes_s=limit_bytes_s)),)
 
 
+def plan_site_place(cluster: Cluster, moved: Site) -> tuple[Change, ...]:
+    """Return the change by which a site is at another place; none if it is there.
+
+    What is known of copies there stays: the directory was found to carry the site's mark.
+
+    Args:
+        cluster: the cluster.
+        moved: the site as it was looked at, at the place where it is now.
+
+    Raises:
+        Refused: there is no such site, it is another one by now, or no quorum.
+    """
+    refuse_without_quorum(cluster)
+    site = existing_site(cluster, moved.name)
+    if site.mark != moved.mark:
+        raise Refused(
+            Problem(
+                "SAN-SITE-006",
+                f"site {moved.name} was removed and added meanwhile: it is another directory now",
+                "'sanctl site list' shows it",
+            )
+        )
+    # The limit is that of now.
+    changed = moved._replace(limit_bytes_s=site.limit_bytes_s)
+    return () if changed == site else (SetSite(site=changed),)
+
+
 def refuse_taken(cluster: Cluster, name: str) -> None:
     """Raise Refused if there is a site of that name, readable or not."""
     if f"{SITE_PREFIX}{name}" in cluster.cib.ids:

@@ -18,13 +18,15 @@ from sanctl.cli.main import main
 from sanctl.drivers import reflink
 from sanctl.drivers.site_link import SiteLink
 from sanctl.errors import CommandError, NotConverged, Refused
+from sanctl.model.cib_change import SetSite
 from sanctl.model.extent import Extent
 from sanctl.model.names import DeviceName
 from sanctl.model.restore_point import RestorePoint
 from sanctl.model.site import ProvenCopy, Site
 from sanctl.ops.replicate import CopyMade, SourceNode, replicate
-from sanctl.ops.site import add_site, limit_site, remove_site
+from sanctl.ops.site import Place, add_site, limit_site, move_site, remove_site
 from sanctl.plan.site.copying import point_removal
+from sanctl.plan.site.definition import plan_site_place
 from tests.fakes.local_site import local_link
 from tests.fakes.pacemaker import FakeReporter
 from tests.support.json_contract import breaches
@@ -382,6 +384,103 @@ def test_another_key_is_refused_before_anything_is_written(sites: Sites) -> None
         sites.add()
 
 
+def move(sites: Sites, path: Path, fingerprint: str = "") -> tuple[Site, bool]:
+    return move_site(
+        sites.bed.session,
+        "far",
+        Place(("other", "near", 22), str(path)),
+        sites.connect,
+        fingerprint=fingerprint,
+        ipc_buffer_bytes=128 << 10,
+    )
+
+
+def test_a_site_whose_disk_was_carried_goes_on_from_its_copies(sites: Sites) -> None:
+    sites.change(0, 1 << 20)
+    first = sites.run()
+    there = sites.folder.rename(sites.folder.with_name("carried"))
+    with pytest.raises(CommandError, match="SAN-SITE-006"):
+        sites.run()
+    site, changed = move(sites, there, SITE.fingerprint)
+    assert changed and (site.address, site.path) == ("other@near:22", str(there))
+    assert sites.bed.seen().cib.sites == (site,) and site.mark == SITE.mark
+    assert site.host_key == KEY and move(sites, there) == (site, False)
+    sites.folder = there
+    sites.change(2 << 20)
+    made = sites.run()
+    assert made.base == first.copy and made.is_by_extents and made.copy.changed_bytes == BLOCK
+    assert sites.copies()[f"to-far-3.{3:016x}"] == sites.content
+
+
+def test_a_directory_that_is_not_the_sites_changes_nothing(sites: Sites, tmp_path: Path) -> None:
+    sites.run()
+    whole, before = sites.copies(), sites.bed.seen().cib
+    other = tmp_path / "other"
+    other.mkdir()
+    for path in (tmp_path / "nowhere", other):
+        with pytest.raises(CommandError, match="SAN-SITE-006"):
+            move(sites, path)
+    assert list(other.iterdir()) == [], "it is marked by nobody"
+    mark = (sites.folder / "sanctl-site.json").read_text()
+    (other / "sanctl-site.json").write_text(mark.replace(SITE.mark, "b" * 32))
+    with pytest.raises(CommandError, match=r"SAN-SITE-006.*another site"):
+        move(sites, other)
+    with pytest.raises(Refused, match="SAN-SITE-015"):
+        move(sites, sites.folder, "SHA256:other")
+    sites.more = b"def clone(origin, copy):\n    raise OSError(errno.EOPNOTSUPP, 'no')\n"
+    with pytest.raises(CommandError, match="SAN-SITE-006"):
+        move(sites, sites.folder)
+    after = sites.bed.seen().cib
+    assert (after.sites, after.copies, after.points) == (before.sites, before.copies, before.points)
+    assert sites.copies() == whole
+
+
+def test_the_known_key_is_asked_for_at_the_same_server(sites: Sites) -> None:
+    asked: list[str] = []
+
+    def connect(site: Site) -> SiteLink:
+        asked.append(site.host_key)
+        return sites.connect(site)
+
+    for place, fingerprint in (
+        (Place(path=str(sites.folder)), ""),
+        (Place(("other", SITE.host, SITE.port)), ""),
+        (Place(("copies", SITE.host, 23)), ""),
+        (Place(), SITE.fingerprint),
+    ):
+        move_site(
+            sites.bed.session,
+            "far",
+            place,
+            connect,
+            fingerprint=fingerprint,
+            ipc_buffer_bytes=128 << 10,
+        )
+    assert asked == [KEY, KEY, "", ""]
+
+
+def test_a_site_that_was_added_anew_meanwhile_is_not_moved(sites: Sites) -> None:
+    (site,) = sites.bed.seen().cib.sites
+    with pytest.raises(Refused, match="SAN-SITE-006"):
+        plan_site_place(sites.bed.seen(), site._replace(mark="b" * 32, path="/other"))
+    limited = limit_site(sites.bed.session, "far", 64 << 10)[0]
+    (change,) = plan_site_place(sites.bed.seen(), site._replace(path="/other"))
+    assert change == SetSite(site=limited._replace(path="/other")), "the limit is that of now"
+
+
+def test_removed_and_added_elsewhere_it_compares_the_content(sites: Sites) -> None:
+    sites.change(0, 1 << 20)
+    first = sites.run()
+    remove_site(sites.bed.session, "far")
+    sites.folder = sites.folder.rename(sites.folder.with_name("carried"))
+    sites.add()
+    sites.change(2 << 20)
+    made = sites.run()
+    assert made.base == first.copy and not made.is_by_extents
+    assert made.copy.changed_bytes == 1 << 20, "one chunk"
+    assert sites.copies()[f"to-far-2.{2:016x}"] == sites.content
+
+
 def printed(line: str, monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setattr(sys, "argv", ["sanctl", *line.split()])
     with pytest.raises(SystemExit) as stop:
@@ -412,6 +511,7 @@ def test_the_commands(
         f"site add far --ssh root@far --path {sites.folder} --limit-rate 10M",
         "site list",
         "site set far --limit-rate none",
+        f"site set far --ssh root@far --path {sites.folder} --limit-rate none",
         "replicate run web --to far --keep 1",
         "replicate run web --to far --keep 1",
         "replicate schedule web --to far --every 15m --keep 3",
@@ -440,6 +540,8 @@ def test_the_commands(
         ("replicate status", "15m"),
         ("replicate schedule web --to far --every off", "schedule: none"),
         ("site set far --limit-rate 500K", "500 KiB/s"),
+        (f"site set far --path {sites.folder}", f"site far is at root@far:22, {sites.folder}"),
+        (f"site set far --host-key {SITE.fingerprint}", SITE.fingerprint),
         ("site remove far", "stay"),
     ):
         if text == "removed there":
@@ -449,6 +551,9 @@ def test_the_commands(
         assert text in capsys.readouterr().out
     for line in ("site set far", "replicate run web --to far", "site add b --ssh a@b --path /c"):
         assert printed(f"{line} --limit-rate 0", monkeypatch) == 2
+        assert "SAN-SITE-001" in capsys.readouterr().err
+    for more in ("", " --path copies", " --ssh far"):
+        assert printed(f"site set far{more}", monkeypatch) == 2
         assert "SAN-SITE-001" in capsys.readouterr().err
     assert printed("replicate schedule web --to far --keep 3", monkeypatch) == 2
     assert printed("replicate schedule web --to far --every now", monkeypatch) == 2
