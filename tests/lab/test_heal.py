@@ -30,6 +30,16 @@ pytestmark = [pytest.mark.faults, pytest.mark.in_order]
 NAME = "heal0"
 MIB = 2**20
 NOT_CONVERGED = int(ExitStatus.NOT_CONVERGED)
+_KEEP_FROM_DISCARDING = """set -e
+cp /usr/sbin/drbdadm /run/drbdadm.real
+cat >/run/drbdadm.held <<'END'
+#!/bin/sh
+case "$*" in *--discard-my-data*) exit 1 ;; esac
+exec /run/drbdadm.real "$@"
+END
+chmod 755 /run/drbdadm.held
+mount --bind /run/drbdadm.held /usr/sbin/drbdadm
+"""
 # Where each side writes while they are apart, and how much.
 AT = {"n1": 8 * MIB, "n2": 24 * MIB}
 SIZE = {"n1": 2 * MIB, "n2": 1 * MIB}
@@ -193,27 +203,29 @@ def test_a_second_decision_withdraws_the_order_of_the_first(
 ) -> None:
     """A replica keeps its data generation while it serves: an old order would still fit it.
 
-    Pacemaker carries nothing out in maintenance mode, so that the first order stands.
+    DRBD on n2 takes no command to discard meanwhile, so that the first order stands.
     """
     bed = scenario.bed
     await_healthy(bed, "n3")
     diverge(bed, keeps_serving=False)
     await_condition(bed, "diverged")
-    bed.sh("n1", "crm_attribute --name maintenance-mode --update true")
+    bed.sh("n2", _KEEP_FROM_DISCARDING)
     try:
-        first = heal(bed, "--keep", "n1", "--yes", "--timeout", "5", ok=(NOT_CONVERGED,))
+        first = heal(bed, "--keep", "n1", "--yes", "--timeout", "20", ok=(NOT_CONVERGED,))
         assert first["problems"]
         assert has_order(bed, "n2") and not has_order(bed, "n1")
-        second = heal(bed, "--keep", "n2", "--yes", "--timeout", "5", ok=(NOT_CONVERGED,))
-        assert second["problems"]
-        assert has_order(bed, "n1") and not has_order(bed, "n2")
-        assert (content(bed, "n1"), content(bed, "n2")) == (("A", "-"), ("A", "B"))
+        await_condition(bed, "diverged")
+        answer = ("--yes", "--accept", "SAN-HEAL-004", "--timeout", "1")
+        second = heal(bed, "--keep", "n2", *answer, ok=(0, NOT_CONVERGED))
+        print(f"  the second decision: {second['problems']}")
+        assert not has_order(bed, "n2")
     finally:
-        bed.sh("n1", "crm_attribute --name maintenance-mode --delete")
+        bed.sh("n2", "umount /usr/sbin/drbdadm")
     await_step(bed)
     await_healthy(bed, "n3")
     assert collect.active_node(bed, NAME) == "n2"
     assert content(bed, "n1") == content(bed, "n2") == ("A", "B")
+    assert not has_order(bed, "n1") and not has_order(bed, "n2")
     scenario.sanctl("device", "move", NAME, "--to", "n1", timeout_s=90)
 
 
