@@ -31,14 +31,14 @@ NAME = "heal0"
 MIB = 2**20
 NOT_CONVERGED = int(ExitStatus.NOT_CONVERGED)
 _KEEP_FROM_DISCARDING = """set -e
-cp /usr/sbin/drbdadm /run/drbdadm.real
-cat >/run/drbdadm.held <<'END'
+cp /usr/sbin/drbdadm /root/drbdadm.real
+cat >/root/drbdadm.held <<'END'
 #!/bin/sh
 case "$*" in *--discard-my-data*) exit 1 ;; esac
-exec /run/drbdadm.real "$@"
+exec /root/drbdadm.real "$@"
 END
-chmod 755 /run/drbdadm.held
-mount --bind /run/drbdadm.held /usr/sbin/drbdadm
+chmod 755 /root/drbdadm.held
+mount --bind /root/drbdadm.held /usr/sbin/drbdadm
 """
 # Where each side writes while they are apart, and how much.
 AT = {"n1": 8 * MIB, "n2": 24 * MIB}
