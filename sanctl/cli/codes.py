@@ -330,7 +330,8 @@ _CODES = {
     "SAN-POOL-031": "'sanctl pool prepare NAME --anew' found, with the pool out of use and just "
     "before it would have discarded anything, that a replica here may be needed: another one was "
     "lost after the first check, or the cluster does not answer any more. Nothing was discarded; "
-    "the same command without --anew mounts the pool again.",
+    "the same command without --anew mounts the pool again. The CIB may name the node no more for "
+    "the restore points in the message: with the pool mounted its agent adds it again.",
     "SAN-POOL-030": "A step of preparing a pool had no effect. The steps before it stay, and the "
     "command may be run again.",
     "SAN-QUO-001": "Corosync refused to read its configuration again. It goes on with the one it "

@@ -26,6 +26,10 @@ MAKING = "making"
 """The pool's filesystem is being created, and holds nothing yet (plan/pool/preparation.py)."""
 MADE = "made"
 """The pool's filesystem has been created here: only an operator's `--anew` formats it again."""
+POINTS_LOST = "points-lost"
+"""Tokens of restore points that the pool agent took this node off, as their files were gone."""
+POINTS_GIVEN_UP = "points-given-up"
+"""Tokens of restore points that `pool prepare --anew` was about to take this node off."""
 
 
 def write(pool: PoolName | str, kind: str, text: str = "") -> None:

@@ -8,7 +8,7 @@ node with a restore point could be emptied, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from sanctl.drivers import bcache, flash_cache, loop, pool_notes
 from sanctl.drivers.pool_problems import cache_unit
@@ -31,6 +31,8 @@ from sanctl.system.runner import Runner
 
 _UNIT_TIMEOUT_S = 150.0
 _TOOL_TIMEOUT_S = 60.0
+#: Of restore points that the CIB may name this node no more for; the journal has all.
+_NAMED = 8
 
 
 def check_reformat(cluster: Cluster, topology: Topology, name: PoolName, node: str) -> None:
@@ -55,28 +57,54 @@ def check_reformat(cluster: Cluster, topology: Topology, name: PoolName, node: s
 
 
 def give_up_points(
-    session: Session, topology: Topology, name: PoolName, node: str
-) -> tuple[str, ...]:
+    session: Session,
+    topology: Topology,
+    name: PoolName,
+    node: str,
+    tell: Callable[[tuple[str, ...]], object],
+) -> None:
     """Check once more, and have no restore point count on this node's files in a pool.
 
     One change of the CIB, planned on what was checked: of two nodes that do so at once, the second
-    is refused where the first has left a restore point to it alone.
+    is refused where the first has left a restore point to it alone. A note comes first: if nothing
+    is discarded after all, the pool agent adds the node again (agents/points/found_files.py).
 
-    Returns:
-        The restore points that are on other nodes alone from now on, as DEVICE@POINT.
+    Args:
+        session: the cluster.
+        topology: what cluster.toml says.
+        name: the pool.
+        node: this node.
+        tell: called before the change, and again if it is planned again: the restore points that
+            are on other nodes alone from then on, as DEVICE@POINT.
 
     Raises:
         Refused: as `check_reformat` says; nothing was changed.
-        SanctlError: Pacemaker does not answer, or others change the CIB all the time.
+        SanctlError: Pacemaker does not answer, or others change the CIB all the time. The change
+            may have been made, or be made yet.
+        OSError: the note cannot be written; nothing was changed.
     """
 
     def decide(cluster: Cluster) -> tuple[Change, ...]:
         check_reformat(cluster, topology, name, node)
-        return plan_pool_emptied(cluster, name, NodeName.parse(node))
+        changes = plan_pool_emptied(cluster, name, NodeName.parse(node))
+        points = [
+            each.point
+            for each in changes
+            if isinstance(each, SetPoint) and not each.point.is_deleting
+        ]
+        _note_given_up(cluster, name, {point.token for point in points})
+        tell(tuple(f"{point.device}@{point.name}" for point in points))
+        return changes
 
-    changes = session.change(decide)
-    points = (each.point for each in changes if isinstance(each, SetPoint))
-    return tuple(f"{point.device}@{point.name}" for point in points if not point.is_deleting)
+    session.change(decide)
+
+
+def _note_given_up(cluster: Cluster, name: PoolName, tokens: set[str]) -> None:
+    before = set(pool_notes.read(name, pool_notes.POINTS_GIVEN_UP).split())
+    # An earlier run may have left some, and this one discard nothing, either.
+    now = (before & {point.token for point in cluster.cib.points}) | tokens
+    if now != before:
+        pool_notes.write(name, pool_notes.POINTS_GIVEN_UP, " ".join(sorted(now)))
 
 
 def clear_pool(
@@ -85,6 +113,8 @@ def clear_pool(
     name: PoolName,
     check: Callable[[], None],
     give_up: Callable[[], object],
+    *,
+    given_up: Collection[str] = (),
 ) -> None:
     """Discard what a pool holds on this node; `prepare_pool` then makes an empty pool.
 
@@ -100,6 +130,7 @@ def clear_pool(
         give_up: checks that again, and has no restore point count on this node (`give_up_points`).
             Called once the pool is out of use, as the last step before something goes: until then
             `pool prepare` without --anew has all as it was.
+        given_up: the restore points that it takes this node off, known once it was called.
 
     Raises:
         Refused: the slow disk or the flash holds something else, or cannot be read; or a replica
@@ -121,7 +152,7 @@ def clear_pool(
     bcache.stop(origin, within_s=_TOOL_TIMEOUT_S)
     if bcache.cache_set_folder(str(cache.flash)) is not None:
         bcache.detach_flash(str(cache.flash), within_s=_TOOL_TIMEOUT_S)
-    _give_up(give_up, name)
+    _give_up(give_up, name, given_up)
     # Both together: a disk of which only a part is zero yet is not used, whatever comes between.
     pool_notes.write(pool.name, pool_notes.MADE, pool.uuid)
     pool_notes.write(pool.name, pool_notes.MAKING, pool.uuid)
@@ -131,7 +162,7 @@ def clear_pool(
     flash_cache.clear_flash_lost(pool)
 
 
-def _give_up(give_up: Callable[[], object], name: PoolName) -> None:
+def _give_up(give_up: Callable[[], object], name: PoolName, given_up: Collection[str]) -> None:
     """Check the cluster once more, and give up the points, when the pool is out of use and whole.
 
     Raises:
@@ -140,11 +171,20 @@ def _give_up(give_up: Callable[[], object], name: PoolName) -> None:
     try:
         give_up()
     except SanctlError as error:
+        points = ""
+        if given_up:
+            more = " ..." if len(given_up) > _NAMED else ""
+            points = (
+                "; the CIB may name this node no more for restore points "
+                f"{', '.join([*given_up][:_NAMED])}{more}, and its pool agent adds it again once "
+                "the pool is mounted"
+            )
         raise type(error)(
             *error.problems,
             Problem(
                 "SAN-POOL-031",
-                f"pool {name} was taken out of use here, and this run has discarded nothing",
+                f"pool {name} was taken out of use here, and this run has discarded nothing"
+                f"{points}",
                 f"'sanctl pool prepare {name}' mounts it again, unless an earlier --anew was "
                 "interrupted",
             ),

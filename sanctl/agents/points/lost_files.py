@@ -5,7 +5,8 @@ Certainly: the pool has its marker, its folder of restore points was listed with
 neither of the names that the file may have is there. What cannot be read is not known to be gone.
 
 The note is what `sanctl status` tells by: once the CIB names this node no more, nothing else does.
-It lasts until the restore point is deleted, its file is there again, or the node boots.
+It lasts until the restore point is deleted, its file is there again, or the node boots. A note that
+outlives a boot says which restore points the node was taken off (`found_files`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import time
 from collections.abc import Collection
 
 from sanctl.agents.replica import parts
-from sanctl.drivers import point_files, pool_files
+from sanctl.drivers import point_files, pool_files, pool_notes
 from sanctl.errors import SanctlError
 from sanctl.model.restore_point import RestorePoint
 from sanctl.ops.session import Session
@@ -83,7 +84,18 @@ def take_off(session: Session, usable: dict[str, str], points: Collection[Restor
             )
     named = [point for point in gone if here in point.nodes and len(point.nodes) > 1]
     if named:
+        # Before the change: a node that is off without a note is never added again.
+        _note_taken_off(named, points)
         session.change(lambda seen: plan_files_lost(seen, named, here), reads_replicas=False)
+
+
+def _note_taken_off(named: list[RestorePoint], points: Collection[RestorePoint]) -> None:
+    present = {point.token for point in points}
+    for pool in sorted({point.pool for point in named}):
+        before = set(pool_notes.read(pool, pool_notes.POINTS_LOST).split())
+        now = (before & present) | {point.token for point in named if point.pool == pool}
+        if now != before:
+            pool_notes.write(pool, pool_notes.POINTS_LOST, " ".join(sorted(now)))
 
 
 def _certainly_gone(pool: str, path: str, points: list[RestorePoint]) -> list[RestorePoint]:

@@ -4,7 +4,7 @@
 A file goes where the CIB says that its restore point is being deleted. One that never became a
 restore point's, because a process or a node died, goes after ten minutes, with quorum: its order
 has long expired by then. Any other file stays, also one that the CIB says nothing of. Where it is
-the file that is gone, the CIB is told (`lost_files`).
+the file that is gone, or there again, the CIB is told (`lost_files`, `found_files`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import time
 from collections.abc import Iterator
 
-from sanctl.agents.points import known_blocks, lost_files, scheduled
+from sanctl.agents.points import found_files, known_blocks, lost_files, scheduled
 from sanctl.drivers import backup_notes, node_attributes, point_files, reflink
 from sanctl.drivers.pacemaker import Pacemaker
 from sanctl.drivers.point_files import PointFile
@@ -80,6 +80,8 @@ def keep_up(
             _delete(runner, usable, points)
         with _logs_error():
             lost_files.take_off(_session(runner), usable, points)
+        with _logs_error():
+            found_files.add_again(_session(runner), usable, points)
     with _logs_error():
         _publish_sizes(runner, usable, devices_counted(properties))
     if is_quorate:
@@ -107,24 +109,30 @@ def _remove_of_backups(runner: Runner) -> None:
 
 
 def _settle(path: str, points: list[RestorePoint], *, is_quorate: bool) -> None:
-    known = {point.token for point in points}
+    here, known = os.uname().nodename, {point.token: point for point in points}
     for file in point_files.listed(path):
         if not file.is_taking:
             continue
-        if file.token in known:
-            point_files.keep(file.path)
+        if point := known.get(file.token):
+            # Another node's attempt for the same order may have made it: this copy is of another
+            # moment then, and gets no name by which it passes for the restore point.
+            if here in point.nodes:
+                point_files.keep(file.path)
         elif is_quorate and time.time() - os.stat(file.path).st_ctime > _LEFT_OVER_S:
             point_files.remove(file.path)
             _log(f"{file.device}: a copy that became no restore point was removed", file.device)
 
 
 def _delete(runner: Runner, usable: dict[str, str], points: list[RestorePoint]) -> None:
-    """Remove the files of points that are being deleted, for a while; note all in one change."""
+    """Remove the files of points that are being deleted, for a while; note all in one change.
+
+    Also where the CIB does not name this node, which may have been taken off.
+    """
     here, began_s = os.uname().nodename, time.monotonic()
     removed: list[RestorePoint] = []
     for point in points:
         path = usable.get(point.pool)
-        if path is None or not point.is_deleting or here not in point.nodes:
+        if path is None or not point.is_deleting:
             continue
         if removed and time.monotonic() - began_s > _DELETE_S:
             break  # The next monitor goes on.
@@ -132,7 +140,8 @@ def _delete(runner: Runner, usable: dict[str, str], points: list[RestorePoint]) 
             final = point_files.final_path(path, point.device, point.uuid, point.token)
             point_files.remove(final)
             point_files.remove(point_files.unnamed_path(final))
-            removed.append(point)
+            if here in point.nodes:
+                removed.append(point)
     if not removed:
         return
     _session(runner).change(

@@ -26,6 +26,7 @@ from sanctl.plan.pool.flash_mode import (
     existing_cached_pool,
     node_flash_text,
 )
+from sanctl.system import journal
 
 if TYPE_CHECKING:
     from sanctl.cli.documents import pool as pool_documents
@@ -165,9 +166,17 @@ def prepare(name: str, anew: bool, yes: bool, output: str) -> None:
 
     given_up: list[str] = []
 
+    def tell(points: tuple[str, ...]) -> None:
+        if points and list(points) != given_up:
+            # Before the change: if the command dies, or gets no answer, nothing else names them.
+            text = f"pool {wanted}: {node} is taken off restore points {', '.join(points)}"
+            journal.write(text, action="pool-prepare", step="give-up")
+            click.echo(text, err=True)
+        given_up[:] = points
+
     def give_up() -> None:
         with env.session() as session:
-            given_up.extend(give_up_points(session, topology, wanted, node))
+            give_up_points(session, topology, wanted, node, tell)
 
     found = topology.pool(wanted)
     is_plain = anew and found is not None and found.cache is None
@@ -182,7 +191,7 @@ def prepare(name: str, anew: bool, yes: bool, output: str) -> None:
             done = mark_pool(pool_of_node(topology, wanted, node), node, give_up)
         else:
             if anew:
-                clear_pool(env.runner, topology, wanted, check, give_up)
+                clear_pool(env.runner, topology, wanted, check, give_up, given_up=given_up)
             done = prepare_pool(env.runner, topology, wanted, node)
         if given_up:
             done = (*done, _given_up_text(given_up, node))

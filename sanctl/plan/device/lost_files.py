@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Rules: restore points whose file is gone from a node that the CIB names for it.
+"""Rules: restore points whose file is gone from a node that the CIB names, or is there again.
 
 A pool was emptied by an older release, a filesystem was repaired, somebody removed a file. A node
 that is named and has no file passes for one that has the restore point: the last real file may go
@@ -23,6 +23,11 @@ def is_expected(point: RestorePoint, node: str, now_s: float) -> bool:
     return node in point.nodes and not point.is_deleting and now_s - point.made_s > _YOUNG_S
 
 
+def may_be_added(point: RestorePoint, node: str, now_s: float) -> bool:
+    """Whether a node that is not named for a restore point is to be, if it has the file."""
+    return node not in point.nodes and not point.is_deleting and now_s - point.made_s > _YOUNG_S
+
+
 def plan_files_lost(
     cluster: Cluster, points: Collection[RestorePoint], node: str
 ) -> tuple[Change, ...]:
@@ -40,4 +45,27 @@ def plan_files_lost(
         left = tuple(each for each in now.nodes if each != node)
         if left and left != now.nodes:
             changes.append(SetPoint(point=now._replace(nodes=left)))
+    return tuple(changes)
+
+
+def plan_files_found(
+    cluster: Cluster, points: Collection[RestorePoint], node: str
+) -> tuple[Change, ...]:
+    """Return the change after files were found of restore points that a node was taken off.
+
+    A node whose replica was dropped is none of them: its files are about to go.
+    """
+    present = {each.id: each for each in cluster.cib.points}
+    changes = []
+    for point in points:
+        now = present.get(point.id)
+        if now is None or now.token != point.token or now.is_deleting or node in now.nodes:
+            continue
+        device = cluster.cib.device(now.device)
+        if (
+            device is not None
+            and device.uuid == now.uuid
+            and node in {each.value for each in device.nodes}
+        ):
+            changes.append(SetPoint(point=now._replace(nodes=tuple(sorted((*now.nodes, node))))))
     return tuple(changes)

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from sanctl.drivers import loop
-from sanctl.errors import Refused
+from sanctl.drivers import loop, pool_notes
+from sanctl.errors import CommandError, Problem, Refused
 from sanctl.model.cib_change import SetPoint
 from sanctl.model.names import NodeName, PoolName
 from sanctl.model.restore_point import RestorePoint
@@ -23,12 +25,19 @@ MAIN = PoolName.parse("main")
 
 
 @pytest.fixture(autouse=True)
-def _no_replica_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_replica_is_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "backing_files", lambda: ())
+    monkeypatch.setattr(pool_notes, "_FOLDER", str(tmp_path / "notes"))
 
 
 def give_up(bed: Bed, node: str) -> tuple[str, ...]:
-    return give_up_points(bed.session, topology(), MAIN, node)
+    told: list[tuple[str, ...]] = []
+    give_up_points(bed.session, topology(), MAIN, node, told.append)
+    return told[-1]
+
+
+def noted() -> set[str]:
+    return set(pool_notes.read(MAIN, pool_notes.POINTS_GIVEN_UP).split())
 
 
 def nodes(bed: Bed) -> dict[str, tuple[str, ...]]:
@@ -94,3 +103,23 @@ def test_the_only_holder_is_not_taken_off_unchecked(bed: Bed) -> None:
     made = bed.create("one")
     put(bed, made._replace(nodes=("n1",)))
     assert plan_pool_emptied(bed.seen(), MAIN, NodeName.parse("n1")) == ()
+
+
+def test_points_are_named_and_noted_before_the_change(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, patch = bed.create("one"), bed.cluster.patch
+    told: list[tuple[str, ...]] = []
+
+    def late(text: str) -> None:
+        assert told == [("web@one",)] and noted() == {made.token}
+        patch(text)
+        raise CommandError(Problem("SAN-CMD-002", "no answer in 60 s"))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bed.cluster, "patch", late)
+        with pytest.raises(CommandError):
+            give_up_points(bed.session, topology(), MAIN, "n1", told.append)
+    assert nodes(bed) == {"one": ("n2",)}
+    # Another run has nothing to give up; what the first one did is known still.
+    assert give_up(bed, "n1") == () and noted() == {made.token}

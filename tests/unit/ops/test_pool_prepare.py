@@ -438,6 +438,23 @@ def test_restore_points_are_given_up_before_anything_goes(world: World) -> None:
     assert world.steps[0] == "give up" and world.steps.count("give up") == 1
 
 
+def test_points_that_may_be_given_up_are_named_where_nothing_was_discarded(world: World) -> None:
+    world.prepare()
+    points: list[str] = []
+
+    def give_up() -> None:
+        points.extend(f"web@p{number}" for number in range(9))
+        raise CommandError(Problem("SAN-CMD-002", "no answer in 60 s"))
+
+    with pytest.raises(CommandError) as caught:
+        pool_reformat.clear_pool(
+            world.runner, world.topology, MAIN, world.check, give_up, given_up=points
+        )
+    said = caught.value.problems[1]
+    assert said.code == "SAN-POOL-031" and "web@p0, web@p1" in said.text
+    assert "web@p7 ..., and" in said.text
+
+
 def test_a_pool_that_is_half_made_anew_does_not_start(world: World) -> None:
     world.prepare()
     pool_notes.write(MAIN, pool_notes.MAKING, world.pool.uuid)

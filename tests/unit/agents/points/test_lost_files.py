@@ -12,9 +12,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from sanctl.agents.points import lost_files, upkeep
+from sanctl.agents.points import found_files, lost_files, upkeep
 from sanctl.agents.replica import parts
-from sanctl.drivers import backup_notes, node_attributes, point_files
+from sanctl.drivers import backup_notes, node_attributes, point_files, pool_notes
 from sanctl.errors import CommandError, Problem
 from sanctl.model.cib_change import SetPoint
 from sanctl.model.restore_point import SIZES_ATTRIBUTE, RestorePoint
@@ -52,6 +52,10 @@ class Node:
         lost_files.take_off(self.bed.session, self.usable, self.points())
         return {point.name: point.nodes for point in self.points()}
 
+    def add_again(self) -> dict[str, tuple[str, ...]]:
+        found_files.add_again(self.bed.session, self.usable, self.points())
+        return {point.name: point.nodes for point in self.points()}
+
     def names(self) -> set[str]:
         tokens = lost_files.noted()
         return {point.name for point in self.points() if point.token in tokens}
@@ -79,6 +83,7 @@ def node(bed: Bed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
 
     for owner, name, value in (
         (state_files, "RUNTIME", str(tmp_path / "run")),
+        (pool_notes, "_FOLDER", str(tmp_path / "pools")),
         (os, "uname", lambda: SimpleNamespace(nodename="n1")),
         (time, "time", lambda: float(made.one.made_s + 3600)),
         (parts, "load_topology", lambda: here),
@@ -269,3 +274,106 @@ def test_the_upkeep_looks_with_quorum_and_publishes_it(
     seen = node.bed.seen().cib
     assert seen.lost_points == {(node.one.token, "n1")}
     assert (node.one.token, "n1") not in seen.point_bytes
+
+
+def taken_off(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the node off both, have the note of this boot gone, and the files there again."""
+    files = [node.file(node.one), node.file(node.two)]
+    for file in files:
+        file.rename(node.pool / file.name)
+    assert node.monitor() == {"one": ("n2",), "two": ("n2",)}
+    state_files.of_node("points-lost").remove()
+    assert node.add_again() == {"one": ("n2",), "two": ("n2",)}
+    for file in files:
+        (node.pool / file.name).rename(file)
+    node.patches = 0
+    node.logged.clear()
+
+
+def test_files_that_are_there_again_add_the_node_again(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken_off(node, monkeypatch)
+    assert node.add_again() == BOTH and node.patches == 1
+    assert len(node.logged) == 2 and "one is in pool main on n1" in node.logged[0]
+    assert node.add_again() == BOTH and node.patches == 1
+    assert node.monitor() == BOTH and node.names() == set()
+
+
+def test_what_anew_gave_up_and_did_not_discard_is_added_again(node: Node) -> None:
+    pool_notes.write("main", pool_notes.POINTS_GIVEN_UP, f"{node.one.token} {'9' * 16}")
+    node.put(node.one._replace(nodes=("n2",)))
+    assert node.add_again() == BOTH and node.patches == 2
+
+
+def test_a_copy_that_the_cib_never_named_is_not_added(node: Node) -> None:
+    """The active node died, and the other one carried out the same order, at another moment."""
+    node.put(node.one._replace(nodes=("n2",)))
+    assert node.add_again()["one"] == ("n2",)
+
+
+def begun_anew(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    pool_notes.write("main", pool_notes.MAKING, parts.load_topology().pools[0].uuid)
+
+
+def without_its_name(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    for file in (node.file(node.one), node.file(node.two)):
+        file.rename(f"{file}.taking")
+
+
+def of_another_device(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    for file in (node.file(node.one), node.file(node.two)):
+        file.rename(str(file).replace(node.one.uuid, "9" * 32))
+
+
+def unmounted_before_the_cib_was_read(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As --anew does before it takes the node off."""
+    change = Session.change
+
+    def late(self: Session, *args: object, **named: object) -> object:
+        (node.pool / "points").rename(node.pool / "other")
+        return change(self, *args, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Session, "change", late)
+
+
+@pytest.mark.parametrize(
+    "not_known",
+    [
+        begun_anew,
+        without_its_name,
+        of_another_device,
+        unmounted_before_the_cib_was_read,
+        young,
+        not_usable,
+        not_of_this_node,
+    ],
+)
+def test_nothing_is_added_that_is_not_there_for_certain(
+    node: Node,
+    monkeypatch: pytest.MonkeyPatch,
+    not_known: Callable[[Node, pytest.MonkeyPatch], None],
+) -> None:
+    taken_off(node, monkeypatch)
+    not_known(node, monkeypatch)
+    assert node.add_again() == {"one": ("n2",), "two": ("n2",)} and node.patches == 0
+
+
+@pytest.mark.parametrize("unknown", [not_mounted, another_pool])
+def test_another_filesystem_adds_nothing(
+    node: Node,
+    monkeypatch: pytest.MonkeyPatch,
+    unknown: Callable[[Node, pytest.MonkeyPatch], None],
+) -> None:
+    taken_off(node, monkeypatch)
+    unknown(node, monkeypatch)
+    with pytest.raises(CommandError):
+        node.add_again()
+    assert node.patches == 0
+
+
+def test_the_note_forgets_points_that_the_cib_has_not(node: Node) -> None:
+    pool_notes.write("main", pool_notes.POINTS_LOST, "9" * 16)
+    node.file(node.one).unlink()
+    node.monitor()
+    assert pool_notes.read("main", pool_notes.POINTS_LOST) == node.one.token

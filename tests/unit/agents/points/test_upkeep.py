@@ -52,6 +52,16 @@ def test_a_copy_of_a_known_point_gets_its_name(pool: Path) -> None:
     assert keep_up(pool, POINT) == [f"web.{UUID}.{TOKEN}"]
 
 
+def test_a_copy_of_a_point_of_other_nodes_gets_no_name(
+    pool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The active node died, and the other one carried out the same order, at another moment."""
+    file = make(pool, TOKEN, is_taking=True)
+    later_s = time.time() + 601
+    monkeypatch.setattr(time, "time", lambda: later_s)
+    assert keep_up(pool, POINT._replace(nodes=("other",))) == [file.name]
+
+
 def test_a_copy_of_no_point_goes_later_and_with_quorum(
     pool: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,9 +88,11 @@ def test_a_point_that_is_deleted(pool: Path, monkeypatch: pytest.MonkeyPatch) ->
     make(pool, TOKEN, is_taking=False)
     changed = changes_noted(monkeypatch)
     deleting = POINT._replace(is_deleting=True)
-    assert keep_up(pool, deleting._replace(nodes=("other",))) == [f"web.{UUID}.{TOKEN}"]
     assert keep_up(pool, deleting, is_quorate=False) == [f"web.{UUID}.{TOKEN}"]
+    # Also where this node is not named any more: nothing else would remove the file.
+    assert keep_up(pool, deleting._replace(nodes=("other",))) == []
     assert changed == []
+    make(pool, TOKEN, is_taking=False)
     assert keep_up(pool, deleting) == []
     assert len(changed) == 1
 

@@ -9,7 +9,12 @@ from sanctl.model.cib_change import SetPoint
 from sanctl.model.cluster import Cluster
 from sanctl.model.findings import Severity
 from sanctl.model.restore_point import RestorePoint, parse_lost, parse_sizes
-from sanctl.plan.device.lost_files import is_expected, plan_files_lost
+from sanctl.plan.device.lost_files import (
+    is_expected,
+    may_be_added,
+    plan_files_found,
+    plan_files_lost,
+)
 from sanctl.plan.health.cluster_health import all_findings
 from sanctl.plan.health.point_health import lost_point_findings
 from tests.unit.ops.test_snapshot import Bed, bed
@@ -42,6 +47,29 @@ def test_only_what_the_cib_has_still_is_changed(bed: Bed) -> None:
         point._replace(nodes=("n1",)),
     ):
         assert plan_files_lost(with_points(bed, now), [point], "n1") == ()
+
+
+def test_a_node_that_is_not_named_may_be_added_later(bed: Bed) -> None:
+    point = bed.create("one")._replace(made_s=1000, nodes=("n2",))
+    assert may_be_added(point, "n1", 1601.0)
+    assert not may_be_added(point, "n1", 1600.0) and not may_be_added(point, "n2", 1601.0)
+    assert not may_be_added(point._replace(is_deleting=True), "n1", 1601.0)
+
+
+def test_a_node_with_a_replica_is_added_to_what_the_cib_has_still(bed: Bed) -> None:
+    point = bed.create("one")._replace(nodes=("n2",))
+    found = plan_files_found(with_points(bed, point), [point], "n1")
+    assert found == (SetPoint(point=point._replace(nodes=("n1", "n2"))),)
+    assert plan_files_found(with_points(bed, point), [point], "n3") == ()
+    for now in (
+        point._replace(name="other"),
+        point._replace(token="f" * 16),
+        point._replace(is_deleting=True),
+        point._replace(nodes=("n1", "n2")),
+    ):
+        assert plan_files_found(with_points(bed, now), [point], "n1") == ()
+    for now in (point._replace(uuid="f" * 32), point._replace(device="gone")):
+        assert plan_files_found(with_points(bed, now), [now], "n1") == ()
 
 
 def test_what_a_node_publishes_of_lost_files() -> None:
