@@ -167,8 +167,13 @@ def test_devices_are_made_from_that_moment_and_take_over_together(writing: LabSe
     line = f"replicate restore {LOG}@{newest} --from {SITE} --to {MADE[0]}"
     (problem,) = sanctl(writing, "n1", line, status=4)
     assert problem["code"] == "SAN-SITE-028", problem
+    # Its newest copy is of it alone: an operator says which one it is to be.
+    line = f"replicate restore {LOG} --from {SITE} --to {MADE[0]}"
+    (problem,) = sanctl(writing, "n1", line, status=4)
+    assert problem["code"] == "SAN-SITE-019", problem
     for name in NAMES:
-        made = sanctl(writing, "n1", f"replicate restore {name} --from {SITE} --to {name}-dr")
+        what = f"{LOG}@{moment}" if name == LOG else name
+        made = sanctl(writing, "n1", f"replicate restore {what} --from {SITE} --to {name}-dr")
         assert f"/{moment}." in made["copy"]
         if name == NAMES[0]:
             (problem,) = sanctl(writing, "n1", f"replicate takeover {name}-dr", status=4)
