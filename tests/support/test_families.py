@@ -90,6 +90,7 @@ FAMILIES = {
         "test_clones",
         "test_device_restore",
         "test_lost_points",
+        "test_point_extents",
         "test_point_exports",
         "test_point_group_hooks",
         "test_point_groups",
