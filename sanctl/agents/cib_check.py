@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from sanctl.agents import fingerprint
 from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.publish import attrd_cache, node_states
+from sanctl.errors import SanctlError
 from sanctl.plan.failover import cib_check as plan
 from sanctl.system import journal
 from sanctl.system.state_files import StateFile
@@ -40,8 +41,10 @@ def have_done(attributes: Mapping[str, str], *, has_lost_all: bool) -> None:
         for name in sorted(plan.marked_devices(attributes)):
             if plan.may_clear_mark(node_states.published(name)):
                 _have_monitored(name, attrd_cache.of_device(name))
-    except OSError as error:
-        _log("", f"what is due by the CIB is not known: {error}; the next monitor looks again")
+    except Exception as error:
+        # No error of this one keeps the pool agent from all else that it does.
+        text = str(error) if isinstance(error, (SanctlError, OSError)) else repr(error)
+        _log("", f"what is due by the CIB is not known: {text}; the next monitor looks again")
 
 
 def _settled_scores() -> dict[str, str]:

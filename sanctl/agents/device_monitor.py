@@ -7,6 +7,7 @@ the way: an error of it is logged, and makes no device that serves a failed one.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from sanctl.agents import fingerprint, ocf, unasked_monitor
@@ -28,10 +29,12 @@ from sanctl.errors import CommandError, SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.failover.promotion import are_all_blank
 from sanctl.system import journal
-from sanctl.system.runner import Runner
+from sanctl.system.runner import DeadlineRunner, Runner
 
 #: What a monitor has where Pacemaker says no time.
 _MONITOR_S = 30.0
+#: What is kept of it for the report, once a duty has failed.
+_REPORT_S = 10.0
 
 
 def monitor(runner: Runner, device: Device) -> int:
@@ -142,16 +145,29 @@ def _do_duties(
         DRBD's state afterwards, and what is published of a replica without contact.
     """
     duties = _Duties(runner, device, steps, state)
-    duties.run(lambda now: _settle_connections(runner, device, steps, now))
-    # Before its disk is attached again, and once more before the state is published.
-    duties.run(lambda now: replica_state.mark_without_disk(runner, device, now))
-    duties.run(lambda now: reattach_disk.reattach(runner, device, now))
-    duties.run(lambda now: reconnect_outdated.reconnect(runner, device, now))
-    duties.run(lambda now: _reconnect_stalled(runner, device, now))
     fields: list[str] = []
-    duties.run(lambda now: fields.append(heal.no_contact_fields(runner, device, now)))
-    duties.run(lambda now: _unmark_peer(runner, device, now))
-    duties.run(lambda now: _ask_whether_new(runner, device, now))
+
+    def settle(by: Runner, now: ResourceState) -> ResourceState:
+        return _settle_connections(by, device, steps, now)
+
+    def look_without_contact(by: Runner, now: ResourceState) -> None:
+        fields.append(heal.no_contact_fields(by, device, now))
+
+    duties.run("parameters and connections", settle)
+    # Before its disk is attached again, and once more before the state is published.
+    duties.run(
+        "the mark of a replica without a disk",
+        lambda by, now: replica_state.mark_without_disk(by, device, now),
+    )
+    duties.run("a detached disk", lambda by, now: reattach_disk.reattach(by, device, now))
+    duties.run(
+        "the connection to an outdated replica",
+        lambda by, now: reconnect_outdated.reconnect(by, device, now),
+    )
+    duties.run("a stalled connection", lambda by, now: _reconnect_stalled(by, device, now))
+    duties.run("what is published without contact", look_without_contact)
+    duties.run("the mark of the peer", lambda by, now: _unmark_peer(by, device, now))
+    duties.run("whether the device is new", lambda by, now: _ask_whether_new(by, device, now))
     return duties.state, "".join(fields)
 
 
@@ -166,36 +182,46 @@ class _Duties:
         self, runner: Runner, device: Device, steps: ocf.Steps, state: ResourceState
     ) -> None:
         self._runner, self._device, self._steps = runner, device, steps
-        self._is_over = False
+        self._is_over = self._has_failed = False
         self.state = state
 
-    def run(self, duty: Callable[[ResourceState], ResourceState | None]) -> None:
+    def run(self, what: str, duty: Callable[[Runner, ResourceState], ResourceState | None]) -> None:
         """Carry out a duty, which returns DRBD's state if it may have changed that.
 
-        After one that failed the next ones go by what DRBD says then. They are left to the next
-        monitor if DRBD does not answer, or if that one took so long that they would hang, too: a
-        monitor that times out is a failed one.
+        After one that failed the next ones go by what DRBD says then, and their programs end before
+        the time that the report needs: a monitor that times out is a failed one. They are left to
+        the next monitor if DRBD does not answer, or if that one took so long that they would hang,
+        too.
+
+        Args:
+            what: what the duty is about, for the log.
+            duty: is given the runner and DRBD's state.
         """
         if self._is_over:
             return
         try:
-            self.state = duty(self.state) or self.state
+            self.state = duty(self._runner, self.state) or self.state
         except Exception as error:
-            self._log(error)
-            if ocf.remaining_s(_MONITOR_S) < _MONITOR_S / 2:
+            self._log(what, error)
+            left_s = ocf.remaining_s(_MONITOR_S)
+            if left_s < _MONITOR_S / 2:
                 self._is_over = True
                 return
+            if not self._has_failed:
+                self._has_failed = True
+                end_s = time.monotonic() + left_s - _REPORT_S
+                self._runner = DeadlineRunner(self._runner, end_s)
             try:
                 now = drbdsetup.observe(self._runner, self._device.name)
             except Exception as silence:
-                self._log(silence)
+                self._log("DRBD's state", silence)
                 now = None
             self._is_over = now is None
             self.state = now or self.state
 
-    def _log(self, error: Exception) -> None:
+    def _log(self, what: str, error: Exception) -> None:
         self._steps.is_idle = False
-        _log_monitor_error(self._device, "a change could not be applied", error)
+        _log_monitor_error(self._device, f"a change could not be applied: {what}", error)
 
 
 def _settle_connections(

@@ -11,6 +11,7 @@ import pytest
 from sanctl.agents import cib_check, pool
 from sanctl.agents.publish import attrd_cache
 from sanctl.drivers import cib
+from sanctl.errors import CommandError, Problem
 from sanctl.system import state_files
 from tests.fakes.node import FakeNode
 
@@ -110,11 +111,20 @@ def test_marks_of_peers_that_are_away_make_no_monitor_whole(node: FakeNode) -> N
     assert not state_files.of_device("vm9", "fingerprint").exists()
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.EIO, "Input/output error"),
+        CommandError(Problem("SAN-CMD-002", "Input/output error")),
+        ValueError("Input/output error"),
+    ],
+    ids=repr,
+)
 def test_what_cannot_be_read_ends_no_monitor_of_the_pools(
-    node: FakeNode, monkeypatch: pytest.MonkeyPatch
+    node: FakeNode, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def fail(_cached: object) -> None:
-        raise OSError(errno.EIO, "Input/output error")
+        raise error
 
     monkeypatch.setattr(attrd_cache, "have_published_again", fail)
     cib_check.have_done(OWN, has_lost_all=False)

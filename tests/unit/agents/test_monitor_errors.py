@@ -26,6 +26,7 @@ from sanctl.drivers import cib, drbd_kernel, drbdsetup, gate, lio, pool_files
 from sanctl.errors import CommandError, ConfigError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.system import state_files
+from sanctl.system.runner import Runner, limit_s
 from tests.fakes.node import FakeNode
 
 PEER = PeerState("peer", "Connected", "Secondary", "Established", "UpToDate", 0)
@@ -214,6 +215,31 @@ def test_a_duty_that_took_too_long_leaves_the_others_to_the_next_monitor(
     duties.fail(6, takes_s=13.0)
     assert device.monitor() == ocf.RUNNING_PROMOTED
     assert duties.done == [0, 1, 2, 3, 4, 5]
+
+
+def test_what_follows_a_slow_failure_leaves_time_for_the_report(
+    duties: Duties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them may take 20 s by itself."""
+    monkeypatch.setenv("OCF_RESKEY_CRM_meta_timeout", "30000")
+    monkeypatch.setattr(ocf._Begin, "at_s", duties.node.clock.now_s)
+    found: list[tuple[float, float]] = []
+
+    def reattach(runner: Runner, *_: object) -> None:
+        found.append((ocf.remaining_s(0.0), limit_s(runner, 20.0, "drbdsetup")))
+
+    reported: list[float] = []
+    monkeypatch.setattr(reattach_disk, "reattach", reattach)
+    monkeypatch.setattr(
+        replica_state,
+        "publish",
+        lambda runner, *_, **__: reported.append(limit_s(runner, 20.0, "attrd_updater")),
+    )
+    duties.fail(0, takes_s=10.0)
+    assert device.monitor() == ocf.RUNNING_PROMOTED
+    ((left_s, may_take_s),) = found
+    assert left_s - may_take_s == pytest.approx(10.0) and reported == [20.0]
+    assert sum("applied: parameters and connections: " in line for line in duties.node.journal) == 1
 
 
 @pytest.mark.parametrize("failing", ["publish", "check", "ask_if_held"])
