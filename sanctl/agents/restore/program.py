@@ -29,6 +29,7 @@ import contextlib
 import os
 import sys
 import time
+from collections.abc import Iterator
 
 from sanctl.agents import ocf
 from sanctl.agents.device_log import DeviceLog
@@ -98,6 +99,7 @@ def _carry_out(name: str) -> None:
             return
         if not gate.gate_table(name).startswith("drbd"):
             return  # This node does not serve it, or not any more.
+        begin = _Begin(session, name, order)
         match step:
             case restoring.Wait(why=why):
                 if why != said:
@@ -113,24 +115,18 @@ def _carry_out(name: str) -> None:
                 return
             case restoring.Begin(goal=restoring.CopyFromSite(site=site, copy=copy)):
                 closure.note(name)
-                try:
-                    _copy_from_site(session, name, order, SiteCopySource(site, copy))
-                except (SanctlError, OSError) as error:
-                    _fail(name, order, _problem_of(error, order))
-                    _give_up(session, name, order)
+                with begin.gives_up():
+                    _copy_from_site(session, name, begin, SiteCopySource(site, copy))
                 return
             case restoring.Begin(goal=restoring.Copy(point=point)):
                 closure.note(name)
-                try:
-                    _copy(session, device, order, point)
-                except (SanctlError, OSError) as error:
-                    _fail(name, order, _problem_of(error, order))
-                    _give_up(session, name, order)
+                with begin.gives_up():
+                    _copy(session, device, begin, point)
                 return
             case restoring.Copy(point=point):
                 closure.note(name)
                 try:
-                    _copy(session, device, order, point)
+                    _copy(session, device, begin, point)
                 except (SanctlError, OSError) as error:
                     _fail(name, order, _problem_of(error, order))
                 return
@@ -146,21 +142,53 @@ def _carry_out(name: str) -> None:
             case restoring.CopyFromSite(site=site, copy=copy):
                 closure.note(name)
                 try:
-                    _copy_from_site(session, name, order, SiteCopySource(site, copy))
+                    _copy_from_site(session, name, begin, SiteCopySource(site, copy))
                 except (SanctlError, OSError) as error:
                     _fail(name, order, _problem_of(error, order))
                     time.sleep(_AGAIN_S)
                 return
 
 
-def _begin(session: Session, name: str, order: RestoreOrder) -> RestoreOrder:
-    """Note that the device may hold parts of two states from here on; return the order as noted."""
-    ocf.crash_point("restore-ready")
-    session.change(
-        lambda seen: restoring.plan_begun(seen, name, order),
-        reads_replicas=False,
-    )
-    return order._replace(state=COPYING)
+class _Begin:
+    """The step after which an order cannot be given up, as it may have come to that."""
+
+    def __init__(self, session: Session, name: str, order: RestoreOrder) -> None:
+        self._session, self._name, self.order = session, name, order
+        self._was_tried = False
+
+    def __call__(self) -> RestoreOrder:
+        """Note that the device may hold parts of two states from here on; once.
+
+        Returns:
+            The order as noted.
+        """
+        order = self.order
+        if order.state != COPYING:
+            self._was_tried = True
+            ocf.crash_point("restore-ready")
+            self._session.change(
+                lambda seen: restoring.plan_begun(seen, self._name, order),
+                reads_replicas=False,
+            )
+            self.order = order._replace(state=COPYING)
+        return self.order
+
+    @contextlib.contextmanager
+    def gives_up(self) -> Iterator[None]:
+        """Have an error give the order up, if it comes before this step was tried.
+
+        Raises:
+            SanctlError: this step failed, as where others change the CIB all the time, or it is not
+                known whether it did; or the order was not given up. The next monitor goes on.
+        """
+        try:
+            yield
+        except (SanctlError, OSError) as error:
+            if self._was_tried and self.order.state != COPYING:
+                raise
+            _fail(self._name, self.order, _problem_of(error, self.order))
+            if not self._was_tried:
+                _give_up(self._session, self._name, self.order)
 
 
 def _give_up(session: Session, name: str, order: RestoreOrder) -> None:
@@ -175,7 +203,7 @@ def _give_up(session: Session, name: str, order: RestoreOrder) -> None:
     )
 
 
-def _copy(session: Session, device: DeviceSpec, order: RestoreOrder, point: RestorePoint) -> None:
+def _copy(session: Session, device: DeviceSpec, begin: _Begin, point: RestorePoint) -> None:
     began_s, name = time.monotonic(), device.name.value
 
     def open_file(path: str, flags: int) -> int:
@@ -189,8 +217,8 @@ def _copy(session: Session, device: DeviceSpec, order: RestoreOrder, point: Rest
 
     with RangeCopy(FileSource(_file_of(point), open_file), gate.target_device(name)) as copy:
         # Only now, when it is known to be there, the order is one that cannot be given up.
-        if order.state != COPYING:
-            order = _begin(session, name, order)
+        is_first, order = begin.order.state != COPYING, begin()
+        if is_first:
             _check_order(name, order)
         _write(name, order, copy)
     _end(session, name, order, copy, began_s)
@@ -209,16 +237,13 @@ def _copy_backup(
     _end(session, name, order, copy, began_s)
 
 
-def _copy_from_site(
-    session: Session, name: str, order: RestoreOrder, source: SiteCopySource
-) -> None:
+def _copy_from_site(session: Session, name: str, begin: _Begin, source: SiteCopySource) -> None:
     began_s, device = time.monotonic(), gate.target_device(name)
-    _report(name, RestoreReport(order.token, text="the site reads its copy"))
+    _report(name, RestoreReport(begin.order.token, text="the site reads its copy"))
     with source.image(device) as image:
         # The site may have read for an hour. Only now, when it is known to have the copy, the order
         # is one that cannot be given up.
-        if order.state != COPYING:
-            order = _begin(session, name, order)
+        order = begin()
         _check_order(name, order)
         copy = _fill(name, order, image)
     digest = source.check(device)

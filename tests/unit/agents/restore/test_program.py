@@ -31,6 +31,7 @@ from sanctl.model.device_restore import COPYING, DONE, GIVEN_UP, ORDERED, Restor
 from sanctl.model.names import ByteSize
 from sanctl.model.site_copy import SiteCopy
 from sanctl.ops.session import Session
+from sanctl.plan.device import restoring
 from sanctl.render.cib import render_patchset
 from sanctl.system import state_files
 from tests.fakes.local_site import local_link
@@ -180,6 +181,38 @@ def test_a_file_that_is_gone_has_the_order_given_up(node: Node) -> None:
     assert node.state == GIVEN_UP and node.device.read_bytes() == PRESENT
     report = node.report()
     assert "SAN-REST-002" in report and "n1 serves device web and does not have" in report
+
+
+def busy(*_: object, **__: object) -> None:
+    raise CommandError(Problem("SAN-CLU-004", "the CIB was changed by others"))
+
+
+def test_a_busy_cib_does_not_give_the_order_up(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is wrong with the source: the next monitor goes on."""
+    with monkeypatch.context() as patched:
+        patched.setattr(restoring, "plan_begun", busy)
+        node.run()
+    assert node.state == ORDERED and node.device.read_bytes() == PRESENT
+    assert "SAN-CLU-004" not in node.report()
+    node.run()
+    assert node.state == DONE and node.device.read_bytes() == WANTED
+
+
+def test_what_was_begun_without_an_answer_is_gone_on_with(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patch = node.bed.cluster.patch
+
+    def late(text: str) -> None:
+        patch(text)
+        raise CommandError(Problem("SAN-CMD-002", "no answer in 60 s"))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(node.bed.cluster, "patch", late)
+        node.run()
+    assert node.state == COPYING and node.device.read_bytes() == PRESENT
+    node.run()
+    assert node.state == DONE
 
 
 def test_a_file_that_cannot_be_opened_has_the_order_given_up(node: Node) -> None:
@@ -437,6 +470,18 @@ def test_in_place_it_is_given_up_before_the_copy_is_known_to_be_there(
     node.run()
     assert node.state == GIVEN_UP and "SAN-SITE-" in node.report()
     assert node.device.read_bytes() == PRESENT
+
+
+def test_in_place_a_busy_cib_does_not_give_it_up(
+    node: Node, site_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.bed.set_restore(str(node.bed.order()._replace(state=ORDERED)))
+    with monkeypatch.context() as patched:
+        patched.setattr(restoring, "plan_begun", busy)
+        node.run()
+    assert node.state == ORDERED and node.device.read_bytes() == PRESENT
+    node.run()
+    assert node.state == DONE
 
 
 def test_in_place_it_begins_once_the_copy_is_known_to_be_there(
