@@ -198,7 +198,9 @@ def remove(device: str, point: str) -> bool:
     if target:
         os.rmdir(target)
     # First, while the backstore names it: the kernel detaches it when the backstore lets it go.
-    if file := loop.file_below(_loop_device(backstore)):
+    file = loop.file_below(_loop_device(backstore))
+    # Of a half-made one the loop device may be gone, and its number be that of a replica's by now.
+    if _POINT_FILE.search(file):
         loop.detach(file)
     os.rmdir(backstore)
     access_note(device, point).remove()

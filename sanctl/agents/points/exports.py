@@ -9,8 +9,10 @@ gone.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Collection
 
+from sanctl.agents import deleted_devices
 from sanctl.drivers import cib, host_secrets, lio_export
 from sanctl.drivers.lio_acl import Chap
 from sanctl.drivers.lio_export import Export
@@ -29,13 +31,16 @@ from sanctl.system.runner import Runner
 
 # What keeps initiators out of an export that it was given to: as last logged.
 _PROBLEMS = "export-problems"
+#: What the pool agent publishes of each pool: a CIB without has lost all of the node.
+_POOL_ATTRIBUTE = "sanctl-pool-"
 
 
 def follow_hosts(runner: Runner) -> None:
     """Bring the access list of each export up to date.
 
-    An error of one is logged, and the next monitor tries again. While the CIB gives no answer, or a
-    command exports, nothing changes.
+    An error of one is logged, and the next monitor tries again. While the CIB gives no answer,
+    without quorum, and while a command exports, nothing changes. Nor does it where the CIB has
+    nothing of this node: one that has lost all, as for a moment, would end each export.
 
     Raises:
         CommandError: the CIB gave no answer.
@@ -44,8 +49,9 @@ def follow_hosts(runner: Runner) -> None:
         if not is_mine:
             return
         exports = lio_export.listed()
-        if exports:
-            hosts = _cib_hosts(runner)
+        # A part without quorum learns of no host that has changed.
+        hosts = _cib_hosts(runner) if exports and deleted_devices.is_quorate() else None
+        if hosts is not None:
             for export in exports:
                 try:
                     _follow(export, hosts)
@@ -54,14 +60,23 @@ def follow_hosts(runner: Runner) -> None:
         _forget_ended(exports)
 
 
-def _cib_hosts(runner: Runner) -> CibHosts:
+def _cib_hosts(runner: Runner) -> CibHosts | None:
+    """Return the CIB's hosts; None where it has not got what this node has there, too."""
+    here = os.uname().nodename
     found = cib.query(
-        runner, f"//configuration/crm_config/cluster_property_set[@id='{HOSTS_ID}']/nvpair"
+        runner,
+        f"//configuration/crm_config/cluster_property_set[@id='{HOSTS_ID}']/nvpair"
+        f"|//configuration/nodes/node[@uname='{here}']"
+        f"|//status/node_state[@uname='{here}']/transient_attributes"
+        f"//nvpair[starts-with(@name,'{_POOL_ATTRIBUTE}')]",
     )
-    pairs = () if found is None else found.iter("nvpair")
-    return read_cib_hosts(
-        {pair.get("name", ""): pair.get("value", "") for pair in pairs}, HOST_PREFIX
+    if found is None:
+        return None
+    pairs = {pair.get("name", ""): pair.get("value", "") for pair in found.iter("nvpair")}
+    is_whole = any(name.startswith(_POOL_ATTRIBUTE) for name in pairs) and any(
+        node.get("uname") == here for node in found.iter("node")
     )
+    return read_cib_hosts(pairs, HOST_PREFIX) if is_whole else None
 
 
 def _follow(export: Export, hosts: CibHosts) -> None:

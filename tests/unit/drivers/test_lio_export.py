@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,28 @@ def earlier(detached: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (backstore / name).write_text(text)
     monkeypatch.setattr(loop, "file_below", lambda device: OTHER if device == "/dev/loop7" else "")
     return backstore
+
+
+@pytest.mark.parametrize("file", [DATA, f"{DATA.removesuffix('.data')}.meta", "/home/u/disk.img"])
+def test_a_loop_device_that_has_another_file_by_now_stays(
+    earlier: Path, detached: list[str], monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    """The backstore names a number: the kernel gives it to the next file."""
+    monkeypatch.setattr(loop, "file_below", lambda _device: file)
+    monkeypatch.setattr(lio_export, "_target_of", lambda _backstore: "")
+    rmdir = os.rmdir
+
+    def rmdir_of_configfs(path: str) -> None:
+        for each in Path(path).iterdir():
+            each.unlink()
+        rmdir(path)
+
+    monkeypatch.setattr(os, "rmdir", rmdir_of_configfs)
+    assert lio_export.remove("vm1", "kept") and detached == []
+    assert not earlier.exists()
+    earlier.mkdir()
+    monkeypatch.setattr(loop, "file_below", lambda _device: POINT)
+    assert lio_export.remove("vm1", "kept") and detached == [POINT]
 
 
 def wanted(file: str) -> NewExport:

@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element, SubElement
 
 import pytest
 
-from sanctl.agents import pool
+from sanctl.agents import deleted_devices, pool
 from sanctl.agents.points import exports
 from sanctl.drivers import cib, configfs, host_secrets, lio, lio_acl, lio_export, loop
 from sanctl.drivers.lio_acl import Chap
@@ -35,6 +35,8 @@ class Bed:
         self.log: list[str] = []
         self.ended: list[str] = []
         self.cib_error: CommandError | None = None
+        self.is_quorate = True
+        self.has_node = self.has_pools = True
         self._mkdir = os.mkdir
         (self.tpg / "attrib").mkdir(parents=True)
         (self.tpg / "attrib/authentication").write_text("0\n")
@@ -58,15 +60,19 @@ class Bed:
                 (Path(path) / name).write_text(value)
 
     def query(self, _runner: object, xpath: str) -> Element | None:
-        assert "sanctl.hosts" in xpath
+        here = os.uname().nodename
+        assert "sanctl.hosts" in xpath and f"node[@uname='{here}']" in xpath
+        assert f"node_state[@uname='{here}']/transient_attributes" in xpath
         if self.cib_error is not None:
             raise self.cib_error
-        if not self.properties:
-            return None
         found = Element("xpath-query")
+        if self.has_node:
+            SubElement(found, "node", uname=here)
+        if self.has_pools:
+            SubElement(found, "nvpair", name="sanctl-pool-main", value="total=1")
         for name, value in self.properties.items():
             SubElement(found, "nvpair", name=f"sanctl-host.{name}", value=value)
-        return found
+        return found if len(found) else None
 
     def login(self, host: HostAccess) -> Chap | str:
         secret = self.secrets.get(host.name)
@@ -106,6 +112,7 @@ def bed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bed:
         (configfs, "write", write),
         (lio_acl, "remove", remove),
         (cib, "query", made.query),
+        (deleted_devices, "is_quorate", lambda: made.is_quorate),
         (host_secrets, "login", made.login),
         (journal, "write", lambda text, **_: made.log.append(text)),
     ):
@@ -163,6 +170,22 @@ def test_nothing_changes_while_the_cib_gives_no_answer(bed: Bed) -> None:
     with pytest.raises(CommandError):
         exports.follow_hosts(LocalRunner())
     assert lio_export.access(TARGET) == {A}
+
+
+@pytest.mark.parametrize("lost", ["is_quorate", "has_node", "has_pools", "all"])
+def test_a_cib_that_has_lost_more_than_hosts_ends_no_export(bed: Bed, lost: str) -> None:
+    """An IQN that was let in by itself does not get rid of the CHAP of its host, either."""
+    bed.properties["bk1"], bed.secrets["bk1"] = f"{B}/chap=u", "abcdefghijkl"
+    bed.export(A, B, note=ExportAccess((B,), (HostAccess("bk2", (A,)),)))
+    bed.properties["bk2"] = A
+    before = bed.follow()
+    assert before == [A, f"{B}+chap=u"]
+    bed.properties.clear()
+    for name in ("has_node", "has_pools") if lost == "all" else (lost,):
+        setattr(bed, name, False)
+    assert bed.follow() == before and bed.ended == []
+    bed.is_quorate = bed.has_node = bed.has_pools = True
+    assert bed.follow() == [B] and bed.ended == [A]
 
 
 def test_an_entry_that_the_kernel_refuses_is_taken_away(
