@@ -157,6 +157,26 @@ def test_a_file_that_is_gone_takes_its_node_off(bed: LabSession) -> None:
 
 
 @pytest.mark.usefixtures("device")
+def test_a_file_that_is_there_again_brings_its_node_back(bed: LabSession) -> None:
+    """As where an older copy of the filesystem was mounted for a moment."""
+    await_in_sync(bed)
+    create(bed, "back")
+    file, aside = run(bed, f"snapshot show {NAME}@back")["file"], f"{PATH}/aside"
+    bed.sh("n2", f"mv {file} {aside}")
+    make_older(bed, "back")
+    wait_for("n2 to be taken off", lambda: nodes(bed, "back") == ["n1"], within_s=MONITORS_S)
+    bed.sh("n2", f"mv {aside} {file}")
+    wait_for("n2 to be back", lambda: nodes(bed, "back") == ["n1", "n2"], within_s=MONITORS_S)
+    wait_for("no finding", lambda: lost(bed) == {}, within_s=MONITORS_S, every_s=2.0)
+    run(bed, f"snapshot delete {NAME}@back")
+    wait_for(
+        "the file to be removed",
+        lambda: bed.sh("n2", f"test -e {file}", ok=(0, 1)).status == 1,
+        within_s=MONITORS_S,
+    )
+
+
+@pytest.mark.usefixtures("device")
 def test_a_restore_without_its_file_is_given_up(bed: LabSession) -> None:
     """It kept hosts out for good."""
     await_in_sync(bed)
