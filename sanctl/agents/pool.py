@@ -326,7 +326,14 @@ def _refresh_lost_attributes(attributes: dict[str, str]) -> None:
     node_attributes.refresh(_RUNNER)
     # The daemon may have lost them, too, where its node was cut off and is back: this monitor gives
     # it these again, and scores are looked for once these are in the CIB.
-    attrd_cache.have_published_again(attrd_cache.of_pools())
+    try:
+        attrd_cache.have_published_again(attrd_cache.of_pools())
+    except OSError as error:
+        journal.write(
+            f"what was published cannot be noted: {error}; the next monitor tries again",
+            priority=journal.WARNING,
+            action="attributes",
+        )
 
 
 def _has_own(attributes: dict[str, str]) -> bool:

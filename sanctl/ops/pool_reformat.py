@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 
 from sanctl.drivers import bcache, flash_cache, loop, pool_notes
 from sanctl.drivers.pool_problems import cache_unit
-from sanctl.errors import Problem, Refused, SanctlError
+from sanctl.errors import CommandError, Problem, Refused, SanctlError
 from sanctl.model.cib_change import Change, SetPoint
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import NodeName, PoolName
@@ -170,7 +170,7 @@ def _give_up(give_up: Callable[[], object], name: PoolName, given_up: Collection
     """
     try:
         give_up()
-    except SanctlError as error:
+    except (SanctlError, OSError) as error:
         points = ""
         if given_up:
             more = " ..." if len(given_up) > _NAMED else ""
@@ -179,8 +179,14 @@ def _give_up(give_up: Callable[[], object], name: PoolName, given_up: Collection
                 f"{', '.join([*given_up][:_NAMED])}{more}, and its pool agent adds it again once "
                 "the pool is mounted"
             )
-        raise type(error)(
-            *error.problems,
+        kind: type[SanctlError] = CommandError if isinstance(error, OSError) else type(error)
+        why = (
+            (Problem("SAN-POOL-003", f"pool {name}: {error}"),)
+            if isinstance(error, OSError)
+            else error.problems
+        )
+        raise kind(
+            *why,
             Problem(
                 "SAN-POOL-031",
                 f"pool {name} was taken out of use here, and this run has discarded nothing"

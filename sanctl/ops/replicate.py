@@ -139,7 +139,7 @@ class DeviceRun(NamedTuple):
     def note(self, made: CopyMade, there: CopiesThere, keep: int | None) -> CopyMade:
         """Note a copy that was proven, remove those that are not kept; return it with these."""
         copy, name = made.copy, self.site.name
-        self.session.change(lambda seen: plan_proven(seen, self.device, name, copy))
+        self.session.change(lambda seen: plan_proven(seen, self.device, self.site, copy))
         if keep is None:
             return made
         stay = copies_in_use(self.session.observe(), name)

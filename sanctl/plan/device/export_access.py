@@ -105,7 +105,8 @@ def access_now(noted: ExportAccess, cib: CibHosts) -> AccessNow:
     """Return who may log in to an export, by its note and the hosts that there are now.
 
     A host that was renamed is the one that has just its IQNs. One that is gone is let in no more,
-    and an IQN that was let in by itself and is a host's now logs in as that host does.
+    and an IQN that was let in by itself and is a host's now logs in as that host does. It is kept
+    out while a host cannot be read, which may be the one whose it is, and ask for CHAP.
     """
     kept: list[HostAccess] = []
     let_in: list[HostAccess] = []
@@ -123,7 +124,7 @@ def access_now(noted: ExportAccess, cib: CibHosts) -> AccessNow:
     for iqn in noted.initiators:
         owner = next((host for host in cib.hosts.values() if iqn in host.iqns), None)
         if owner is None:
-            initiators.append(iqn)
+            initiators += [] if cib.unreadable else [iqn]
         elif owner not in let_in:
             # By this IQN alone, and not by the host's others.
             let_in.append(owner._replace(iqns=(iqn,)))

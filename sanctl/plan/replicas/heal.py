@@ -145,7 +145,8 @@ def _loss_bytes(diagnosis: Diagnosis, other: ReplicaFacts) -> int | None:
     if diagnosis.condition is Condition.UNRELATED:
         return diagnosis.device.size.bytes
     if diagnosis.condition is Condition.BLOCKED:
-        return 0 if other.is_present and not _is_any_suspect(diagnosis) else None
+        is_known = other.is_present and not _has_no_disk(other)
+        return 0 if is_known and not _is_any_suspect(diagnosis) else None
     kib = other.replica.out_of_sync_kib
     return None if kib is None else kib * 1024
 
@@ -157,6 +158,12 @@ def _loss_text(diagnosis: Diagnosis, kept: ReplicaFacts, other: ReplicaFacts) ->
             f"{format_bytes(diagnosis.device.size.bytes)} are resynced"
         )
     if diagnosis.condition is Condition.BLOCKED:
+        if other.is_present and _has_no_disk(other):
+            return (
+                f"whatever was written to the disk of {other.node} after that of {kept.node} was "
+                f"lost or out of contact; it is {other.replica.disk or 'not known'}, so how much "
+                "that is cannot be known"
+            )
         if other.is_present and _is_any_suspect(diagnosis):
             return _lost_in_ram(kept, other)
         if other.is_present:
@@ -172,6 +179,11 @@ def _loss_text(diagnosis: Diagnosis, kept: ReplicaFacts, other: ReplicaFacts) ->
         else f"up to {format_bytes(kib * 1024)} ({kib // 4} blocks of 4 KiB)"
     )
     return f"{amount} that were written on {other.node} alone since they disconnected"
+
+
+def _has_no_disk(facts: ReplicaFacts) -> bool:
+    """Whether a replica may hold what DRBD cannot compare: its disk is away, or not known."""
+    return facts.replica.disk not in {*USABLE_STATES, "Inconsistent"}
 
 
 def _is_any_suspect(diagnosis: Diagnosis) -> bool:

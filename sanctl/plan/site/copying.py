@@ -18,7 +18,7 @@ from sanctl.model.device import DeviceSpec
 from sanctl.model.device_restore import DONE
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.model.restore_point import RestorePoint
-from sanctl.model.site import CopyRecord, ProvenCopy
+from sanctl.model.site import CopyRecord, ProvenCopy, Site
 from sanctl.model.site_copy import SiteCopy
 from sanctl.plan.cluster.preconditions import existing_device, no_replica_problem
 from sanctl.plan.device.restore_points import plan_point_deletion
@@ -176,11 +176,31 @@ def plan_attempt(
 
 
 def plan_proven(
-    cluster: Cluster, device: DeviceSpec, site: str, copy: ProvenCopy
+    cluster: Cluster, device: DeviceSpec, site: Site, copy: ProvenCopy
 ) -> tuple[Change, ...]:
-    """Return the changes after a copy was proven: it is noted, and the base before it goes."""
-    current = cluster.cib.device(device.name)
-    if current is None or current.uuid != device.uuid or cluster.cib.site(site) is None:
+    """Return the changes after a copy was proven: it is noted, and the base before it goes.
+
+    Args:
+        cluster: the cluster.
+        device: the device.
+        site: the site as it was when the copy was made.
+        copy: the copy.
+
+    Raises:
+        CommandError: the device or the site was removed meanwhile, or the site is at another place,
+            which has not got this copy.
+    """
+    current, there = cluster.cib.device(device.name), cluster.cib.site(site.name)
+    if there is not None and _place(there) != _place(site):
+        raise CommandError(
+            Problem(
+                "SAN-SITE-009",
+                f"the copy of {device.name} is proven at {site.host}:{site.path}, and site "
+                f"{site.name} was set to another place meanwhile",
+                "the next copy goes there",
+            )
+        )
+    if current is None or current.uuid != device.uuid or there is None:
         raise CommandError(
             Problem(
                 "SAN-SITE-009",
@@ -188,12 +208,16 @@ def plan_proven(
                 "from the cluster meanwhile",
             )
         )
-    known = _record(cluster, device, site)
+    known = _record(cluster, device, site.name)
     before = known.proven.token if known and known.proven else ""
     attempt = known.attempt if known and known.attempt != copy.token else ""
-    record = CopyRecord(device.name.value, site, device.uuid, attempt, copy)
+    record = CopyRecord(device.name.value, site.name, device.uuid, attempt, copy)
     gone = (before,) if before != copy.token else ()
     return (SetCopy(record=record), *point_removal(cluster, device.name.value, gone))
+
+
+def _place(site: Site) -> tuple[str, int, str, str]:
+    return site.host, site.port, site.path, site.mark
 
 
 def plan_given_up(

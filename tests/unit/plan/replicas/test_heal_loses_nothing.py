@@ -82,7 +82,7 @@ def _sides(node: NodeName, peers: tuple[NodeName, ...], count: int) -> list[Repl
         )
         for current, disk, linked, marked, suspect, quorum, known in product(
             (0xA0, 0xB0),
-            ("UpToDate", "Consistent", "Outdated", "Inconsistent"),
+            ("UpToDate", "Consistent", "Outdated", "Inconsistent", "Diskless"),
             ((), peers),
             (False, True),
             (False, True) if count == 2 else (False,),
@@ -127,3 +127,12 @@ def test_both_marked_in_contact_and_up_to_date_is_no_reason() -> None:
     )
     assert _loses_nothing_by_any_choice(shown)
     assert shown.unmarks_itself and not any(why(shown) for why in REASONS)
+
+
+@pytest.mark.parametrize("disk", ["Diskless", "Failed", "Attaching", None])
+def test_a_disk_that_is_away_may_have_what_the_other_lacks(disk: str | None) -> None:
+    """The active node lost its disk, went on with the peer's, and that one was lost."""
+    kept = facts(N1, 0xA0, nodes=2, linked=(N2,), marked=True)
+    other = facts(N2, 0xB0, nodes=2, linked=(N1,), disk=disk or "")
+    lost = loss_of_keeping(diagnosed(kept, other), N1)
+    assert lost.bytes_at_most is None and "written to the disk of n2" in lost.text

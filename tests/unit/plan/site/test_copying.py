@@ -140,20 +140,20 @@ def test_once_proven_the_base_before_goes(bed: Bed) -> None:
     seen = bed.seen()
     device = seen.cib.devices[0]
     seen = with_points(seen, point(5), point(7), record=noted(seen, point(7).token, copy(5)))
-    assert effects(plan.plan_proven(seen, device, "far", copy(7))) == (
+    assert effects(plan.plan_proven(seen, device, SITE, copy(7))) == (
         [noted(seen, "", copy(7))],
         ["p5"],
     )
     # Another run has begun meanwhile: its note stays.
     seen = with_points(seen, point(5), point(7), record=noted(seen, point(8).token, copy(5)))
-    assert effects(plan.plan_proven(seen, device, "far", copy(7))) == (
+    assert effects(plan.plan_proven(seen, device, SITE, copy(7))) == (
         [noted(seen, point(8).token, copy(7))],
         ["p5"],
     )
     seen = with_points(seen, point(7), record=noted(seen, "", copy(7)))
-    assert effects(plan.plan_proven(seen, device, "far", copy(7)))[1] == []
+    assert effects(plan.plan_proven(seen, device, SITE, copy(7)))[1] == []
     seen = with_points(seen, point(7))
-    assert effects(plan.plan_proven(seen, device, "far", copy(7)))[1] == []
+    assert effects(plan.plan_proven(seen, device, SITE, copy(7)))[1] == []
 
 
 def test_a_device_or_site_that_is_gone_is_not_noted(bed: Bed) -> None:
@@ -165,7 +165,17 @@ def test_a_device_or_site_that_is_gone_is_not_noted(bed: Bed) -> None:
         replace(seen, cib=replace(seen.cib, sites=())),
     ):
         with pytest.raises(CommandError, match="SAN-SITE-009"):
-            plan.plan_proven(changed, device, "far", copy(7))
+            plan.plan_proven(changed, device, SITE, copy(7))
+
+
+def test_a_copy_at_the_place_that_the_site_was_before_is_not_noted(bed: Bed) -> None:
+    seen = with_points(bed.seen())
+    device = seen.cib.devices[0]
+    slower = SITE._replace(limit_bytes_s=7)
+    assert plan.plan_proven(seen, device, slower, copy(7))
+    for place in (SITE._replace(host="other"), SITE._replace(port=7), SITE._replace(path="/x")):
+        with pytest.raises(CommandError, match=r"SAN-SITE-009.*set to another place"):
+            plan.plan_proven(seen, device, place, copy(7))
 
 
 def test_a_run_that_failed_takes_its_point_along(bed: Bed) -> None:
