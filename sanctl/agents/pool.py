@@ -259,7 +259,7 @@ def _keep_exports_up(runner: DeadlineRunner) -> None:
         # Imported here: nodes that export no restore point do not need it.
         from sanctl.agents.points import exports  # noqa: PLC0415
 
-        exports.follow_hosts(runner)
+        exports.follow_hosts(runner, deleted_devices.is_quorate)
     except Exception as error:
         journal.write(
             f"exported restore points: who may log in could not be brought up to date: {error!r}; "

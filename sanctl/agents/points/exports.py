@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
-from sanctl.agents import deleted_devices
 from sanctl.drivers import cib, host_secrets, lio_export
 from sanctl.drivers.lio_acl import Chap
 from sanctl.drivers.lio_export import Export
@@ -35,12 +34,16 @@ _PROBLEMS = "export-problems"
 _POOL_ATTRIBUTE = "sanctl-pool-"
 
 
-def follow_hosts(runner: Runner) -> None:
+def follow_hosts(runner: Runner, is_quorate: Callable[[], bool]) -> None:
     """Bring the access list of each export up to date.
 
     An error of one is logged, and the next monitor tries again. While the CIB gives no answer,
     without quorum, and while a command exports, nothing changes. Nor does it where the CIB has
     nothing of this node: one that has lost all, as for a moment, would end each export.
+
+    Args:
+        runner: starts the cluster's tools.
+        is_quorate: asks whether the node is in a partition with quorum; only where it exports.
 
     Raises:
         CommandError: the CIB gave no answer.
@@ -50,7 +53,7 @@ def follow_hosts(runner: Runner) -> None:
             return
         exports = lio_export.listed()
         # A part without quorum learns of no host that has changed.
-        hosts = _cib_hosts(runner) if exports and deleted_devices.is_quorate() else None
+        hosts = _cib_hosts(runner) if exports and is_quorate() else None
         if hosts is not None:
             for export in exports:
                 try:

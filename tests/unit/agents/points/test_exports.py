@@ -87,7 +87,7 @@ class Bed:
 
     def follow(self) -> list[str]:
         """Run a monitor; return the access list then."""
-        exports.follow_hosts(LocalRunner())
+        exports.follow_hosts(LocalRunner(), lambda: self.is_quorate)
         return sorted(lio_export.access(TARGET))
 
 
@@ -168,7 +168,7 @@ def test_nothing_changes_while_the_cib_gives_no_answer(bed: Bed) -> None:
     bed.export(A, note=given_to(A))
     bed.cib_error = CommandError(Problem("SAN-CMD-002", "no answer"))
     with pytest.raises(CommandError):
-        exports.follow_hosts(LocalRunner())
+        exports.follow_hosts(LocalRunner(), lambda: True)
     assert lio_export.access(TARGET) == {A}
 
 
