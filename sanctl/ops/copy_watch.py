@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Says how far a copy to a second site is: to who waits for it, and now and then to the cluster.
+"""Reports how far a copy to a second site is: to the command's user, and at times to the cluster.
 
 If the process is killed what it has published stays until its node leaves the cluster. It is not
 taken for a copy that is under way once it is old (sanctl/plan/site/copy_progress.py).

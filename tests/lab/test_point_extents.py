@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from sanctl.lab.bench.point_pauses import COUNT_EXTENTS, FRAGMENT
 from sanctl.lab.harness import collect
 from sanctl.lab.harness.initiator import Initiator
 from sanctl.lab.harness.lab_session import LabSession, wait_for
@@ -24,23 +25,6 @@ SIZE_MIB = 192
 #: What is published once a minute by a monitor every ten seconds, on a busy machine.
 PUBLISHED_S = 240.0
 ROUNDS = 20
-_COUNT = """
-import os, sys
-sys.path.insert(0, os.path.realpath("/opt/sanctl/current"))
-from sanctl.drivers import reflink
-print(reflink.extent_count(sys.argv[1]))
-"""
-#: Writes every second block of a stretch. Each one parts the file there: its block was shared.
-_FRAGMENT = """
-import os, random, sys
-path, first, count = sys.argv[1], *map(int, sys.argv[2:])
-blocks = [first + 2 * number for number in range(count)]
-random.shuffle(blocks)
-handle = os.open(path, os.O_WRONLY)
-for block in blocks:
-    os.pwrite(handle, os.urandom(4096), block * 4096)
-os.fsync(handle)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +61,7 @@ class Pieces:
     def count(self, node: str) -> int:
         """Return the extents of the file on a node."""
         file = f"$(ls /srv/sanctl/main/devices/{NAME}.*.data)"
-        return int(self.bed.sh(node, f"python3 -I - {file}", stdin=_COUNT).stdout)
+        return int(self.bed.sh(node, f"python3 -I - {file}", stdin=COUNT_EXTENTS).stdout)
 
     def break_into(self, extents: int) -> None:
         """Have the host write until the file on n1 has at least so many extents."""
@@ -91,7 +75,7 @@ class Pieces:
             self.bed.sh(
                 self.host.name,
                 f"python3 - {self.path} {self.at} {writes}",
-                stdin=_FRAGMENT,
+                stdin=FRAGMENT,
                 timeout_s=580,
             )
             self.at += 2 * writes

@@ -38,7 +38,7 @@ _COMMAND_S = 180.0
 _ROUNDS = 20
 _BEFORE_S = 5.0
 
-_COUNT = """
+COUNT_EXTENTS = """
 import os, sys
 sys.path.insert(0, os.path.realpath("/opt/sanctl/current"))
 from sanctl.drivers import reflink
@@ -46,7 +46,7 @@ print(reflink.extent_count(sys.argv[1]))
 """
 # Writes every second block of a stretch of the device, in random order. Each one parts the file
 # there, because its block was shared.
-_FRAGMENT = """
+FRAGMENT = """
 import os, random, sys
 path, first, count = sys.argv[1], *map(int, sys.argv[2:])
 blocks = [first + 2 * number for number in range(count)]
@@ -134,7 +134,7 @@ def measure_point(load: LedgerLoad, name: str, goal_extents: int) -> PointTrial:
 def count_extents(load: LedgerLoad, node: str) -> int:
     """Return the extents of the device's file on a node, as the product counts them."""
     file = f"$(ls /srv/sanctl/main/devices/{load.device}.*.data)"
-    return int(load.bed.sh(node, f"python3 -I - {file}", stdin=_COUNT).stdout)
+    return int(load.bed.sh(node, f"python3 -I - {file}", stdin=COUNT_EXTENTS).stdout)
 
 
 class Fragmenter:
@@ -161,7 +161,7 @@ class Fragmenter:
             self._load.bed.sh(
                 self._load.host.name,
                 f"python3 - {self._load.run.device} {self._at} {count}",
-                stdin=_FRAGMENT,
+                stdin=FRAGMENT,
                 timeout_s=580,
             )
             self._at += 2 * count
