@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Device files in a pool: paths, allocation, deletion, room; checks the pool's marker file.
 
-The marker file holds the pool's UUID and proves that the pool's filesystem is mounted. A directory
-without the marker is not mounted, or is another filesystem: never an empty pool.
+The marker file holds the pool's UUID and proves that a filesystem of the pool is mounted. A
+directory without the marker is not mounted, or is another filesystem: never an empty pool.
+
+A pool that began anew on a node has an id there, in a file of the filesystem and in a note on the
+node's own disk. The filesystem that it had before has the same marker, and old replicas: it has no
+id, or another one, and is not the pool any more. Pools that never began anew have neither.
 """
 
 from __future__ import annotations
@@ -11,11 +15,13 @@ import contextlib
 import os
 from typing import NamedTuple
 
-from sanctl.drivers import point_files
+from sanctl.drivers import point_files, pool_notes
 from sanctl.errors import CommandError, Problem
-from sanctl.system.files import fsync_folder, read_text
+from sanctl.system.files import fsync_folder, read_text, read_text_or, write_atomically
 
 MARKER = ".sanctl-pool"
+#: The id of a filesystem in which the pool began anew on this node.
+FILESYSTEM_ID = ".sanctl-filesystem"
 #: Behind the path of a data file that is being copied from a restore point.
 CLONING = ".cloning"
 #: The kind of the note beside the data file of a clone, which may share blocks with other devices.
@@ -31,10 +37,11 @@ class DeviceFiles(NamedTuple):
 
 
 def check_marker(path: str, uuid: str) -> None:
-    """Make sure that the pool at `path` is the one with this UUID.
+    """Make sure that the pool at `path` is the one with this UUID, as this node has it.
 
     Raises:
-        CommandError: the marker is missing, cannot be read, or is another pool's.
+        CommandError: the marker is missing, cannot be read, or is another pool's; the filesystem is
+            not the one in which the pool began anew here, or that is not known.
     """
     marker = f"{path}/{MARKER}"
     try:
@@ -63,6 +70,59 @@ def check_marker(path: str, uuid: str) -> None:
                 "another filesystem is mounted there",
             )
         )
+    _check_filesystem(path, uuid)
+
+
+def _check_filesystem(path: str, uuid: str) -> None:
+    """Compare the filesystem's id with the node's note; also where one of both is missing.
+
+    Raises:
+        CommandError: they differ, or one cannot be read.
+    """
+    try:
+        noted, found = pool_notes.read(uuid, pool_notes.FILESYSTEM).strip(), filesystem_id(path)
+    except OSError as error:
+        where = error.filename or f"{path}/{FILESYSTEM_ID}"
+        raise CommandError(
+            Problem(
+                "SAN-POOL-003",
+                f"{where} cannot be read: {error.strerror}",
+                "the kernel's log ('journalctl -k') says what its disk has",
+            )
+        ) from error
+    if found != noted:
+        raise CommandError(
+            Problem(
+                "SAN-POOL-033",
+                f"the filesystem at {path} has {_id_text(found)}, and this node's note of the pool "
+                f"names {_id_text(noted)}: it is not the filesystem in which the pool began anew "
+                "here, and its replicas may be old",
+                "mount the right one. If that is lost, or is this one: docs/howto/night-page.md, "
+                "SAN-POOL-033",
+            )
+        )
+
+
+def filesystem_id(path: str) -> str:
+    """Return the id that a pool's filesystem has; empty: the pool never began anew in it.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    return read_text_or(f"{path}/{FILESYSTEM_ID}", "").strip()
+
+
+def write_filesystem_id(path: str, identifier: str) -> None:
+    """Give a pool's filesystem its id, durably: before its marker, and after the node's note.
+
+    The note first: from then on the filesystem before is refused. The marker last: until then this
+    one is no pool, and `pool prepare --anew` may be run again.
+    """
+    write_atomically(f"{path}/{FILESYSTEM_ID}", f"{identifier}\n")
+
+
+def _id_text(identifier: str) -> str:
+    return f"id {identifier}" if identifier else "no id"
 
 
 def files_of(path: str, name: str, uuid: str) -> DeviceFiles:

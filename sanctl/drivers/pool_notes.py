@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A node's durable notes on a pool, kept outside it: made once, flash in use, shut down."""
+"""A node's durable notes on a pool, kept outside it: made once, flash in use, shut down, its id."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ MAKING = "making"
 """The pool's filesystem is being created, and holds nothing yet (plan/pool/preparation.py)."""
 MADE = "made"
 """The pool's filesystem has been created here: only an operator's `--anew` formats it again."""
+FILESYSTEM = "filesystem"
+"""The id of the filesystem in which the pool began anew here; by the pool's UUID, not its name."""
 POINTS_LOST = "points-lost"
 """Tokens of restore points that the pool agent took this node off, as their files were gone."""
 POINTS_GIVEN_UP = "points-given-up"

@@ -185,8 +185,18 @@ class Preparation:
         has_folder = exists(f"{self._path}/devices", follow_symlinks=False)
         if not exists(f"{self._path}/{pools.MARKER}", follow_symlinks=False):
             return MarkerState.FOLDER_ALONE if has_folder else MarkerState.MISSING
+        self._adopt_filesystem()
         pools.check_marker(self._path, self._pool.uuid)
         return MarkerState.THERE if has_folder else MarkerState.FOLDER_MISSING
+
+    def _adopt_filesystem(self) -> None:
+        """Note the filesystem's id on a node that has no note of the pool: its own disk is new."""
+        name, uuid = self._pool.name, self._pool.uuid
+        if pool_notes.is_of(name, pool_notes.MADE, uuid):
+            return
+        found = pools.filesystem_id(self._path)
+        if found and not pool_notes.exists(uuid, pool_notes.FILESYSTEM):
+            pool_notes.write(uuid, pool_notes.FILESYSTEM, found)
 
     def _problem(self, act: PrepareStep) -> Problem:
         name = self._pool.name
@@ -269,6 +279,9 @@ class Preparation:
     def _mark(self) -> str:
         marker = f"{self._path}/{pools.MARKER}"
         if not exists(marker, follow_symlinks=False):
+            # Where the pool begins anew (sanctl/ops/pool_reformat.py); the marker comes after it.
+            if begun := pool_notes.read(self._pool.uuid, pool_notes.FILESYSTEM).strip():
+                pools.write_filesystem_id(self._path, begun)
             write_atomically(marker, f"{self._pool.uuid}\n")
         os.makedirs(f"{self._path}/devices", mode=0o700, exist_ok=True)
         fsync_folder(self._path)

@@ -114,6 +114,7 @@ def clear_pool(
     check: Callable[[], None],
     give_up: Callable[[], object],
     *,
+    identifier: str,
     given_up: Collection[str] = (),
 ) -> None:
     """Discard what a pool holds on this node; `prepare_pool` then makes an empty pool.
@@ -130,6 +131,7 @@ def clear_pool(
         give_up: checks that again, and has no restore point count on this node (`give_up_points`).
             Called once the pool is out of use, as the last step before something goes: until then
             `pool prepare` without --anew has all as it was.
+        identifier: what the pool's new filesystem is known by; no other one has it.
         given_up: the restore points that it takes this node off, known once it was called.
 
     Raises:
@@ -156,6 +158,8 @@ def clear_pool(
     # Both together: a disk of which only a part is zero yet is not used, whatever comes between.
     pool_notes.write(pool.name, pool_notes.MADE, pool.uuid)
     pool_notes.write(pool.name, pool_notes.MAKING, pool.uuid)
+    # A slow disk that was replaced and answers again is not the pool's any more.
+    pool_notes.write(pool.uuid, pool_notes.FILESYSTEM, identifier)
     bcache.format_origin(origin, flash_cache.origin_uuid(pool), flash_cache.label_of(pool))
     # The last step: until here the notes say that the disk alone must not be used.
     flash_cache.clear_notes(pool)

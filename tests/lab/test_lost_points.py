@@ -177,6 +177,37 @@ def test_a_file_that_is_there_again_brings_its_node_back(bed: LabSession) -> Non
 
 
 @pytest.mark.usefixtures("device")
+def test_a_filesystem_that_the_pool_had_before_is_not_used(bed: LabSession) -> None:
+    """It has the pool's marker and old replicas; what differs is the id alone."""
+    await_in_sync(bed)
+    bed.sh("n3", "sanctl node standby n2", timeout_s=240)
+    bed.sh(
+        "n2",
+        "mkdir -p -m 700 /var/lib/sanctl/pools"
+        f" && echo {'5' * 32} >/var/lib/sanctl/pools/$(cat {PATH}/.sanctl-pool).filesystem"
+        f" && rm -f {PATH}/.sanctl-filesystem && sync",
+    )
+    bed.sh("n3", "sanctl node online n2 --timeout 1", timeout_s=60, ok=range(256))
+    wait_for(
+        "n2's pool to be refused",
+        lambda: any(
+            "SAN-HLT-061" in subject and "SAN-POOL-033" in what
+            for subject, what in steps.findings(bed, "n3", "status").items()
+        ),
+        within_s=MONITORS_S,
+        every_s=2.0,
+    )
+    assert bed.sh("n2", f"losetup --list | grep -c {PATH}/devices", ok=(0, 1)).stdout == "0\n"
+    bed.sh("n3", "sanctl node standby n2", timeout_s=240)
+    done = run(bed, "pool prepare main --accept SAN-POOL-033", node="n2")["done"]
+    assert any("suspect" in each for each in done), done
+    bed.sh("n3", "sanctl node online n2", timeout_s=400)
+    await_in_sync(bed)
+    log = bed.sh("n2", "journalctl --boot --no-pager SANCTL_ACTION=fs-shutdown").stdout
+    assert "its replicas may lack writes and get all data again" in log
+
+
+@pytest.mark.usefixtures("device")
 def test_a_restore_without_its_file_is_given_up(bed: LabSession) -> None:
     """It kept hosts out for good."""
     await_in_sync(bed)

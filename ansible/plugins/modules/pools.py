@@ -13,6 +13,10 @@ description:
   - A marker that says something else, or one that is gone from a pool this node already serves, is
     a failure and never repaired. An empty directory where a pool should be means that the
     filesystem is not mounted, or has been replaced, and somebody has to look.
+  - A pool that began anew on the node has an id in its filesystem, C(.sanctl-filesystem), and in a
+    note on the node's own disk. Where they differ another filesystem of the pool is mounted, maybe
+    one with old replicas, and that is a failure, too. A node that does not serve the pool yet, as
+    its own disk is new, takes the filesystem's id for its note.
 options:
   pools:
     description: The pools of this node.
@@ -33,6 +37,10 @@ options:
         that the node serves already, so this must run before the file is written again.
     type: path
     default: /etc/sanctl/cluster.toml
+  notes:
+    description: The folder of the node's notes on its pools.
+    type: path
+    default: /var/lib/sanctl/pools
   allow_unmounted:
     description: Accept a path that is no mount point of its own, for trials.
     type: bool
@@ -79,6 +87,8 @@ except ImportError:
 
 MARKER = ".sanctl-pool"
 DEVICES = "devices"
+FILESYSTEM_ID = ".sanctl-filesystem"
+NOTES = "/var/lib/sanctl/pools"
 
 
 def status(path: str) -> os.stat_result | None:
@@ -98,13 +108,50 @@ def is_mounted(path: str) -> bool:
     return here.st_dev != above.st_dev or here.st_ino == above.st_ino
 
 
-def read_marker(path: str) -> str | None:
-    """Return the uuid a directory is marked with."""
+def read_line(path: str) -> str | None:
+    """Return what a file of one line says; None where there is none."""
     try:
-        with open(os.path.join(path, MARKER), encoding="utf-8", errors="replace") as file:
+        with open(path, encoding="utf-8", errors="replace") as file:
             return file.read().strip()
     except FileNotFoundError:
         return None
+
+
+def write_line(path: str, text: str) -> None:
+    """Replace a file of one line, durably."""
+    temporary = path + ".new"
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write(text + "\n")
+        file.flush()
+        os.fchmod(file.fileno(), 0o644)
+        os.fsync(file.fileno())
+    os.rename(temporary, path)
+    sync_folder(os.path.dirname(path))
+
+
+def sync_folder(path: str) -> None:
+    """Make the changes of a folder's entries durable."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def read_marker(path: str) -> str | None:
+    """Return the uuid a directory is marked with."""
+    return read_line(os.path.join(path, MARKER))
+
+
+def note_of(pool: dict[str, Any], notes: str) -> str:
+    """Return the path of the node's note of the pool's filesystem."""
+    return os.path.join(notes, f"{pool['uuid']}.filesystem")
+
+
+def read_ids(pool: dict[str, Any], notes: str) -> tuple[str, str]:
+    """Return the id that the filesystem has, and the one that the node has noted; empty: none."""
+    found = read_line(os.path.join(pool["path"], FILESYSTEM_ID))
+    return found or "", read_line(note_of(pool, notes)) or ""
 
 
 def is_served(cluster_toml: str, uuid: str, node: str) -> bool:
@@ -129,17 +176,24 @@ def is_served(cluster_toml: str, uuid: str, node: str) -> bool:
 
 
 def problems_of(
-    pool: dict[str, Any], *, cluster_toml: str, node: str, allow_unmounted: bool
+    pool: dict[str, Any],
+    *,
+    cluster_toml: str,
+    node: str,
+    allow_unmounted: bool,
+    notes: str = NOTES,
 ) -> list[str]:
     """Say why a directory cannot be this pool of the node, or become it."""
     try:
         served = is_served(cluster_toml, pool["uuid"], node)
-        return reasons_against(pool, served=served, allow_unmounted=allow_unmounted)
+        return reasons_against(pool, served=served, allow_unmounted=allow_unmounted, notes=notes)
     except OSError as error:
         return [f"pool {pool['name']}: {error}: not known what is there. Nothing was changed"]
 
 
-def reasons_against(pool: dict[str, Any], *, served: bool, allow_unmounted: bool) -> list[str]:
+def reasons_against(
+    pool: dict[str, Any], *, served: bool, allow_unmounted: bool, notes: str
+) -> list[str]:
     """Say the same, as far as it is known; an error of the disk goes through."""
     name, path = pool["name"], pool["path"]
     found = status(path)
@@ -167,37 +221,50 @@ def reasons_against(pool: dict[str, Any], *, served: bool, allow_unmounted: bool
         ]
     if marker is None and status(os.path.join(path, DEVICES)) is not None:
         return [f"pool {name}: {path} has a folder {DEVICES} but no marker: not touched"]
+    found, noted = read_ids(pool, notes)
+    if marker is not None and found != noted and (served or noted):
+        return [
+            f"pool {name}: the filesystem at {path} has {id_text(found)}, and this node's note of"
+            f" the pool names {id_text(noted)}: it is not the filesystem in which the pool began"
+            " anew here, and its replicas may be old. Nothing was changed; mount the right one, or"
+            " see docs/howto/night-page.md, SAN-POOL-033"
+        ]
     return []
 
 
-def is_complete(pool: dict[str, Any]) -> bool:
+def id_text(identifier: str) -> str:
+    """Return an id as text."""
+    return f"id {identifier}" if identifier else "no id"
+
+
+def is_complete(pool: dict[str, Any], notes: str = NOTES) -> bool:
     """Tell whether there is nothing left to do."""
     try:
         info = os.stat(os.path.join(pool["path"], DEVICES))
     except FileNotFoundError:
         return False
-    return read_marker(pool["path"]) == pool["uuid"] and stat.S_IMODE(info.st_mode) == 0o700
+    found, noted = read_ids(pool, notes)
+    is_marked = read_marker(pool["path"]) == pool["uuid"] and found == noted
+    return is_marked and stat.S_IMODE(info.st_mode) == 0o700
 
 
-def make(pool: dict[str, Any]) -> None:
+def make(pool: dict[str, Any], notes: str = NOTES) -> None:
     """Mark the directory, then make the folder: a folder without a marker is never ours."""
     path = pool["path"]
     devices = os.path.join(path, DEVICES)
+    found, noted = read_ids(pool, notes)
+    if noted and found != noted:
+        # Of a filesystem that has no marker yet: any other was refused.
+        write_line(os.path.join(path, FILESYSTEM_ID), noted)
+    elif found and not noted:
+        os.makedirs(notes, mode=0o700, exist_ok=True)
+        sync_folder(os.path.dirname(notes))
+        write_line(note_of(pool, notes), found)
     if read_marker(path) is None:
-        temporary = os.path.join(path, f"{MARKER}.new")
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(pool["uuid"] + "\n")
-            file.flush()
-            os.fchmod(file.fileno(), 0o644)
-            os.fsync(file.fileno())
-        os.rename(temporary, os.path.join(path, MARKER))
+        write_line(os.path.join(path, MARKER), pool["uuid"])
     os.makedirs(devices, mode=0o700, exist_ok=True)
     os.chmod(devices, 0o700)
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sync_folder(path)
 
 
 def main() -> None:
@@ -212,6 +279,7 @@ def main() -> None:
             "node": {"type": "str", "required": True},
             "pools": {"type": "list", "elements": "dict", "required": True, "options": pool_spec},
             "cluster_toml": {"type": "path", "default": "/etc/sanctl/cluster.toml"},
+            "notes": {"type": "path", "default": NOTES},
             "allow_unmounted": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
@@ -223,17 +291,19 @@ def main() -> None:
             cluster_toml=module.params["cluster_toml"],
             node=module.params["node"],
             allow_unmounted=module.params["allow_unmounted"],
+            notes=module.params["notes"],
         )
     if problems:
         module.fail_json(msg="\n".join(problems), problems=problems)
+    notes = module.params["notes"]
     try:
-        missing = [pool for pool in module.params["pools"] if not is_complete(pool)]
+        missing = [pool for pool in module.params["pools"] if not is_complete(pool, notes)]
     except OSError as error:
         module.fail_json(msg=f"{error}: not known what is there. Nothing was changed")
     if not module.check_mode:
         for pool in missing:
             try:
-                make(pool)
+                make(pool, notes)
             except OSError as error:
                 module.fail_json(msg=f"pool {pool['name']}: {error}")
     module.exit_json(changed=bool(missing), made=[pool["name"] for pool in missing])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sanctl.cli.environment import environment
-from sanctl.cli.options import output_option, timeout_option, yes_option
+from sanctl.cli.options import accept_option, output_option, timeout_option, yes_option
 from sanctl.cli.output import UNKNOWN, finish, print_table
 from sanctl.cli.views.node import pool_data
 from sanctl.errors import SanctlError
@@ -17,7 +17,7 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.names import PoolName, format_bytes
 from sanctl.model.topology import Pool, Topology
 from sanctl.ops.pool_cache import change_flash_mode
-from sanctl.ops.pool_mark import mark_pool, refuse_marking
+from sanctl.ops.pool_mark import accept_filesystem, mark_pool, refuse_marking
 from sanctl.ops.pool_prepare import pool_of_node, prepare_pool
 from sanctl.ops.pool_reformat import check_reformat, clear_pool, give_up_points
 from sanctl.plan.pool.flash_mode import (
@@ -26,6 +26,7 @@ from sanctl.plan.pool.flash_mode import (
     existing_cached_pool,
     node_flash_text,
 )
+from sanctl.plan.pool.marking import ACCEPT_FILESYSTEM
 from sanctl.system import journal
 
 if TYPE_CHECKING:
@@ -141,9 +142,10 @@ def _mode_data(
     is_flag=True,
     help="Discard the pool's replicas on this node; their peers fill them again.",
 )
+@accept_option
 @yes_option
 @output_option
-def prepare(name: str, anew: bool, yes: bool, output: str) -> None:
+def prepare(*, name: str, anew: bool, accepted: tuple[str, ...], yes: bool, output: str) -> None:
     """Make a pool with a flash cache on this node, as cluster.toml describes it.
 
     Run again after an interruption, the command goes on. It refuses disks that hold anything else,
@@ -155,7 +157,13 @@ def prepare(name: str, anew: bool, yes: bool, output: str) -> None:
 
     A pool without flash is made by the rollout. With --anew, a new and empty filesystem that is
     mounted at its path takes the place of a lost one; nothing is formatted.
+
+    With --accept SAN-POOL-033 a filesystem that was the pool's before it began anew is the pool's
+    again: its replicas count as suspect, and are filled whole from the one that serves.
     """
+    accepts = ACCEPT_FILESYSTEM in accepted
+    if anew and accepts:
+        raise click.UsageError(f"--anew begins a new pool: --accept {ACCEPT_FILESYSTEM} keeps one.")
     env = environment()
     topology, wanted = env.topology(), PoolName.parse(name)
     node = env.host.node_name()
@@ -186,13 +194,26 @@ def prepare(name: str, anew: bool, yes: bool, output: str) -> None:
             refuse_marking(pool_of_node(topology, wanted, node), node)
         if not yes:
             click.confirm(_anew_question(wanted, node, is_plain=is_plain), abort=True, err=True)
-    with env.logged("pool-prepare", command_line=f"pool prepare {name}{' --anew' if anew else ''}"):
+    options = f"{' --anew' if anew else ''}{f' --accept {ACCEPT_FILESYSTEM}' if accepts else ''}"
+    with env.logged("pool-prepare", command_line=f"pool prepare {name}{options}"):
+        done: tuple[str, ...] = ()
+        if accepts:
+            done = accept_filesystem(pool_of_node(topology, wanted, node), node)
         if is_plain:
-            done = mark_pool(pool_of_node(topology, wanted, node), node, give_up)
-        else:
+            here = pool_of_node(topology, wanted, node)
+            done = mark_pool(here, node, give_up, env.new_uuid())
+        elif not accepts or (found is not None and found.cache is not None):
             if anew:
-                clear_pool(env.runner, topology, wanted, check, give_up, given_up=given_up)
-            done = prepare_pool(env.runner, topology, wanted, node)
+                clear_pool(
+                    env.runner,
+                    topology,
+                    wanted,
+                    check,
+                    give_up,
+                    identifier=env.new_uuid(),
+                    given_up=given_up,
+                )
+            done += prepare_pool(env.runner, topology, wanted, node)
         if given_up:
             done = (*done, _given_up_text(given_up, node))
     if anew:

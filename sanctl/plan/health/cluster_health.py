@@ -113,12 +113,15 @@ _TRIED_AGAIN = frozenset({POOL_RESOURCE, REACH_RESOURCE})
 _POOL_REASONS = {
     "SAN-CMD-001": "drbdsetup is not installed (SAN-CMD-001)",
     "SAN-POOL-023": "its filesystem has shut itself down after an error of its disk (SAN-POOL-023)",
+    "SAN-POOL-033": "another filesystem of the pool is mounted there, not the one in which it "
+    "began anew (SAN-POOL-033)",
 }
 _POOL_ADVICE = {
     "SAN-CMD-001": "install the DRBD utilities there, or run the rollout again; what the node "
     "serves goes on, and cannot be moved or stopped until then",
     "SAN-POOL-023": "the pool agent mounts it again once the disk answers and no device here is "
     "without another good replica: docs/howto/night-page.md, SAN-POOL-023",
+    "SAN-POOL-033": "mount the right one: docs/howto/night-page.md, SAN-POOL-033",
 }
 _NODE_ADVICE = {
     NodeState.OFFLINE: (

@@ -3,7 +3,9 @@
 
 The rollout marks a pool's filesystem once, while the node has no replica in it. Where it is lost
 later, a filesystem without a marker may be the wrong one, or none at all: only an operator's
-`pool prepare NAME --anew` marks it, and only where it holds nothing.
+`pool prepare NAME --anew` marks it, and only where it holds nothing. Whether another filesystem of
+the pool takes its place, one with replicas, is an operator's choice, too: of a pool that began anew
+here the node knows one filesystem alone (sanctl/drivers/pool_files.py).
 """
 
 from __future__ import annotations
@@ -14,7 +16,11 @@ from typing import NamedTuple
 from sanctl.errors import Problem
 from sanctl.model.topology import Pool
 
+ACCEPT_FILESYSTEM = "SAN-POOL-033"
+"""Accepted by code: the filesystem that is mounted is the pool's, although its id is not."""
 MARKER, DEVICES = ".sanctl-pool", "devices"
+#: Of an interrupted run, which wrote it before the marker.
+_ID = ".sanctl-filesystem"
 #: What mkfs.ext4 makes.
 _OF_THE_FILESYSTEM = frozenset({"lost+found"})
 
@@ -40,18 +46,14 @@ class MountEvidence(NamedTuple):
 def marking_problems(pool: Pool, node: str, found: MountEvidence) -> tuple[Problem, ...]:
     """Return why what is mounted at a pool's path does not become the pool."""
     path = str(pool.path)
-    if found.real_path != path:
-        why = f"{path} leads through a symbolic link to {found.real_path}"
-        return (_problem(pool, node, why, "give the pool that path in the inventory"),)
-    if not found.is_mounted:
-        return (
-            _problem(
-                pool,
-                node,
-                f"no filesystem is mounted at {path}",
-                "make one on the new disk, put it into /etc/fstab, mount it, and run this again",
-            ),
-        )
+    place = _place_problem(
+        pool,
+        node,
+        found,
+        "make one on the new disk, put it into /etc/fstab, mount it, and run this again",
+    )
+    if place is not None:
+        return (place,)
     if found.marker == pool.uuid and found.holds_devices:
         return (
             _problem(
@@ -65,11 +67,11 @@ def marking_problems(pool: Pool, node: str, found: MountEvidence) -> tuple[Probl
         why = f"{path} is marked as another pool, {found.marker}"
         return (_problem(pool, node, why, "mount the right filesystem"),)
     # Interrupted after the marker, the command goes on.
-    ours = {MARKER, DEVICES} if found.marker is not None else set()
+    ours = {MARKER, DEVICES, _ID} if found.marker is not None else {_ID}
     others = sorted(
         each
         for each in set(found.entries) - _OF_THE_FILESYSTEM - ours
-        if not each.startswith(f"{MARKER}.new.")
+        if not each.startswith((f"{MARKER}.new.", f"{_ID}.new."))
     )
     if others:
         more = " ..." if len(others) > 5 else ""
@@ -82,6 +84,44 @@ def marking_problems(pool: Pool, node: str, found: MountEvidence) -> tuple[Probl
             ),
         )
     return ()
+
+
+def accepting_problems(
+    pool: Pool, node: str, found: MountEvidence, *, is_used: bool
+) -> tuple[Problem, ...]:
+    """Return why what is mounted at a pool's path is not taken for the pool's, whatever its id.
+
+    Args:
+        pool: the pool.
+        node: this node.
+        found: what is there.
+        is_used: replicas in it are started here: what is accepted counts as suspect, and hosts may
+            be using that.
+    """
+    place = _place_problem(pool, node, found, "mount the one that is to be the pool's")
+    if place is not None:
+        return (place,)
+    if found.marker != pool.uuid:
+        marked = f"is marked as another pool, {found.marker}" if found.marker else "has no marker"
+        return (_problem(pool, node, f"{pool.path} {marked}", "mount the right filesystem"),)
+    if is_used:
+        return (
+            Problem(
+                "SAN-POOL-021",
+                f"replicas in pool {pool.name} are still started on {node}",
+                f"'sanctl node standby {node}' first",
+            ),
+        )
+    return ()
+
+
+def _place_problem(pool: Pool, node: str, found: MountEvidence, do: str) -> Problem | None:
+    if found.real_path != str(pool.path):
+        why = f"{pool.path} leads through a symbolic link to {found.real_path}"
+        return _problem(pool, node, why, "give the pool that path in the inventory")
+    if not found.is_mounted:
+        return _problem(pool, node, f"no filesystem is mounted at {pool.path}", do)
+    return None
 
 
 def _problem(pool: Pool, node: str, why: str, do: str) -> Problem:

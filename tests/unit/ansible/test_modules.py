@@ -37,13 +37,19 @@ releases = load("plugins/modules/releases.py")
 wheel = load("roles/sanctl_preflight/files/build_wheel.py")
 
 
-def problems(path: Path, *, served: bool = False, allow_unmounted: bool = True) -> list[str]:
+def problems(
+    path: Path, *, served: bool = False, allow_unmounted: bool = True, notes: str = "/nowhere"
+) -> list[str]:
     pool = {"name": "main", "path": str(path), "uuid": UUID}
     cluster_toml = Path(f"{path}.toml")
     if served:
         cluster_toml.write_text(f'[pools.main]\nuuid = "{UUID}"\nnodes = ["n1"]\n')
     found: list[str] = pools.problems_of(
-        pool, cluster_toml=str(cluster_toml), node="n1", allow_unmounted=allow_unmounted
+        pool,
+        cluster_toml=str(cluster_toml),
+        node="n1",
+        allow_unmounted=allow_unmounted,
+        notes=notes,
     )
     return found
 
@@ -77,6 +83,56 @@ def test_what_is_not_the_pool_is_left_alone(
     assert len(found) == 1
     assert text in found[0]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(made)
+
+
+@pytest.mark.parametrize(
+    ("found", "noted", "served", "is_refused"),
+    [
+        ("", "", True, False),
+        ("a", "a", True, False),
+        ("", "a", True, True),
+        ("b", "a", True, True),
+        ("b", "a", False, True),
+        ("b", "", True, True),
+        # The node's own disk is new: the filesystem is the one that it has to have.
+        ("b", "", False, False),
+    ],
+)
+def test_a_filesystem_that_the_pool_had_before_is_refused(
+    tmp_path: Path, found: str, noted: str, served: bool, is_refused: bool
+) -> None:
+    """Its marker is the pool's, and its replicas are old."""
+    path, notes = tmp_path / "main", tmp_path / "lib/pools"
+    pool = {"name": "main", "path": str(path), "uuid": UUID}
+    path.mkdir()
+    pools.make(pool, str(notes))
+    note = notes / f"{UUID}.filesystem"
+    if found:
+        (path / ".sanctl-filesystem").write_text(f"{found}\n")
+    if noted:
+        notes.mkdir(parents=True)
+        note.write_text(noted)
+    told = problems(path, served=served, notes=str(notes))
+    assert len(told) == is_refused and all("SAN-POOL-033" in each for each in told)
+    if not is_refused:
+        pools.make(pool, str(notes))
+        assert pools.is_complete(pool, str(notes))
+        assert (note.read_text().strip() if note.exists() else "") == found
+
+
+def test_a_pool_that_is_new_here_takes_what_the_node_has_noted(tmp_path: Path) -> None:
+    """Also where an interrupted `pool prepare --anew` has left another id."""
+    path, notes = tmp_path / "main", tmp_path / "pools"
+    pool = {"name": "main", "path": str(path), "uuid": UUID}
+    notes.mkdir()
+    (notes / f"{UUID}.filesystem").write_text("a\n")
+    path.mkdir()
+    (path / ".sanctl-filesystem").write_text("b\n")
+    assert problems(path, notes=str(notes)) == []
+    pools.make(pool, str(notes))
+    assert (path / ".sanctl-filesystem").read_text() == "a\n"
+    assert pools.is_complete(pool, str(notes))
+    assert problems(path, served=True, notes=str(notes)) == []
 
 
 def test_a_missing_directory_is_no_pool(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -16,7 +17,7 @@ from sanctl.drivers import loop, pool_files, pool_notes
 from sanctl.errors import CommandError, Problem, Refused
 from sanctl.model.topology import Pool, Topology
 from sanctl.ops import pool_mark
-from sanctl.ops.pool_mark import mark_pool, refuse_marking
+from sanctl.ops.pool_mark import accept_filesystem, mark_pool, refuse_marking
 from sanctl.ops.session import Session
 from sanctl.plan.pool.marking import DEVICES, MARKER
 from tests.fakes.pacemaker import FakeReporter
@@ -26,6 +27,9 @@ from tests.unit.cli.test_commands import FakeEnvironment, Run, env, run
 from tests.unit.ops.test_device import codes
 
 __all__ = ["env", "run"]
+
+
+NEW, OTHER = "5" * 32, "6" * 32
 
 
 def fine() -> None:
@@ -57,20 +61,30 @@ def content(pool: Pool) -> list[str]:
 
 def test_an_empty_filesystem_becomes_the_pool(pool: Pool) -> None:
     pool_notes.write(pool.name, pool_notes.SHUT_DOWN)
-    assert mark_pool(pool, "n2", fine)
+    assert mark_pool(pool, "n2", fine, NEW)
     pool_files.check_marker(str(pool.path), pool.uuid)
     assert os.stat(f"{pool.path}/{DEVICES}").st_mode & 0o777 == 0o700
     assert not pool_notes.exists(pool.name, pool_notes.SHUT_DOWN)
 
 
-@pytest.mark.parametrize("left", [(), (".sanctl-pool.new.77",), (MARKER,), (MARKER, DEVICES)])
+@pytest.mark.parametrize(
+    "left",
+    [
+        (),
+        (".sanctl-filesystem.new.77",),
+        (pool_files.FILESYSTEM_ID,),
+        (pool_files.FILESYSTEM_ID, ".sanctl-pool.new.77"),
+        (MARKER,),
+        (pool_files.FILESYSTEM_ID, MARKER, DEVICES),
+    ],
+)
 def test_after_an_interruption_it_goes_on(pool: Pool, left: tuple[str, ...]) -> None:
     for each in left:
         if each == DEVICES:
             Path(pool.path, each).mkdir()
         else:
             Path(pool.path, each).write_text(f"{pool.uuid}\n")
-    assert mark_pool(pool, "n2", fine)
+    assert mark_pool(pool, "n2", fine, NEW)
     pool_files.check_marker(str(pool.path), pool.uuid)
 
 
@@ -91,7 +105,7 @@ def devices_alone(pool: Pool, mounted: set[str]) -> None:
 
 
 def the_pool_itself(pool: Pool, mounted: set[str]) -> None:
-    mark_pool(pool, "n2", fine)
+    mark_pool(pool, "n2", fine, NEW)
     Path(pool.path, DEVICES, "vm1.data").write_text("replica")
 
 
@@ -103,7 +117,7 @@ def test_anything_else_stays_as_it_is(
 ) -> None:
     made(pool, mounted)
     before = content(pool)
-    for act in (lambda: mark_pool(pool, "n2", fine), lambda: refuse_marking(pool, "n2")):
+    for act in (lambda: mark_pool(pool, "n2", fine, NEW), lambda: refuse_marking(pool, "n2")):
         with pytest.raises(Refused) as caught:
             act()
         assert codes(caught.value) == ["SAN-POOL-032"]
@@ -117,7 +131,7 @@ def test_a_path_through_a_symbolic_link_stays(
     link.symlink_to(str(pool.path))
     mounted.add(str(link))
     with pytest.raises(Refused, match="symbolic link"):
-        mark_pool(replace(pool, path=PurePosixPath(str(link))), "n2", fine)
+        mark_pool(replace(pool, path=PurePosixPath(str(link))), "n2", fine, NEW)
     assert not Path(pool.path, MARKER).exists()
 
 
@@ -130,7 +144,7 @@ def test_a_disk_that_does_not_answer_is_not_an_empty_one(
     with monkeypatch.context() as patched:
         patched.setattr(os, "listdir", unread)
         with pytest.raises(CommandError) as caught:
-            mark_pool(pool, "n2", fine)
+            mark_pool(pool, "n2", fine, NEW)
     assert codes(caught.value) == ["SAN-POOL-003"]
     assert not Path(pool.path, MARKER).exists()
 
@@ -140,18 +154,164 @@ def test_a_replica_that_became_the_last_one_since_the_question_is_not_given_up(p
         raise Refused(Problem("SAN-POOL-020", "not known to be good elsewhere"))
 
     with pytest.raises(Refused, match="SAN-POOL-020"):
-        mark_pool(pool, "n2", check)
+        mark_pool(pool, "n2", check, NEW)
     assert not Path(pool.path, MARKER).exists()
 
 
 def test_restore_points_are_given_up_before_the_marker(pool: Pool) -> None:
     seen: list[bool] = []
-    mark_pool(pool, "n2", lambda: seen.append(Path(pool.path, MARKER).exists()))
+    mark_pool(pool, "n2", lambda: seen.append(Path(pool.path, MARKER).exists()), NEW)
     assert seen == [False]
     Path(pool.path, DEVICES, "vm1.data").write_text("replica")
     with pytest.raises(Refused):
-        mark_pool(pool, "n2", lambda: seen.append(True))
+        mark_pool(pool, "n2", lambda: seen.append(True), NEW)
     assert seen == [False], "what is refused gives up nothing"
+
+
+def old_disk(pool: Pool) -> None:
+    """The disk that the pool had before is mounted again, with a replica of then."""
+    path = Path(pool.path)
+    (path / pool_files.FILESYSTEM_ID).unlink(missing_ok=True)
+    (path / MARKER).write_text(f"{pool.uuid}\n")
+    (path / DEVICES).mkdir(exist_ok=True)
+    (path / DEVICES / "vm1.data").write_text("replica of then")
+
+
+def refused(pool: Pool) -> None:
+    with pytest.raises(CommandError) as caught:
+        pool_files.check_marker(str(pool.path), pool.uuid)
+    assert codes(caught.value) == ["SAN-POOL-033"]
+
+
+def test_the_lost_filesystem_is_not_the_pool_any_more(pool: Pool) -> None:
+    """Its disk answered again: marker and file names were the pool's, and the replicas old."""
+    mark_pool(pool, "n2", fine, NEW)
+    pool_files.check_marker(str(pool.path), pool.uuid)
+    identifier = Path(pool.path, pool_files.FILESYSTEM_ID)
+    assert identifier.read_text() == f"{NEW}\n"
+    for other in (OTHER, ""):
+        identifier.write_text(other)
+        refused(pool)
+    old_disk(pool)
+    refused(pool)
+
+
+def test_a_filesystem_that_another_node_knows_is_not_the_pool_here(pool: Pool) -> None:
+    mark_pool(pool, "n2", fine, NEW)
+    pool_notes.clear(pool.uuid, pool_notes.FILESYSTEM)
+    refused(pool)
+
+
+@pytest.mark.parametrize("unread", ["note", "filesystem"])
+def test_an_id_that_cannot_be_read_is_not_known(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch, unread: str
+) -> None:
+    mark_pool(pool, "n2", fine, NEW)
+    path = {
+        "note": pool_notes.path(pool.uuid, pool_notes.FILESYSTEM),
+        "filesystem": f"{pool.path}/{pool_files.FILESYSTEM_ID}",
+    }[unread]
+    os.unlink(path)
+    os.mkdir(path)
+    with pytest.raises(CommandError) as caught:
+        pool_files.check_marker(str(pool.path), pool.uuid)
+    assert codes(caught.value) == ["SAN-POOL-003"]
+    assert path in str(caught.value)
+
+
+@pytest.mark.parametrize("dies_before", ["note", "id", "marker"])
+def test_a_process_that_dies_leaves_neither_filesystem_in_doubt(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch, dies_before: str
+) -> None:
+    """The new one is no pool before its marker, and the old one none once the note is there."""
+    writes = {
+        "note": (pool_notes, "write"),
+        "id": (pool_files, "write_filesystem_id"),
+        "marker": (pool_mark, "write_atomically"),
+    }
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(*writes[dies_before], die)
+        with pytest.raises(KeyboardInterrupt):
+            mark_pool(pool, "n2", fine, NEW)
+    with pytest.raises(CommandError, match="SAN-POOL-001"):
+        pool_files.check_marker(str(pool.path), pool.uuid)
+    assert mark_pool(pool, "n2", fine, OTHER), "run again, it goes on"
+    pool_files.check_marker(str(pool.path), pool.uuid)
+    old_disk(pool)
+    refused(pool)
+
+
+def test_a_pool_that_moves_to_another_path_or_disk_stays_the_pool(
+    pool: Pool, tmp_path: Path
+) -> None:
+    mark_pool(pool, "n2", fine, NEW)
+    shutil.copytree(str(pool.path), tmp_path / "moved")
+    pool_files.check_marker(str(tmp_path / "moved"), pool.uuid)
+
+
+@pytest.mark.parametrize("identifier", ["", OTHER])
+def test_an_operator_takes_the_lost_filesystem_back(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch, identifier: str
+) -> None:
+    """As it is the last one that has data; each replica in it counts as suspect."""
+    monkeypatch.setattr(loop, "backing_files", lambda: ("/elsewhere/vm1.data",))
+    mark_pool(pool, "n2", fine, NEW)
+    assert accept_filesystem(pool, "n2") == (), "it is the pool's"
+    assert not pool_notes.exists(pool.name, pool_notes.SHUT_DOWN)
+    old_disk(pool)
+    if identifier:
+        Path(pool.path, pool_files.FILESYSTEM_ID).write_text(f"{identifier}\n")
+    refused(pool)
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rename", die)
+        with pytest.raises(KeyboardInterrupt):
+            accept_filesystem(pool, "n2")
+    refused(pool)
+    assert accept_filesystem(pool, "n2")
+    pool_files.check_marker(str(pool.path), pool.uuid)
+    assert pool_notes.exists(pool.name, pool_notes.SHUT_DOWN), "its replicas are marked as suspect"
+    assert Path(pool.path, DEVICES, "vm1.data").read_text() == "replica of then"
+
+
+def no_marker(pool: Pool, mounted: set[str]) -> None:
+    Path(pool.path, MARKER).unlink()
+
+
+@pytest.mark.parametrize("made", [not_mounted, another_pools, no_marker])
+def test_what_is_not_marked_as_the_pool_is_not_taken_back(
+    pool: Pool,
+    mounted: set[str],
+    monkeypatch: pytest.MonkeyPatch,
+    made: Callable[[Pool, set[str]], None],
+) -> None:
+    monkeypatch.setattr(loop, "backing_files", lambda: ())
+    mark_pool(pool, "n2", fine, NEW)
+    old_disk(pool)
+    made(pool, mounted)
+    with pytest.raises(Refused) as caught:
+        accept_filesystem(pool, "n2")
+    assert codes(caught.value) == ["SAN-POOL-032"]
+    assert not pool_notes.exists(pool.name, pool_notes.SHUT_DOWN)
+
+
+def test_what_hosts_may_be_using_is_not_taken_back(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "backing_files", lambda: (f"{pool.path}/devices/vm1.data",))
+    mark_pool(pool, "n2", fine, NEW)
+    old_disk(pool)
+    with pytest.raises(Refused) as caught:
+        accept_filesystem(pool, "n2")
+    assert codes(caught.value) == ["SAN-POOL-021"]
+    refused(pool)
 
 
 @pytest.fixture
@@ -194,6 +354,18 @@ def test_the_command_marks_it(run: Run, plain: FakeEnvironment, pool: Pool) -> N
     assert "restore point" not in out
     assert "begin an empty pool" in pool_command._anew_question(pool.name, "n1", is_plain=True)
     assert "Discard" in pool_command._anew_question(pool.name, "n1", is_plain=False)
+
+
+def test_the_command_takes_a_filesystem_back(run: Run, plain: FakeEnvironment, pool: Pool) -> None:
+    assert run("pool", "prepare", "main", "--anew", "--yes")[0] == 0
+    old_disk(pool)
+    status, _, err = run("pool", "prepare", "main", "--anew", "--accept", "SAN-POOL-033")
+    assert status == 2 and "--accept SAN-POOL-033 keeps one" in err
+    assert run("pool", "prepare", "main", "--accept", "SAN-POOL-032")[0] == 4
+    refused(pool)
+    status, out, _ = run("pool", "prepare", "main", "--accept", "SAN-POOL-033")
+    assert status == 0 and "count as suspect" in out
+    pool_files.check_marker(str(pool.path), pool.uuid)
 
 
 def test_the_command_gives_up_restore_points(run: Run, plain: FakeEnvironment, pool: Pool) -> None:

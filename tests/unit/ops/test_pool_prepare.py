@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 import pytest
 
-from sanctl.drivers import bcache, flash_assembly, flash_cache, pool_notes
+from sanctl.drivers import bcache, flash_assembly, flash_cache, pool_files, pool_notes
 from sanctl.errors import CommandError, Problem, Refused, SanctlError
 from sanctl.model.cache_policy import CacheMode
 from sanctl.model.topology import PoolCache, Topology
@@ -51,6 +52,7 @@ class World:
         self.is_mounted = self.is_running = False
         self.steps: list[str] = []
         self.dies_before = ""
+        self.begun = 0
         self.is_unread: set[str] = set()
         self.check: Callable[[], None] = lambda: None
         self.give_up: Callable[[], None] | None = None
@@ -147,7 +149,10 @@ class World:
 
     def anew(self) -> None:
         give_up = self.give_up or self.check
-        pool_reformat.clear_pool(self.runner, self.topology, MAIN, self.check, give_up)
+        self.begun += 1
+        pool_reformat.clear_pool(
+            self.runner, self.topology, MAIN, self.check, give_up, identifier=f"{self.begun:032x}"
+        )
         self.prepare()
 
     def kinds(self) -> set[str]:
@@ -299,7 +304,7 @@ def test_what_was_made_is_not_made_again_by_itself(world: World, by: str) -> Non
         refused(world, "SAN-POOL-019", world.anew)
         world.replace(world.origin)
     world.anew()
-    assert world.is_mounted and world.kinds() == {"made"}
+    assert world.is_mounted and world.kinds() == {"made", "filesystem"}
 
 
 def test_a_marker_that_is_gone_is_not_written_again(world: World) -> None:
@@ -386,8 +391,42 @@ def test_one_that_makes_it_anew_and_is_killed_is_begun_again(world: World, relea
         world.reboot()
         assert not (has_begun and world.is_mounted and (world.path / "old").exists()), died
         world.anew()
-        assert world.is_mounted and world.kinds() == {"made"}, died
+        assert world.is_mounted and world.kinds() == {"made", "filesystem"}, died
         assert not (world.path / "old").exists()
+        pool_files.check_marker(str(world.path), world.pool.uuid)
+
+
+def test_a_slow_disk_that_was_replaced_is_not_the_pool_any_more(world: World) -> None:
+    """It has the pool's labels, marker and old replicas; a rollout refuses it, too."""
+    world.prepare()
+    old = world.path / pool_files.FILESYSTEM_ID
+    for _ in range(2):
+        before = old.read_text() if old.exists() else None
+        world.anew()
+        pool_files.check_marker(str(world.path), world.pool.uuid)
+        now = old.read_text()
+        old.unlink() if before is None else old.write_text(before)
+        for act in (
+            world.prepare,
+            lambda: pool_files.check_marker(str(world.path), world.pool.uuid),
+        ):
+            with pytest.raises(CommandError) as caught:
+                act()
+            assert codes(caught.value) == ["SAN-POOL-033"]
+        old.write_text(now)
+        assert world.prepare() == ()
+
+
+def test_a_node_whose_own_disk_is_new_takes_the_pool_for_what_it_is(world: World) -> None:
+    world.prepare()
+    world.anew()
+    shutil.rmtree(world.notes)
+    assert world.prepare() == () and world.kinds() == {"made", "filesystem"}
+    pool_files.check_marker(str(world.path), world.pool.uuid)
+    # One that has served the pool does not.
+    pool_notes.clear(world.pool.uuid, pool_notes.FILESYSTEM)
+    with pytest.raises(CommandError, match="SAN-POOL-033"):
+        world.prepare()
 
 
 @pytest.mark.parametrize("lost_at", [1, 2])
@@ -448,7 +487,13 @@ def test_points_that_may_be_given_up_are_named_where_nothing_was_discarded(world
 
     with pytest.raises(CommandError) as caught:
         pool_reformat.clear_pool(
-            world.runner, world.topology, MAIN, world.check, give_up, given_up=points
+            world.runner,
+            world.topology,
+            MAIN,
+            world.check,
+            give_up,
+            identifier="5" * 32,
+            given_up=points,
         )
     said = caught.value.problems[1]
     assert said.code == "SAN-POOL-031" and "web@p0, web@p1" in said.text
