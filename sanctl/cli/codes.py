@@ -44,7 +44,8 @@ _CODES = {
     "the two.",
     "SAN-AGENT-014": "A DRBD handler marks the peer's replicas of several devices in one change "
     "of the cluster's configuration. The cluster did not answer, and no mark is certain. I/O "
-    "stays frozen, or the promotion waits; the handler asks again at once.",
+    "stays frozen, or the promotion waits; the handler asks again at once. Or a monitor marks the "
+    "replicas of its node whose disks were dropped: the next monitors ask again.",
     "SAN-AGENT-015": "An action was not begun, because one before it on the same resource had not "
     "ended after half of the action's time: its process was killed, and is still in a system call "
     "that does not return, mostly of a disk. A stop does not wait longer, and goes on without it.",

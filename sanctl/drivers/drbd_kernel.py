@@ -20,6 +20,7 @@ from sanctl.parse.drbd import (
     parse_connections,
     parse_oldest_requests,
     parse_pending_requests,
+    parse_primaries_without_disk,
     parse_proc_state,
     parse_standbys_without_peer,
     parse_state_line,
@@ -86,6 +87,11 @@ def proc_state(minor: int) -> ProcState | None:
 def count_standbys_without_peer() -> int:
     """Return how many devices could be promoted here, and have lost their peer; 0 with DRBD 9."""
     return parse_standbys_without_peer(read_text_or("/proc/drbd", ""))
+
+
+def count_primaries_without_disk() -> int:
+    """Return how many devices are served here from their peer's disk; 0 with DRBD 9."""
+    return parse_primaries_without_disk(read_text_or("/proc/drbd", ""))
 
 
 def ended_writes(minor: int) -> tuple[str, ...] | None:

@@ -244,6 +244,12 @@ def parse_standbys_without_peer(text: str) -> int:
     return len(re.findall(pattern, text, re.MULTILINE))
 
 
+def parse_primaries_without_disk(text: str) -> int:
+    """Return how many devices of /proc/drbd have lost their disk, and are Primary by the peer's."""
+    pattern = r"^ *\d+: cs:Connected ro:Primary/\w+ ds:(?:Diskless|Failed|Attaching)/UpToDate "
+    return len(re.findall(pattern, text, re.MULTILINE))
+
+
 _DIFFERS = re.compile(r"drbd(\d+)(?: \S+)?: Out of sync: start=(\d+), size=(\d+) \(sectors\)")
 
 

@@ -9,22 +9,19 @@ and a promotion on another node reads the same CIB. DRBD asks for a mark by its 
 from __future__ import annotations
 
 import contextlib
-import os
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from sanctl.agents.fencing import quorum_overlap, shared_marks
 from sanctl.drivers import cib, corosync, drbdsetup, outdated_marks
 from sanctl.errors import CommandError, Problem
-from sanctl.plan.failover import dropped_disk, fence_rules
+from sanctl.plan.failover import fence_rules
 from sanctl.plan.failover import shared_marks as shared_rules
-from sanctl.system import journal, lock_priority, state_files
+from sanctl.system import lock_priority, state_files
 from sanctl.system.runner import DeadlineRunner, Runner
 
 # A monitor of a device that serves has 30 s for all it does.
 _MONITOR_S = 12.0
-# Twice in a monitor, before the disk is attached again and before the state is published.
-_OWN_MARK_S = 8.0
 #: In place of the peer's membership: the replica that is to be promoted is marked itself.
 OWN_MARKED = shared_rules.OWN_MARKED
 
@@ -157,90 +154,6 @@ def mark_without_disk(runner: Runner, device: str, peers: Iterable[str]) -> None
                 mark_outdated(runner, device, peer, wait_s=5.0, may_lead_alone=False)
 
 
-def mark_own_without_disk(runner: Runner, device: str, others: Collection[str]) -> None:
-    """Mark the replica here, if it is a Primary without a disk and its peer has good data.
-
-    Under the handlers' lock, for which a demotion waits: the peer is not Primary before the mark is
-    set, and clears it once the replica here is in sync. A disk that another process attaches
-    meanwhile is marked by the source of its resync all the same. Each monitor asks, as for a peer.
-
-    The cluster moves the device to the peer then, as it does by the scores.
-
-    `others` are the nodes of the other replicas.
-
-    Raises:
-        SanctlError: the cluster or DRBD did not answer; the next monitor tries again.
-    """
-    runner = DeadlineRunner(runner, time.monotonic() + _OWN_MARK_S)
-    here = os.uname().nodename
-    with locked(device, wait_s=0.0) as is_mine:
-        state = drbdsetup.observe(runner, device) if is_mine else None
-        if state is None or not fence_rules.serves_from_peer(state):
-            return
-        is_quorate = corosync.membership(runner).is_quorate
-        seen = outdated_marks.read_device(runner, device)
-        if not fence_rules.may_mark_own(
-            state,
-            is_quorate=is_quorate,
-            nodes=(here, *others),
-            marked=seen.devices[device].nodes(),
-        ):
-            return
-        is_certain = _mark_own(runner, device, here, seen)
-    _log_own(device, "its disk here is lost, and it is served from the peer's", is_certain)
-
-
-def mark_own_of_all_lost(runner: Runner, device: str, *, peers: int) -> bool:
-    """Mark the replica here before its disk is attached where no replica has one.
-
-    Which one lost its disk last is not known. Another node may be promoted only with a disk, which
-    its replica gets under its own mark.
-
-    Args:
-        runner: runs programs.
-        device: the device.
-        peers: how many other replicas it has.
-
-    Returns:
-        Whether the mark is certain: it is there, and the node has quorum.
-
-    Raises:
-        SanctlError: the cluster or DRBD did not answer; the next monitor tries again.
-    """
-    runner = DeadlineRunner(runner, time.monotonic() + _OWN_MARK_S)
-    here = os.uname().nodename
-    with locked(device, wait_s=0.0) as is_mine:
-        state = drbdsetup.observe(runner, device) if is_mine else None
-        if state is None or not dropped_disk.are_all_lost(state, peers=peers):
-            return False
-        is_quorate = corosync.membership(runner).is_quorate
-        seen = outdated_marks.read_device(runner, device)
-        if not is_quorate or here in seen.devices[device].nodes():
-            return is_quorate
-        is_certain = _mark_own(runner, device, here, seen)
-    _log_own(device, "no replica has its disk, and the one here is to be attached", is_certain)
-    return is_certain
-
-
-def _mark_own(runner: Runner, device: str, here: str, seen: outdated_marks.SeenMarks) -> bool:
-    """Mark the replica here; return whether that is certain."""
-    outdated_marks.set_marks(runner, [device], here, seen, raises_admin_epoch=False)
-    # As after each mark: partitions that joined meanwhile may have agreed on another CIB.
-    is_quorate = corosync.membership(runner).is_quorate
-    return is_quorate and here in outdated_marks.read_device(runner, device).devices[device].nodes()
-
-
-def _log_own(device: str, why: str, is_certain: bool) -> None:
-    journal.write(
-        f"{device}: {why}: the replica on {os.uname().nodename} "
-        + ("is marked as outdated" if is_certain else "is not certain to be marked yet"),
-        priority=journal.WARNING,
-        device=device,
-        action="mark",
-        step="own",
-    )
-
-
 def locked(device: str, *, wait_s: float) -> contextlib.AbstractContextManager[bool]:
     """Hold the device's fencing lock if it is free within that time; yields whether it is held.
 
@@ -251,10 +164,11 @@ def locked(device: str, *, wait_s: float) -> contextlib.AbstractContextManager[b
 
 
 @contextlib.contextmanager
-def locked_for_demotion(device: str, *, wait_s: float) -> Iterator[bool]:
+def locked_against_marks(device: str, *, wait_s: float) -> Iterator[bool]:
     """Hold the device's fencing lock, and keep every handler of another device from marking for it.
 
-    Yields whether both are held within that time.
+    For a demotion, and for who marks the replica here. Yields whether both are held within that
+    time.
     """
     deadline = time.monotonic() + wait_s
     with contextlib.ExitStack() as held:

@@ -67,7 +67,7 @@ def demote(runner: Runner, name: str, minor: int, deadline: float) -> None:
     """
     outdate.cancel_promotion(name)
     wait_s = max(1.0, deadline - time.monotonic())
-    with outdate.locked_for_demotion(name, wait_s=wait_s) as is_mine:
+    with outdate.locked_against_marks(name, wait_s=wait_s) as is_mine:
         if not is_mine:
             raise CommandError(
                 Problem(

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from sanctl.agents.cache import read_cache, write_cache_status
 from sanctl.agents.connections import reconnect_dropped
-from sanctl.agents.fencing import outdate, quorum_overlap
+from sanctl.agents.fencing import outdate, own_marks, quorum_overlap
 from sanctl.agents.promotion import admission, compared_data, first_activation
 from sanctl.agents.publish import attrd_cache, node_states
 from sanctl.agents.replica import access_list, lost_writes, sync_policy
@@ -119,7 +119,7 @@ def mark_without_disk(runner: Runner, device: Device, state: ResourceState | Non
     if without_disk:
         outdate.mark_without_disk(runner, device.name, without_disk)
     if serves_from_peer(state):
-        outdate.mark_own_without_disk(runner, device.name, others)
+        own_marks.mark_served_from_peer(runner, device.name, others)
 
 
 def log_publish_failure(name: str, error: SanctlError | OSError) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 
 from sanctl.agents.device_log import DeviceLog
-from sanctl.agents.fencing import outdate
+from sanctl.agents.fencing import own_marks
 from sanctl.agents.replica import lost_writes
 from sanctl.agents.replica.parts import Device, load_topology
 from sanctl.drivers import drbdadm, drbdsetup, pool_notes
@@ -59,7 +59,7 @@ def reattach(runner: Runner, device: Device, state: ResourceState) -> ResourceSt
     # An attempt in the future was made before the clock was set: its age is not known.
     if 0 <= time.time() - tried_s < retry_wait_s(tries):
         return state
-    if not has_good_peer and not outdate.mark_own_of_all_lost(runner, device.name, peers=peers):
+    if not has_good_peer and not own_marks.mark_of_all_lost(runner, device.name, peers=peers):
         return state
     _attempts_file(device).write(str(tries + 1))
     try:

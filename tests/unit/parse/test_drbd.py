@@ -17,6 +17,7 @@ from sanctl.parse.drbd import (
     parse_oldest_requests,
     parse_out_of_sync_range,
     parse_pending_requests,
+    parse_primaries_without_disk,
     parse_state_line,
     parse_sync_progress,
     parse_verify_done,
@@ -282,3 +283,18 @@ def test_the_state_line_of_a_device_is_found_by_its_minor() -> None:
     assert parse_state_line(text, 12) == "cs:Unconfigured"
     assert parse_state_line(text, 2) == ""
     assert parse_state_line("", 1) == ""
+
+
+def test_devices_that_are_served_from_their_peers_disk_are_counted() -> None:
+    text = """version: 8.4.11
+ 1: cs:Connected ro:Primary/Secondary ds:Diskless/UpToDate C r-----
+    ns:0 nr:0 dw:0
+11: cs:Connected ro:Primary/Secondary ds:Failed/UpToDate C r-----
+12: cs:Connected ro:Primary/Secondary ds:UpToDate/UpToDate C r-----
+13: cs:Connected ro:Secondary/Primary ds:Diskless/UpToDate C r-----
+14: cs:WFConnection ro:Primary/Unknown ds:Diskless/DUnknown C r-----
+15: cs:Connected ro:Primary/Secondary ds:Diskless/Diskless C r-----
+16: cs:Unconfigured
+"""
+    assert parse_primaries_without_disk(text) == 2
+    assert parse_primaries_without_disk("") == 0

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from sanctl.agents import device_monitor, ocf
-from sanctl.agents.fencing import outdate
+from sanctl.agents.fencing import outdate, own_marks
 from sanctl.agents.publish import replica_state
 from sanctl.agents.recovery import reattach_disk
 from sanctl.agents.replica.parts import Device
@@ -232,7 +232,7 @@ def test_a_replica_is_marked_before_it_is_attached_where_none_has_a_disk(
     here: FakeNode, cluster: Cluster, is_certain: bool, marked: list[str]
 ) -> None:
     here.states["vol1"] = ALL_LOST
-    assert outdate.mark_own_of_all_lost(cluster, "vol1", peers=1) is is_certain
+    assert own_marks.mark_of_all_lost(cluster, "vol1", peers=1) is is_certain
     assert cluster.marked == marked
 
 
@@ -250,12 +250,12 @@ def test_nothing_is_marked_where_one_has_a_disk_or_may_serve_by_now(
 ) -> None:
     here.states["vol1"] = state
     cluster = Cluster()
-    assert not outdate.mark_own_of_all_lost(cluster, "vol1", peers=1) and cluster.calls == []
+    assert not own_marks.mark_of_all_lost(cluster, "vol1", peers=1) and cluster.calls == []
 
 
 def test_nothing_is_marked_while_a_handler_has_the_lock(here: FakeNode) -> None:
     here.states["vol1"] = ALL_LOST
     cluster = Cluster()
     with outdate.locked("vol1", wait_s=0.0):
-        assert not outdate.mark_own_of_all_lost(cluster, "vol1", peers=1)
+        assert not own_marks.mark_of_all_lost(cluster, "vol1", peers=1)
     assert cluster.changes == 0

@@ -222,20 +222,20 @@ def test_the_other_devices_are_not_demoted_during_the_change(cluster: Cluster) -
 
     def demote(argv: tuple[str, ...]) -> None:
         if "--modify" in argv:
-            with outdate.locked_for_demotion("vol2", wait_s=0.0) as is_mine:
+            with outdate.locked_against_marks("vol2", wait_s=0.0) as is_mine:
                 held.append(not is_mine)
 
     cluster.before = demote
     assert mark_outdated(cluster, "vol1", "n2") == "fenced"
     assert held == [True]
     assert [sorted(changed) for changed in cluster.changes] == [["vol1", "vol2"]]
-    with outdate.locked_for_demotion("vol2", wait_s=0.0) as is_mine:
+    with outdate.locked_against_marks("vol2", wait_s=0.0) as is_mine:
         assert is_mine
 
 
 def test_a_device_that_is_being_demoted_is_left_out(cluster: Cluster) -> None:
     ask("vol2")
-    with outdate.locked_for_demotion("vol2", wait_s=0.0):
+    with outdate.locked_against_marks("vol2", wait_s=0.0):
         assert mark_outdated(cluster, "vol1", "n2") == "fenced"
     assert cluster.changes == [["vol1"]]
     assert answer_to("vol2") == ""

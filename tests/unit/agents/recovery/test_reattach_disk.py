@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from sanctl.agents.fencing import outdate
+from sanctl.agents.fencing import own_marks
 from sanctl.agents.recovery import reattach_disk
 from sanctl.agents.replica import lost_writes
 from sanctl.agents.replica.parts import Device
@@ -37,8 +37,8 @@ def marked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """What marking the own replica returns, each in turn; then it is certain."""
     answers: list[bool] = []
     monkeypatch.setattr(
-        outdate,
-        "mark_own_of_all_lost",
+        own_marks,
+        "mark_of_all_lost",
         lambda _runner, _device, *, peers: answers.pop(0) if answers else bool(peers),
     )
     return answers
