@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sanctl.agents import cib_check, deleted_devices, ocf, pool_space
@@ -51,6 +52,8 @@ _RUNNER = LocalRunner()
 _SPACE_STEPS = 512
 # What a monitor needs beside mounting filesystems and cleaning up failures.
 _RESERVE_S = 8.0
+#: What a monitor has where Pacemaker says no time.
+_MONITOR_S = 30.0
 #: How long a request waits for a monitor that is at the files.
 _LOCK_S = 5.0
 _POOL_ATTRIBUTE = "sanctl-pool-"
@@ -123,12 +126,7 @@ def _check_pools_or_log(*, may_mount: bool = True) -> None:
     except ConfigError:
         raise
     except Exception as error:
-        text = str(error) if isinstance(error, (SanctlError, OSError)) else repr(error)
-        journal.write(
-            f"the pools could not be looked at: {text}; the next monitor tries again",
-            priority=journal.ERROR,
-            action="pool",
-        )
+        _log_failed("the pools could not be looked at", error)
 
 
 def _running_note() -> state_files.StateFile:
@@ -155,11 +153,22 @@ def _check_pools(*, may_mount: bool = True) -> None:
     usable: dict[str, str] = {}
     published: list[str] = []
     deadline_runner = _deadline_runner()
+    # First, and for all: what could not be read of the CIB must not pass for what is not in it.
     attributes = _node_attributes()
-    _refresh_lost_attributes(attributes)
+    duties = _Duties()
+    duties.run("what the CIB has lost", lambda: _refresh_lost_attributes(attributes))
     if may_mount:
-        cib_check.have_done(attributes, has_lost_all=not _has_own(attributes))
-        _keep_states_up(deadline_runner, attributes)
+        has_lost_all = not _has_own(attributes)
+        duties.run(
+            "lost scores, and marks",
+            lambda: cib_check.have_done(attributes, has_lost_all=has_lost_all),
+        )
+        # Where an action could not publish them, or was killed before it did.
+        duties.run("the replicas' states", lambda: node_states.publish_if_due(deadline_runner))
+        duties.run(
+            "states of an earlier release",
+            lambda: node_states.delete_of_earlier_release(deadline_runner, attributes),
+        )
     memory_fields = _memory_fields()
     for one in _pools_here():
         name, path = str(one.name), str(one.path)
@@ -197,36 +206,70 @@ def _check_pools(*, may_mount: bool = True) -> None:
             journal.write(f"pool {name}: {error}", priority=journal.ERROR, action="pool")
             code = error.problems[0].code if isinstance(error, SanctlError) else "SAN-POOL-003"
             published.append(f"{name}=error={code}")
-    _publish(published)
-    deleted_devices.delete_files(usable, attributes)
+        except Exception as error:
+            # One of sanctl's own says nothing of the pool: what was published of it stays.
+            _log_failed(f"pool {name}", error)
+    duties.run("what the pools have", lambda: _publish(published))
+    duties.run("deleted devices", lambda: deleted_devices.delete_files(usable, attributes))
     if may_mount:
-        _keep_points_up(deadline_runner, usable, attributes)
-        _keep_exports_up(deadline_runner)
-        host_sessions.publish(deadline_runner)
-        failed_logins.log()
-        _clean_up(deadline_runner, usable)
-    members.drop_or_log(_RUNNER, attributes.get(DROPPED_MEMBER_ATTRIBUTE, ""))
-    votes.apply_or_log(_RUNNER, attributes.get(VOTES_ATTRIBUTE, ""))
+        duties.run("points", lambda: _keep_points_up(deadline_runner, usable, attributes))
+        duties.run("exports", lambda: _keep_exports_up(deadline_runner))
+        duties.run("hosts' sessions", lambda: host_sessions.publish(deadline_runner))
+        duties.run("failed logins", failed_logins.log)
+        duties.run("failures", lambda: _clean_up(deadline_runner, usable))
+    dropped = attributes.get(DROPPED_MEMBER_ATTRIBUTE, "")
+    duties.run("members", lambda: members.drop_or_log(_RUNNER, dropped))
+    wanted_votes = attributes.get(VOTES_ATTRIBUTE, "")
+    duties.run("votes", lambda: votes.apply_or_log(_RUNNER, wanted_votes))
     if may_mount:
-        # Under the lock: fallocate(1) would make a file anew that is being removed.
-        with deleted_devices.locked_files(wait_s=0.0) as is_mine:
-            if is_mine:
-                pool_space.reserve_device_files(
-                    deadline_runner, usable, without=_deleted(attributes)
-                )
+        duties.run("reserved blocks", lambda: _reserve_blocks(deadline_runner, usable, attributes))
 
 
-def _keep_states_up(runner: DeadlineRunner, attributes: dict[str, str]) -> None:
-    """Publish the replicas' states where an action could not, or was killed before it did."""
-    try:
-        node_states.publish_if_due(runner)
-        node_states.delete_of_earlier_release(runner, attributes)
-    except (SanctlError, OSError) as error:
-        journal.write(
-            f"the replicas' states could not be published: {error}; the next monitor tries again",
-            priority=journal.WARNING,
-            action="pool",
-        )
+class _Duties:
+    """Carries out a monitor's duties one by one: what one cannot do keeps no other from its turn.
+
+    None relies on the ones before it. Once one has failed the rest are left to the next monitor if
+    too little time is left for them: a monitor that times out is a failed one.
+    """
+
+    def __init__(self) -> None:
+        self._is_over = False
+
+    def run(self, what: str, duty: Callable[[], object]) -> None:
+        """Carry out a duty; an error is logged, and the next monitor tries again.
+
+        Args:
+            what: what the duty is about, for the log.
+            duty: carries it out.
+
+        Raises:
+            ConfigError: cluster.toml is missing or wrong.
+        """
+        if self._is_over:
+            return
+        try:
+            duty()
+        except ConfigError:
+            raise
+        except Exception as error:
+            _log_failed(what, error)
+            self._is_over = ocf.remaining_s(_MONITOR_S) < _RESERVE_S
+
+
+def _log_failed(what: str, error: Exception) -> None:
+    text = str(error) if isinstance(error, (SanctlError, OSError)) else repr(error)
+    journal.write(
+        f"{what}: {text}; the next monitor tries again", priority=journal.ERROR, action="pool"
+    )
+
+
+def _reserve_blocks(
+    runner: DeadlineRunner, usable: dict[str, str], attributes: dict[str, str]
+) -> None:
+    # Under the lock: fallocate(1) would make a file anew that is being removed.
+    with deleted_devices.locked_files(wait_s=0.0) as is_mine:
+        if is_mine:
+            pool_space.reserve_device_files(runner, usable, without=_deleted(attributes))
 
 
 def _keep_points_up(
@@ -280,7 +323,7 @@ def _deleted(attributes: dict[str, str]) -> frozenset[str]:
 
 def _deadline_runner() -> DeadlineRunner:
     """Return a runner whose programs end before the monitor's timeout."""
-    return DeadlineRunner(_RUNNER, time.monotonic() + ocf.remaining_s(30.0) - _RESERVE_S)
+    return DeadlineRunner(_RUNNER, time.monotonic() + ocf.remaining_s(_MONITOR_S) - _RESERVE_S)
 
 
 def _memory_fields() -> str:
@@ -290,9 +333,9 @@ def _memory_fields() -> str:
     """
     try:
         bitmaps = bitmaps_per_replica(drbd_kernel.generation())
+        return f" memory={memory.total_bytes()} bitmaps={bitmaps}"
     except (CommandError, OSError):
         return ""
-    return f" memory={memory.total_bytes()} bitmaps={bitmaps}"
 
 
 def _cache_fields(one: Pool, attributes: dict[str, str]) -> str:
