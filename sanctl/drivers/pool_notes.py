@@ -32,6 +32,8 @@ POINTS_LOST = "points-lost"
 """Tokens of restore points that the pool agent took this node off, as their files were gone."""
 POINTS_GIVEN_UP = "points-given-up"
 """Tokens of restore points that `pool prepare --anew` was about to take this node off."""
+#: Of restore points that are deleted so many are remembered: their files may be there again.
+_MOST_TAKEN_OFF = 4096
 
 
 def write(pool: PoolName | str, kind: str, text: str = "") -> None:
@@ -70,6 +72,35 @@ def is_of(pool: PoolName | str, kind: str, uuid: str) -> bool:
 def read(pool: PoolName | str, kind: str) -> str:
     """Return the text of a note; empty without one."""
     return read_text_or(path(pool, kind), "")
+
+
+def taken_off(pool: PoolName | str) -> frozenset[str]:
+    """Return the tokens of the restore points that this node was taken off, also deleted ones.
+
+    Raises:
+        OSError: not known.
+    """
+    kinds = (POINTS_LOST, POINTS_GIVEN_UP)
+    return frozenset(token for kind in kinds for token in read(pool, kind).split())
+
+
+def note_taken_off(pool: PoolName | str, kind: str, tokens: set[str], present: set[str]) -> None:
+    """Note that this node is about to be taken off restore points.
+
+    Args:
+        pool: the pool.
+        kind: POINTS_LOST or POINTS_GIVEN_UP.
+        tokens: of these.
+        present: the tokens of all restore points that there are.
+
+    Raises:
+        OSError: the note cannot be read, or written.
+    """
+    before = set(read(pool, kind).split())
+    # Others stay: a file of a restore point that is deleted meanwhile has to go, too.
+    now = (before if len(before) < _MOST_TAKEN_OFF else before & present) | tokens
+    if now != before:
+        write(pool, kind, " ".join(sorted(now)))
 
 
 def age_s(pool: PoolName | str, kind: str) -> float:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from sanctl.drivers import bcache, flash_cache, loop, pool_notes
 from sanctl.drivers.pool_problems import cache_unit
 from sanctl.errors import CommandError, Problem, Refused, SanctlError
-from sanctl.model.cib_change import Change, SetPoint
+from sanctl.model.cib_change import Change, RemovePoint, SetPoint
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import NodeName, PoolName
 from sanctl.model.pool_cache import mount_unit_name
@@ -87,24 +87,23 @@ def give_up_points(
     def decide(cluster: Cluster) -> tuple[Change, ...]:
         check_reformat(cluster, topology, name, node)
         changes = plan_pool_emptied(cluster, name, NodeName.parse(node))
+        _note_given_up(cluster, name, changes)
         points = [
             each.point
             for each in changes
             if isinstance(each, SetPoint) and not each.point.is_deleting
         ]
-        _note_given_up(cluster, name, {point.token for point in points})
         tell(tuple(f"{point.device}@{point.name}" for point in points))
         return changes
 
     session.change(decide)
 
 
-def _note_given_up(cluster: Cluster, name: PoolName, tokens: set[str]) -> None:
-    before = set(pool_notes.read(name, pool_notes.POINTS_GIVEN_UP).split())
-    # An earlier run may have left some, and this one discard nothing, either.
-    now = (before & {point.token for point in cluster.cib.points}) | tokens
-    if now != before:
-        pool_notes.write(name, pool_notes.POINTS_GIVEN_UP, " ".join(sorted(now)))
+def _note_given_up(cluster: Cluster, name: PoolName, changes: Collection[Change]) -> None:
+    """Note the restore points, also those that are being deleted: their files go, too."""
+    tokens = {each.point.token for each in changes if isinstance(each, SetPoint | RemovePoint)}
+    present = {point.token for point in cluster.cib.points}
+    pool_notes.note_taken_off(name, pool_notes.POINTS_GIVEN_UP, tokens, present)
 
 
 def clear_pool(

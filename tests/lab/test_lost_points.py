@@ -177,6 +177,29 @@ def test_a_file_that_is_there_again_brings_its_node_back(bed: LabSession) -> Non
 
 
 @pytest.mark.usefixtures("device")
+def test_a_file_goes_whose_point_was_deleted_without_its_node(bed: LabSession) -> None:
+    """The named node finishes first, while the other one is away; nothing in the CIB tells then."""
+    await_in_sync(bed)
+    create(bed, "left")
+    file, aside = run(bed, f"snapshot show {NAME}@left")["file"], f"{PATH}/aside"
+    bed.sh("n2", f"mv {file} {aside}")
+    make_older(bed, "left")
+    wait_for("n2 to be taken off", lambda: nodes(bed, "left") == ["n1"], within_s=MONITORS_S)
+    bed.sh("n3", "sanctl node standby n2", timeout_s=240)
+    bed.sh("n2", f"mv {aside} {file}")
+    run(bed, f"snapshot delete {NAME}@left")
+    assert run(bed, f"snapshot list {NAME}") == []
+    bed.sh("n2", f"test -f {file}")
+    bed.sh("n3", "sanctl node online n2", timeout_s=400)
+    wait_for(
+        "the file to be removed",
+        lambda: bed.sh("n2", f"test -e {file}", ok=(0, 1)).status == 1,
+        within_s=MONITORS_S,
+    )
+    await_in_sync(bed)
+
+
+@pytest.mark.usefixtures("device")
 def test_a_filesystem_that_the_pool_had_before_is_not_used(bed: LabSession) -> None:
     """It has the pool's marker and old replicas; what differs is the id alone."""
     await_in_sync(bed)

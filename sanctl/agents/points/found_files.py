@@ -43,11 +43,7 @@ def add_again(session: Session, usable: dict[str, str], points: Collection[Resto
     """
     here, now_s = os.uname().nodename, time.time()
     off = {
-        pool: {
-            token
-            for kind in (pool_notes.POINTS_LOST, pool_notes.POINTS_GIVEN_UP)
-            for token in pool_notes.read(pool, kind).split()
-        }
+        pool: pool_notes.taken_off(pool)
         for pool in {point.pool for point in points} & usable.keys()
     }
     wanted = [

@@ -92,10 +92,8 @@ def take_off(session: Session, usable: dict[str, str], points: Collection[Restor
 def _note_taken_off(named: list[RestorePoint], points: Collection[RestorePoint]) -> None:
     present = {point.token for point in points}
     for pool in sorted({point.pool for point in named}):
-        before = set(pool_notes.read(pool, pool_notes.POINTS_LOST).split())
-        now = (before & present) | {point.token for point in named if point.pool == pool}
-        if now != before:
-            pool_notes.write(pool, pool_notes.POINTS_LOST, " ".join(sorted(now)))
+        tokens = {point.token for point in named if point.pool == pool}
+        pool_notes.note_taken_off(pool, pool_notes.POINTS_LOST, tokens, present)
 
 
 def _certainly_gone(pool: str, path: str, points: list[RestorePoint]) -> list[RestorePoint]:

@@ -3,8 +3,9 @@
 
 A file goes where the CIB says that its restore point is being deleted. One that never became a
 restore point's, because a process or a node died, goes after ten minutes, with quorum: its order
-has long expired by then. Any other file stays, also one that the CIB says nothing of. Where it is
-the file that is gone, or there again, the CIB is told (`lost_files`, `found_files`).
+has long expired by then. Any other file stays, also one that the CIB says nothing of, but for what
+this node was taken off (`deleted_points`). Where it is the file that is gone, or there again, the
+CIB is told (`lost_files`, `found_files`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,13 @@ import os
 import time
 from collections.abc import Iterator
 
-from sanctl.agents.points import found_files, known_blocks, lost_files, scheduled
+from sanctl.agents.points import (
+    deleted_points,
+    found_files,
+    known_blocks,
+    lost_files,
+    scheduled,
+)
 from sanctl.drivers import backup_notes, node_attributes, point_files, reflink
 from sanctl.drivers.pacemaker import Pacemaker
 from sanctl.drivers.point_files import PointFile
@@ -82,6 +89,8 @@ def keep_up(
             lost_files.take_off(_session(runner), usable, points)
         with _logs_error():
             found_files.add_again(_session(runner), usable, points)
+        with _logs_error():
+            deleted_points.remove_files(_session(runner), usable, properties)
     with _logs_error():
         _publish_sizes(runner, usable, devices_counted(properties))
     if is_quorate:

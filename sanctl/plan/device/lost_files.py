@@ -48,6 +48,21 @@ def plan_files_lost(
     return tuple(changes)
 
 
+def is_deleted(cluster: Cluster, device: str, uuid: str, token: str) -> bool:
+    """Whether the restore point of a file, which the CIB has had once, was deleted since.
+
+    Not where the CIB has not got the device, either: it may have lost both.
+    """
+    found = cluster.cib.device(device)
+    order = found.point_order if found is not None else None
+    return (
+        found is not None
+        and found.uuid == uuid
+        and (order is None or order.token != token)
+        and not any(point.token == token for point in cluster.cib.points)
+    )
+
+
 def plan_files_found(
     cluster: Cluster, points: Collection[RestorePoint], node: str
 ) -> tuple[Change, ...]:

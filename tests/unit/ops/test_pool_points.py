@@ -86,10 +86,10 @@ def test_a_replica_that_may_be_needed_keeps_all_as_it_is(bed: Bed) -> None:
 
 def test_points_that_are_being_deleted_and_those_elsewhere(bed: Bed) -> None:
     made = bed.create("one")
-    put(bed, made._replace(name="fast", pool="fast"))
-    put(bed, made._replace(name="other", nodes=("n2",)))
-    put(bed, made._replace(name="going", is_deleting=True))
-    put(bed, made._replace(name="gone", nodes=("n1",), is_deleting=True))
+    put(bed, made._replace(name="fast", pool="fast", token="2" * 16))
+    put(bed, made._replace(name="other", nodes=("n2",), token="3" * 16))
+    put(bed, made._replace(name="going", is_deleting=True, token="4" * 16))
+    put(bed, made._replace(name="gone", nodes=("n1",), is_deleting=True, token="5" * 16))
     assert give_up(bed, "n1") == ("web@one",)
     assert nodes(bed) == {
         "fast": ("n1", "n2"),
@@ -97,6 +97,7 @@ def test_points_that_are_being_deleted_and_those_elsewhere(bed: Bed) -> None:
         "one": ("n2",),
         "other": ("n2",),
     }
+    assert noted() == {made.token, "4" * 16, "5" * 16}, "their files are here until they go"
 
 
 def test_the_only_holder_is_not_taken_off_unchecked(bed: Bed) -> None:

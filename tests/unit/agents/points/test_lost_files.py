@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -12,13 +13,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from sanctl.agents.points import found_files, lost_files, upkeep
+from sanctl.agents.points import deleted_points, found_files, lost_files, upkeep
 from sanctl.agents.replica import parts
 from sanctl.drivers import backup_notes, node_attributes, point_files, pool_notes
 from sanctl.errors import CommandError, Problem
 from sanctl.model.cib_change import SetPoint
-from sanctl.model.restore_point import SIZES_ATTRIBUTE, RestorePoint
+from sanctl.model.names import DeviceName
+from sanctl.model.restore_point import SIZES_ATTRIBUTE, PointOrder, RestorePoint
 from sanctl.ops.session import Session
+from sanctl.plan.device.lost_files import is_deleted
+from sanctl.plan.device.restore_points import plan_file_removed, plan_point_deletion
 from sanctl.render.cib import render_patchset
 from sanctl.system import journal, state_files
 from sanctl.system.runner import LocalRunner
@@ -55,6 +59,20 @@ class Node:
     def add_again(self) -> dict[str, tuple[str, ...]]:
         found_files.add_again(self.bed.session, self.usable, self.points())
         return {point.name: point.nodes for point in self.points()}
+
+    def delete(self, point: RestorePoint) -> None:
+        """Delete a restore point; n2 removes its file, and the CIB waits for nobody else."""
+        session = self.bed.session
+        session.change(lambda seen: plan_point_deletion(seen, DeviceName.parse("web"), point.name))
+        session.change(lambda seen: plan_file_removed(seen, point, "n2"))
+        assert point.token not in {each.token for each in self.points()}
+
+    def remove_deleted(self, **more: str) -> set[str]:
+        """Look for files of deleted restore points; return the names of those that have a file."""
+        own = {"sanctl-pool-main": "total=1"}
+        properties = {point.id: point.value for point in self.points()} | (more or own)
+        deleted_points.remove_files(self.bed.session, self.usable, properties)
+        return {each.name for each in (self.one, self.two) if self.file(each).exists()}
 
     def names(self) -> set[str]:
         tokens = lost_files.noted()
@@ -372,8 +390,107 @@ def test_another_filesystem_adds_nothing(
     assert node.patches == 0
 
 
-def test_the_note_forgets_points_that_the_cib_has_not(node: Node) -> None:
-    pool_notes.write("main", pool_notes.POINTS_LOST, "9" * 16)
-    node.file(node.one).unlink()
-    node.monitor()
-    assert pool_notes.read("main", pool_notes.POINTS_LOST) == node.one.token
+def test_a_file_of_a_point_that_was_deleted_without_this_node_goes(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This node was away, or its pool was, and the named nodes finished first."""
+    taken_off(node, monkeypatch)
+    assert node.remove_deleted() == {"one", "two"}, "both are there still"
+    node.delete(node.one)
+    assert node.remove_deleted() == {"two"}
+    assert "its restore point was deleted" in node.logged[-1]
+    # One that goes with another pool is remembered until its filesystem is mounted again.
+    node.file(node.one).write_text("x")
+    assert node.remove_deleted() == {"two"}
+    node.delete(node.two)
+    node.usable.clear()
+    assert node.remove_deleted() == {"two"}
+
+
+def test_one_file_at_least_goes_with_each_monitor(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken_off(node, monkeypatch)
+    node.delete(node.one)
+    node.delete(node.two)
+    monkeypatch.setattr(deleted_points, "_REMOVE_S", -1.0)
+    assert len(node.remove_deleted()) == 1
+    assert node.remove_deleted() == set()
+
+
+def never_named(node: Node, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    for kind in (pool_notes.POINTS_LOST, pool_notes.POINTS_GIVEN_UP):
+        pool_notes.clear("main", kind)
+    return {}
+
+
+def lost_from_the_cib(node: Node, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    return {"sanctl-copy.web": "far"}
+
+
+def of_a_later_release(node: Node, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    return {
+        "sanctl-pool-main": "total=1",
+        "sanctl-point.web.one": f"v9 of {node.one.token}",
+    }
+
+
+def made_again_just_now(node: Node, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    node.put(node.one._replace(nodes=("n2",)))
+    return {"sanctl-pool-main": "total=1", "sanctl-point.web.other": "read before it was"}
+
+
+def with_another_pools_marker(node: Node, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    (node.pool / ".sanctl-pool").write_text("9" * 32)
+    return {}
+
+
+@pytest.mark.parametrize(
+    "not_known",
+    [
+        never_named,
+        lost_from_the_cib,
+        of_a_later_release,
+        made_again_just_now,
+        with_another_pools_marker,
+    ],
+)
+def test_no_file_goes_whose_point_is_not_deleted_for_certain(
+    node: Node,
+    monkeypatch: pytest.MonkeyPatch,
+    not_known: Callable[[Node, pytest.MonkeyPatch], dict[str, str]],
+) -> None:
+    taken_off(node, monkeypatch)
+    node.delete(node.one)
+    more = not_known(node, monkeypatch)
+    with contextlib.suppress(CommandError):
+        node.remove_deleted(**more)
+    assert node.file(node.one).exists() and node.file(node.two).exists()
+
+
+def test_a_file_of_a_device_that_the_cib_has_not_is_left_alone(node: Node) -> None:
+    """It may have lost both; and what is being made is not deleted."""
+    cluster = node.bed.seen()
+    one, device = node.one, cluster.cib.device("web")
+    assert device is not None
+    assert is_deleted(cluster, "web", one.uuid, "9" * 16)
+    assert not is_deleted(cluster, "web", one.uuid, one.token)
+    assert not is_deleted(cluster, "web", "9" * 32, "9" * 16)
+    assert not is_deleted(cluster, "other", one.uuid, "9" * 16)
+    order = PointOrder("three", "9" * 16, 1)
+    made = replace(device, point_order=order)
+    cib = replace(cluster.cib, devices=(made,))
+    assert not is_deleted(replace(cluster, cib=cib), "web", one.uuid, "9" * 16)
+    assert is_deleted(replace(cluster, cib=cib), "web", one.uuid, "8" * 16)
+
+
+def test_of_many_points_those_that_are_deleted_are_forgotten(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def note(*tokens: str) -> frozenset[str]:
+        pool_notes.note_taken_off("main", pool_notes.POINTS_LOST, set(tokens), {"there"})
+        return pool_notes.taken_off("main")
+
+    assert note("there", "gone") == {"there", "gone"} == note("gone")
+    monkeypatch.setattr(pool_notes, "_MOST_TAKEN_OFF", 2)
+    assert note("new") == {"there", "new"}
