@@ -69,3 +69,9 @@ def split_host(text: str) -> HostAccess:
 def access_word(iqn: str, chap_user: str = "", *, is_mutual: bool = False) -> str:
     """Return an entry of an access list as text: agents publish a digest of those in force."""
     return f"{iqn}+{CHAP}{chap_user}{f'+{MUTUAL}' if is_mutual else ''}" if chap_user else iqn
+
+
+def split_word(word: str) -> tuple[str, bool]:
+    """Return the IQN of an entry as `access_word` writes it, and whether it asks for CHAP."""
+    iqn, plus, _ = word.partition("+")
+    return iqn, bool(plus)

@@ -84,10 +84,10 @@ def _cib_hosts(runner: Runner) -> CibHosts | None:
 
 def _follow(export: Export, hosts: CibHosts) -> None:
     note = lio_export.access_note(export.device, export.point)
-    noted = read_note(note.read(), export.initiators)
+    before = lio_export.access(export.iqn)
+    noted = read_note(note.read(), before)
     now = access_now(noted, hosts)
     logins, problems = _logins(now.access)
-    before = lio_export.access(export.iqn)
     if before != _words(now.access) or not lio_export.has_credentials(export.iqn, logins):
         problems += lio_export.set_logins(export.iqn, logins)
         after = lio_export.access(export.iqn)

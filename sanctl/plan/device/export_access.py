@@ -3,6 +3,8 @@
 
 An export is in the kernel of one node alone. To whom it was given is noted there, and follows the
 CIB's hosts from then on: CHAP, IQNs, a host that is gone.
+
+Nobody who was asked for CHAP gets in without because a host has gone.
 """
 
 from __future__ import annotations
@@ -10,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from sanctl.model.access import CHAP, MUTUAL, HostAccess, split_host
+from sanctl.model.access import CHAP, MUTUAL, HostAccess, split_host, split_word
 
-_INITIATOR, _HOST = "initiator", "host"
+_INITIATOR, _HOST, _ASKED = "initiator", "host", "asked"
 
 
 class ExportAccess(NamedTuple):
@@ -21,10 +23,13 @@ class ExportAccess(NamedTuple):
     Attributes:
         initiators: IQNs that are no host's.
         hosts: hosts, with CHAP where they have it.
+        asked: of a note: IQNs that have been asked for the CHAP of a host, by whatever name. They
+            are let in as a host's alone.
     """
 
     initiators: tuple[str, ...]
     hosts: tuple[HostAccess, ...]
+    asked: tuple[str, ...] = ()
 
 
 class CibHosts(NamedTuple):
@@ -45,7 +50,7 @@ class AccessNow(NamedTuple):
     Attributes:
         noted: what the note is to say from now on.
         access: who is let in.
-        gone: hosts that are let in no more, as there is none of that name.
+        gone: hosts that are let in no more, as there is none of that name, or of that IQN.
     """
 
     noted: ExportAccess
@@ -75,6 +80,7 @@ def note_text(access: ExportAccess) -> str:
         (
             *(f"{_INITIATOR} {iqn}\n" for iqn in access.initiators),
             *(f"{_HOST} {_host_text(host)}\n" for host in access.hosts),
+            *(f"{_ASKED} {iqn}\n" for iqn in access.asked),
         )
     )
 
@@ -82,9 +88,14 @@ def note_text(access: ExportAccess) -> str:
 def read_note(text: str, in_force: Collection[str]) -> ExportAccess:
     """Read a note; without one that can be read, who is let in now is let in by IQN.
 
-    A command that died, or one of an earlier release, has left none: nobody new is let in by that.
+    A command that died, or one of an earlier release, has left none: nobody new is let in by that,
+    and who is asked for CHAP now is let in as a host's alone.
+
+    Args:
+        text: the note.
+        in_force: the entries of the export's access list, as text.
     """
-    initiators, hosts = [], []
+    initiators, hosts, asked = [], [], []
     try:
         for line in text.splitlines():
             kind, _, rest = line.partition(" ")
@@ -92,13 +103,24 @@ def read_note(text: str, in_force: Collection[str]) -> ExportAccess:
                 hosts.append(split_host(rest))
             elif kind == _INITIATOR and rest:
                 initiators.append(rest)
+            elif kind == _ASKED and rest:
+                asked.append(rest)
             else:
-                return ExportAccess(tuple(in_force), ())
+                return _found(in_force)
     except ValueError:
-        return ExportAccess(tuple(in_force), ())
-    if not initiators and not hosts and not text:
-        return ExportAccess(tuple(in_force), ())
-    return ExportAccess(tuple(initiators), tuple(hosts))
+        return _found(in_force)
+    if not text:
+        return _found(in_force)
+    return ExportAccess(tuple(initiators), tuple(hosts), tuple(asked))
+
+
+def _found(in_force: Collection[str]) -> ExportAccess:
+    words = [split_word(word) for word in sorted(in_force)]
+    return ExportAccess(
+        tuple(iqn for iqn, asks in words if not asks),
+        (),
+        tuple(iqn for iqn, asks in words if asks),
+    )
 
 
 def access_now(noted: ExportAccess, cib: CibHosts) -> AccessNow:
@@ -106,7 +128,8 @@ def access_now(noted: ExportAccess, cib: CibHosts) -> AccessNow:
 
     A host that was renamed is the one that has just its IQNs. One that is gone is let in no more,
     and an IQN that was let in by itself and is a host's now logs in as that host does. It is kept
-    out while a host cannot be read, which may be the one whose it is, and ask for CHAP.
+    out while a host cannot be read, which may be the one whose it is, and ask for CHAP. Once one
+    has asked it for CHAP it is let in as a host's alone: without a host it would not be asked.
     """
     kept: list[HostAccess] = []
     let_in: list[HostAccess] = []
@@ -120,19 +143,37 @@ def access_now(noted: ExportAccess, cib: CibHosts) -> AccessNow:
             kept.append(host)
         else:
             gone.append(host.name)
+    by_itself: list[str] = []
+    asked: list[str] = []
     initiators = []
-    for iqn in noted.initiators:
-        owner = next((host for host in cib.hosts.values() if iqn in host.iqns), None)
+    for iqn in sorted((*noted.initiators, *noted.asked)):
+        owner = _owner(iqn, cib)
+        if iqn in noted.asked or (owner is not None and owner.chap_user):
+            asked.append(iqn)
+        else:
+            by_itself.append(iqn)
         if owner is None:
-            initiators += [] if cib.unreadable else [iqn]
+            if cib.unreadable:
+                continue
+            if iqn in noted.asked:
+                asked.remove(iqn)
+                gone.append(f"of {iqn}")
+            else:
+                initiators.append(iqn)
         elif owner not in let_in:
             # By this IQN alone, and not by the host's others.
             let_in.append(owner._replace(iqns=(iqn,)))
     return AccessNow(
-        ExportAccess(noted.initiators, tuple(kept)),
+        ExportAccess(tuple(by_itself), tuple(kept), tuple(asked)),
         ExportAccess(tuple(initiators), tuple(let_in)),
         tuple(gone),
     )
+
+
+def _owner(iqn: str, cib: CibHosts) -> HostAccess | None:
+    """Return the host that has an IQN; of several, which cannot be, one that asks for CHAP."""
+    owners = [host for host in cib.hosts.values() if iqn in host.iqns]
+    return max(owners, key=lambda host: bool(host.chap_user), default=None)
 
 
 def _renamed(host: HostAccess, cib: CibHosts) -> HostAccess | None:

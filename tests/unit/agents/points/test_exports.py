@@ -185,7 +185,8 @@ def test_a_cib_that_has_lost_more_than_hosts_ends_no_export(bed: Bed, lost: str)
         setattr(bed, name, False)
     assert bed.follow() == before and bed.ended == []
     bed.is_quorate = bed.has_node = bed.has_pools = True
-    assert bed.follow() == [B] and bed.ended == [A]
+    # Without its host B would not be asked any more.
+    assert bed.follow() == [] and bed.ended == [A, B]
 
 
 def test_an_entry_that_the_kernel_refuses_is_taken_away(
@@ -212,6 +213,43 @@ def test_an_export_of_an_earlier_release_asks_for_chap(bed: Bed) -> None:
     bed.export(A, B)
     bed.properties["bk1"], bed.secrets["bk1"] = f"{A}/chap=u", "abcdefghijkl"
     assert bed.follow() == [f"{A}+chap=u", B]
+
+
+@pytest.mark.parametrize("is_noted", [False, True])
+def test_an_export_of_an_earlier_release_asks_nobody_less(bed: Bed, is_noted: bool) -> None:
+    """Its host was deleted: the entry that asked for CHAP became one that asks for nothing."""
+    lio_acl.allow(str(bed.tpg), A, Chap("u", "abcdefghijkl"))
+    bed.export(B)
+    bed.properties["bk1"], bed.secrets["bk1"] = f"{A}/chap=u", "abcdefghijkl"
+    before = sorted(lio_export.access(TARGET))
+    if is_noted:
+        assert bed.follow() == before and bed.ended == []
+    del bed.properties["bk1"]
+    assert bed.follow() == [B] and bed.ended == [A]
+    assert any(f"host of {A}, to which it was exported, is gone" in line for line in bed.log)
+    assert bed.follow() == [B]
+
+
+@pytest.mark.parametrize("what", ["note", "kernel"])
+def test_an_agent_that_dies_lets_nobody_in_unasked(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    lio_acl.allow(str(bed.tpg), A, Chap("u", "abcdefghijkl"))
+    bed.properties["bk1"], bed.secrets["bk1"] = f"{A}/chap=u", "abcdefghijkl"
+    bed.follow()
+    del bed.properties["bk1"]
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    owner = {"note": state_files.StateFile, "kernel": lio_acl}[what]
+    name = {"note": "write", "kernel": "remove"}[what]
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, name, die)
+        with pytest.raises(KeyboardInterrupt):
+            bed.follow()
+    assert A not in lio_export.access(TARGET)
+    assert bed.follow() == []
 
 
 def test_what_another_command_does_is_left_alone(bed: Bed) -> None:
