@@ -189,6 +189,9 @@ CODES = {
     "with one of them was to take its place.",
     "SAN-SITE-033": "While 'sanctl replicate release' waited for an answer, the site said that "
     "the device was taken over: the question had not said so. Nobody was let in.",
+    "SAN-SITE-034": "The rollout has set the server of a second site up so that the key of a node "
+    "runs the receivers of its list alone, and what this node sent is not one of them: it has "
+    "another release than the server was set up for. Nothing was done there.",
     "SAN-SNAP-001": "The pool's filesystem cannot share blocks between files, so its devices have "
     "no restore points. XFS can, unless it was made with reflink=0; ext4 cannot.",
     "SAN-SNAP-002": "Copying the data file of a replica takes time for each of its extents, and "

@@ -79,5 +79,7 @@ CODES: Mapping[str, str] = MappingProxyType(
         "or write-back.",
         "SAN-CONF-049": "A repository for backups is an absolute path, or an address of another "
         "server as ssh://USER@HOST:PORT/PATH, in which /./ begins a path below the user's home.",
+        "SAN-CONF-050": "A second site in the inventory has no name, user, address or directory as "
+        "'sanctl site add' takes them, or the name of another one.",
     }
 )

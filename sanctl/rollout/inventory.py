@@ -17,6 +17,7 @@ from sanctl.model.pool_cache import mount_unit_name
 from sanctl.model.topology import RISK_NO_FENCING, NodeRole, Strategy
 from sanctl.rollout.fencing_variables import FENCE_VARIABLES, check_fencing
 from sanctl.rollout.sbd_reach_variables import check_reach, check_sbd
+from sanctl.rollout.site_variables import SITES, check_sites
 
 NODES = "sanctl_nodes"
 STORAGE = "sanctl_storage"
@@ -52,7 +53,7 @@ def read_inventory(
         `nodes`, in the order of their ids, with name, id, role, sync and heartbeat, `pools`,
         with name, path, uuid and nodes, and with a flash cache the `unit` of its mount, `strategy`,
         `tally`, the vote mode of that strategy, `qnetd`, the quorum device's host if there is one,
-        and `has_fencing`.
+        `sites`, as `check_sites` returns them, and `has_fencing`.
     """
     names = [str(name) for name in groups.get(NODES, ())]
     document = Document(_tree(names, hostvars, groups), _place)
@@ -68,6 +69,7 @@ def read_inventory(
     has_fencing = check_fencing(
         document, names, hostvars, has_sbd=has_sbd, may_lack=is_risk_accepted
     )
+    sites = check_sites(document, hostvars, groups)
     if topology is None or document.problems:
         return {"problems": [str(problem) for problem in document.problems]}
     return {
@@ -96,6 +98,7 @@ def read_inventory(
         "strategy": topology.strategy.value,
         "tally": str(topology.vote_mode),
         "qnetd": next((str(name) for name in groups.get(QNETD, ())), ""),
+        "sites": sites,
         "has_fencing": has_fencing or has_sbd,
     }
 
@@ -115,6 +118,8 @@ def _place(path: Path) -> str:
             return f"host {host}"
         case ("nodes", host, key, *rest):
             return ".".join((f"host {host}: {_NODE_VARIABLES.get(key, key)}", *rest))
+        case ("sites", host, key):
+            return f"host {host}: sanctl_second_site_{key}"
         case ("variable", key):
             return key
         case ("cluster", key):
@@ -162,7 +167,7 @@ def _node(
 
 
 def _check_groups(document: Document, groups: Mapping[str, Sequence[str]]) -> None:
-    for one, other in ((STORAGE, WITNESS), (NODES, HOSTS), (NODES, QNETD)):
+    for one, other in ((STORAGE, WITNESS), (NODES, HOSTS), (NODES, QNETD), (NODES, SITES)):
         for name in sorted({*groups.get(one, ())} & {*groups.get(other, ())}):
             document.note("SAN-CONF-034", ("nodes", name), f"is in {one} and in {other}")
     if len(groups.get(QNETD, ())) > 1:

@@ -10,6 +10,7 @@ FAMILIES = {
         "test_site_groups",
         "test_site_hold",
         "test_site_restore",
+        "test_site_rollout",
     ),
     "Caches": (
         "test_cache_policies",

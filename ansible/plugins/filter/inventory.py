@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Ansible filters: inventory survey, votes in corosync.conf, release name, agent programs."""
+"""Ansible filters: inventory survey, votes, release name, agent programs, second sites."""
 
 from __future__ import annotations
 
@@ -141,6 +141,35 @@ def may_restart_client(status: str, cmap: str, count: int) -> bool:
     return may
 
 
+def receivers(present: str, wheel: str) -> str:
+    """Return the list of what a second site runs, in base64 as it is, with a wheel's receiver."""
+    access = _import("sanctl.rollout.site_access")
+    try:
+        digest = access.receiver_digest(wheel)
+    except (OSError, ValueError) as error:
+        raise AnsibleFilterError(str(error)) from error
+    text: str = access.receivers(base64.b64decode(present).decode(), digest)
+    return text
+
+
+def authorized_keys(
+    present: str, cluster: str, keys: Mapping[str, str], nodes: Sequence[str], command: str
+) -> str:
+    """Return a second site's authorized_keys, in base64 as it is, with the keys of the nodes."""
+    text = base64.b64decode(present).decode(errors="surrogateescape")
+    access = _import("sanctl.rollout.site_access")
+    found: str = access.authorized_keys(text, cluster, keys, nodes, command)
+    return base64.b64encode(found.encode(errors="surrogateescape")).decode()
+
+
+def site_changes(listed: str, sites: Sequence[Mapping[str, str]]) -> list[dict[str, object]]:
+    """Say what makes the cluster's second sites those of the inventory."""
+    found: list[dict[str, object]] = _import("sanctl.rollout.site_access").site_changes(
+        listed, sites
+    )
+    return found
+
+
 def _running() -> Any:
     return _import("sanctl.rollout.running_cluster")
 
@@ -168,4 +197,7 @@ class FilterModule:
             "lost_pools": lost_pools,
             "cut_off": cut_off,
             "may_restart_client": may_restart_client,
+            "receivers": receivers,
+            "authorized_keys": authorized_keys,
+            "site_changes": site_changes,
         }
