@@ -194,6 +194,44 @@ class PointPauses(TypedDict):
     points: Annotated[list[PointPause], "each restore point"]
 
 
+class CopyFigures(TypedDict):
+    """One copy to a second site that was made while a host wrote."""
+
+    is_first: Annotated[bool, "it was the first copy, of all that was ever written"]
+    failed: Annotated[list[str], "why tries before it made none; empty: it was the first try"]
+    changed_bytes: Annotated[
+        int,
+        "what differs from the copy before, as both are at the site, behind the ledger's blocks",
+    ]
+    ledger_bytes: Annotated[int, "what differs of the ledger's blocks, which compress"]
+    sent_bytes: Annotated[int, "what was sent for it, compressed, as the copy says"]
+    line_bytes: Annotated[int, "what the node's interface has sent, with ssh and TCP"]
+    ratio: Annotated[float, "what was sent, for the ledger's blocks as well, by `changed_bytes`"]
+    took_s: Annotated[float, "seconds of the whole command"]
+    pause_s: Annotated[float, "the longest time the host had no answer during the command"]
+    before_s: Annotated[float, "the same, in the five seconds before"]
+    errors: Annotated[int, "requests of the host that failed"]
+    faults: Annotated[
+        list[str], "why it is not its restore point, or no state that the host's log allows"
+    ]
+
+
+class CopyBench(TypedDict):
+    """What copies of a device to a second site send, and what a host notices of them."""
+
+    device_bytes: Annotated[int, "size of the device"]
+    interval_s: Annotated[int, "how often a copy was begun"]
+    conditions: Annotated[list[str], "what the figures depend on"]
+    versions: Annotated[list[str], "kernel, DRBD's module and packages of the nodes"]
+    load_average: Annotated[float, "of this machine, over 15 minutes, at the end"]
+    goal: Annotated[float, "what the ratio of each copy should at most be"]
+    worst_age_s: Annotated[float, "how old the newest copy was, just before the next one counted"]
+    acknowledged: Annotated[int, "writes that were acknowledged"]
+    lost: Annotated[int, "of those, how many were not there at the end"]
+    errors: Annotated[int, "requests that failed"]
+    copies: Annotated[list[CopyFigures], "each copy"]
+
+
 class PartnerLoss(TypedDict):
     """A standby lost its power while a host wrote."""
 
@@ -418,6 +456,7 @@ ALL_DOCUMENTS: Mapping[str, object] = {
     "bench partner": PartnerLosses,
     "bench path": PathBench,
     "bench peers": Peers,
+    "bench replicate": CopyBench,
     "bench snapshot": PointPauses,
     "bench status": StatusCosts,
     "lab kernel-check": KernelCheck,

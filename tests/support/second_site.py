@@ -6,14 +6,12 @@ It is reached over the iscsi network, by a key that is put on the storage nodes.
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
-from collections.abc import Iterator
 from typing import Any
 
 from sanctl.lab.harness.lab_session import LabSession
-from sanctl.lab.machines.spec import Network
+from sanctl.lab.harness.site_server import SiteServer, site_server
 from tests.support.json_contract import breaches
 
 SITE, SERVER = "far", "i1"
@@ -21,30 +19,9 @@ IMAGE, MOUNT, PATH = "/var/tmp/site.img", "/srv/copies", "/srv/copies/sanctl"
 KEY = "/etc/sanctl/site_key"
 
 
-@contextlib.contextmanager
-def server(bed: LabSession) -> Iterator[str]:
+def server(bed: LabSession) -> contextlib.AbstractContextManager[str]:
     """Make the server a site's, with the nodes' key; yield its address for ssh."""
-    bed.sh(
-        SERVER,
-        f"truncate -s 512M {IMAGE} && mkfs.xfs -q {IMAGE} && mkdir -p {MOUNT}"
-        f" && mount -o loop {IMAGE} {MOUNT} && mkdir {PATH}",
-        timeout_s=120,
-    )
-    bed.sh("n1", f"ssh-keygen -q -t ed25519 -N '' -f {KEY}", timeout_s=60)
-    public = bed.read_bytes("n1", f"{KEY}.pub").decode().strip()
-    secret = base64.b64encode(bed.read_bytes("n1", KEY)).decode()
-    bed.sh("n2", f"umask 077; base64 -d >{KEY}", stdin=secret)
-    bed.sh(SERVER, f"cp -a /root/.ssh/authorized_keys /var/tmp/keys.before; echo '{public}'"
-           " >>/root/.ssh/authorized_keys")  # fmt: skip
-    yield f"root@{bed.node(SERVER).address(Network.ISCSI)}"
-    bed.sh("n3", f"sanctl site remove {SITE}", timeout_s=60, ok=range(256))
-    for node in ("n1", "n2"):
-        bed.sh(node, f"rm -f {KEY} {KEY}.pub")
-    bed.sh(
-        SERVER,
-        f"mv /var/tmp/keys.before /root/.ssh/authorized_keys; umount {MOUNT}; rm -f {IMAGE}",
-        timeout_s=60,
-    )
+    return site_server(bed, SiteServer(SITE, SERVER, IMAGE, MOUNT, PATH, KEY, 512))
 
 
 def sanctl(bed: LabSession, node: str, words: str, *, status: int = 0) -> Any:

@@ -112,6 +112,7 @@ _IN_THE_LAB = {
     "bench partner",
     "bench path",
     "bench peers",
+    "bench replicate",
     "bench snapshot",
     "cluster show",
     "cluster strategy set",
