@@ -6,6 +6,7 @@ from __future__ import annotations
 FAMILIES = {
     "Backups, second sites": (
         "test_backups",
+        "test_lose_a_site",
         "test_second_site",
         "test_site_groups",
         "test_site_hold",
