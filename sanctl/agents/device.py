@@ -433,7 +433,14 @@ def main(argv: list[str]) -> int:
         argv,
         {action: partial(_without_fingerprint, name, run) for action, run in actions.items()},
         METADATA,
+        not_begun=_note_not_begun,
     )
+
+
+def _note_not_begun(action: str) -> None:
+    """Have a start that was not begun tried again: Pacemaker does not repeat a failed start."""
+    if action == "start":
+        failure_cleanup.note_start_not_begun(_device())
 
 
 def _without_fingerprint(name: str, action: Callable[[], int]) -> int:

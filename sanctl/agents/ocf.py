@@ -36,6 +36,12 @@ _RESERVE_S = 3.0
 Action = Callable[[], int]
 
 
+class _Lock:
+    """The open file with the locks of actions, while an action of this process runs; else -1."""
+
+    file = -1
+
+
 class MissingParameter(KeyError):
     """Pacemaker has set no value of a parameter: no node can run the resource.
 
@@ -156,8 +162,30 @@ def _reason(error: OSError) -> str:
     return f"{where}{error.strerror or os.strerror(error.errno)} ({name})"
 
 
+def is_action_running(resource: str) -> bool:
+    """Whether an action of another resource runs, also one that was killed and has not ended.
+
+    For an action of this process. By the file that is open: a POSIX lock of this process would end
+    with any descriptor of that file that is closed. False where it is not known.
+    """
+    if _Lock.file < 0:
+        return False
+    try:
+        fcntl.lockf(_Lock.file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _place(resource))
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    fcntl.lockf(_Lock.file, fcntl.LOCK_UN, 1, _place(resource))
+    return False
+
+
+def _place(resource: str) -> int:
+    return zlib.crc32(resource.encode())
+
+
 @contextlib.contextmanager
-def _after_former(resource: str, action: str) -> Iterator[None]:
+def _after_former(resource: str, action: str, not_begun: Callable[[str], None]) -> Iterator[None]:
     """Begin when no other action of the resource runs: one that was killed may not have ended.
 
     A killed process ends when its system call does. Pacemaker waits for that, too, but sees the
@@ -185,12 +213,15 @@ def _after_former(resource: str, action: str) -> Iterator[None]:
             waited_s = time.monotonic() - begin_s
             text = f"{resource}: a former action has not ended within {waited_s:.0f} s"
             if action != "stop":
+                # Whatever becomes of that: why the action has failed is reported.
+                with contextlib.suppress(Exception):
+                    not_begun(action)
                 raise CommandError(
                     Problem(
                         "SAN-AGENT-015",
                         f"{text}, and {action} was not begun",
                         "see dmesg for a disk or connection that does not answer;"
-                        " Pacemaker tries again",
+                        " it is tried again, a start once the former action has ended",
                     )
                 )
             journal.write(
@@ -199,8 +230,10 @@ def _after_former(resource: str, action: str) -> Iterator[None]:
                 device=resource,
                 action=action,
             )
+        _Lock.file = lock
         yield
     finally:
+        _Lock.file = -1
         if lock >= 0:
             os.close(lock)
 
@@ -211,7 +244,7 @@ def _lock_in_time(lock: int, resource: str) -> bool:
     Raises:
         OSError: there can be no lock.
     """
-    place = zlib.crc32(resource.encode())
+    place = _place(resource)
     deadline_s = None
     while True:
         try:
@@ -232,8 +265,19 @@ def _lock_in_time(lock: int, resource: str) -> bool:
             return True
 
 
-def run(resource: str, argv: list[str], actions: Mapping[str, Action], metadata: str) -> int:
-    """Carry out the action named on the command line and return its OCF exit code."""
+def run(
+    resource: str,
+    argv: list[str],
+    actions: Mapping[str, Action],
+    metadata: str,
+    *,
+    not_begun: Callable[[str], None] = lambda _: None,
+) -> int:
+    """Carry out the action named on the command line and return its OCF exit code.
+
+    `not_begun` is called with the name of an action that is not begun, because one before it has
+    not ended.
+    """
     action = argv[1] if len(argv) == 2 else ""
     if action in {"meta-data", "metadata"}:
         sys.stdout.write(metadata)
@@ -244,7 +288,7 @@ def run(resource: str, argv: list[str], actions: Mapping[str, Action], metadata:
     if _Begin.at_s is None:
         begin_with(os.getpid())
     try:
-        with _after_former(resource, action):
+        with _after_former(resource, action, not_begun):
             return actions[action]()
     except MissingParameter as missing:
         exit_reason(f"the parameter {missing.args[0]} is not set")

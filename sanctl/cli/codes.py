@@ -48,7 +48,8 @@ _CODES = {
     "replicas of its node whose disks were dropped: the next monitors ask again.",
     "SAN-AGENT-015": "An action was not begun, because one before it on the same resource had not "
     "ended after half of the action's time: its process was killed, and is still in a system call "
-    "that does not return, mostly of a disk. A stop does not wait longer, and goes on without it.",
+    "that does not return, mostly of a disk. A stop does not wait longer, and goes on without it. "
+    "A start is tried again by itself once that process has ended, up to four times in a row.",
     "SAN-AGENT-016": "A device is going back to a restore point, and the kernel of the node that "
     "was to serve it still let hosts in: it is not served, as it may hold parts of two states. Or "
     "it awaits what its second site says, after the whole cluster was started anew.",

@@ -9,7 +9,9 @@ restarted.
 
 A start that ran out of time, because it was killed at its timeout or a program gave no answer,
 is tried again, too: fifty starts at once may be too many for a busy node, and the next one finds
-it quieter. So is one that made way for a failover. After some attempts it is an operator's.
+it quieter. So is one that made way for a failover, and one that was not begun, because an action
+before it hangs in a system call (SAN-AGENT-015): none is tried again before that has ended. After
+some attempts it is an operator's.
 
 Each such failure is noted with its operation, and no other is cleaned up. The pool agent does it:
 in a device's own action the cleanup, which waits for running actions, would wait for ever.
@@ -105,6 +107,11 @@ def note_start_out_of_time(device: Device) -> Iterator[None]:
     remove_notes(device.name, _SLOW_START)
 
 
+def note_start_not_begun(device: Device) -> None:
+    """Note a failed start that was not begun, because an action before it has not ended."""
+    _write_slow_start(device, _slow_start(device.name).attempts + 1, runs_s=0.0)
+
+
 class _SlowStart(NamedTuple):
     """What is noted of a start: its pool, until what age the start may run, and the attempts."""
 
@@ -135,7 +142,11 @@ def _slow_starts(usable: Collection[str]) -> Iterator[Failure]:
         if written_ns is None or found.pool not in usable or found.attempts >= _START_ATTEMPTS:
             continue
         age_s = time.time() - written_ns / 1e9
-        if age_s < 0 or age_s >= found.runs_s + _MIN_AGE_S:
+        if 0 <= age_s < found.runs_s + _MIN_AGE_S:
+            continue
+        # Its process was killed, or that of an action before it, and hangs in a system call: the
+        # start would wait for half of its time, and the cluster with it.
+        if not ocf.is_action_running(name):
             yield Failure(name, START, "0", written_ns, is_slow=True)
 
 

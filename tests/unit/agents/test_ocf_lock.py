@@ -30,7 +30,11 @@ def stop():
     print(f"begins, {ocf.remaining_s(0.0):.1f} s left", flush=True)
     return 0
 sys.stderr = sys.stdout
-sys.exit(ocf.run(sys.argv[3], ["device", sys.argv[4]], {"monitor": action, "stop": stop}, ""))
+actions = {"start": action, "monitor": action, "stop": stop}
+def not_begun(action):
+    print(f"{action} is not begun", flush=True)
+    raise ValueError("of whatever kind")
+sys.exit(ocf.run(sys.argv[3], ["device", sys.argv[4]], actions, "", not_begun=not_begun))
 """
 WAITS = "vol1: waits for an action that has not ended yet\n"
 LIMIT_S = 2.0
@@ -98,8 +102,8 @@ def test_any_other_action_fails_after_half_of_its_time(tmp_path: Path) -> None:
         with start(tmp_path, "vol1", "monitor", timeout_s=4.0) as latter:
             out = output(latter)
         former.communicate()
-    waits, reason, _logged = out.splitlines(keepends=True)
-    assert waits == WAITS
+    waits, noted, reason, _logged = out.splitlines(keepends=True)
+    assert (waits, noted) == (WAITS, "monitor is not begun\n")
     assert reason.startswith("ocf-exit-reason:SAN-AGENT-015: vol1: a former action ")
     assert latter.returncode == ocf.ERR_GENERIC
 
@@ -135,3 +139,29 @@ def test_the_lock_is_not_left_open(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     before = len(os.listdir("/proc/self/fd"))
     assert ocf.run("vol1", ["device", "monitor"], {"monitor": lambda: 7}, "") == 7
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_whether_an_action_of_another_resource_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the pool agent asks: its own lock, and that of the other, are what they were."""
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
+    assert not ocf.is_action_running("vol1"), "not known"
+    seen: list[bool] = []
+
+    def look() -> int:
+        with start(tmp_path, "vol1") as former:
+            assert line(former) == "begins\n"
+            seen.extend(map(ocf.is_action_running, ("vol1", "vol2")))
+            former.kill()
+        seen.append(ocf.is_action_running("vol1"))
+        with start(tmp_path, "vol1") as free, start(tmp_path, "pool") as own:
+            assert line(free) == "begins\n"
+            assert line(own) == WAITS.replace("vol1", "pool")
+            own.kill()
+            free.kill()
+        return 0
+
+    assert ocf.run("pool", ["pool", "monitor"], {"monitor": look}, "") == 0
+    assert seen == [True, False, False]
+    assert not ocf.is_action_running("vol1"), "not known any more"

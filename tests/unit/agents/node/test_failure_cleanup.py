@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from sanctl.agents import device as agent
+from sanctl.agents import ocf
 from sanctl.agents.node import failure_cleanup
 from sanctl.agents.node.failure_cleanup import MONITOR, START
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbdsetup
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
-from sanctl.system import state_files
+from sanctl.system import journal, state_files
 from tests.fakes.runner import Answer, FakeRunner
 
 GONE = CommandError(Problem("SAN-POOL-003", "pool main is not mounted"))
@@ -252,3 +254,72 @@ def test_a_start_that_ran_out_of_time_waits_for_its_pool(runtime: Path) -> None:
         raise TIMED_OUT
     age(runtime)
     assert asked() == []
+
+
+def refuse(name: str) -> None:
+    """Have a start refused that an action before it keeps waiting (SAN-AGENT-015)."""
+    failure_cleanup.note_start_not_begun(device(name))
+
+
+@pytest.fixture
+def running(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The devices of which an action runs, or one that was killed has not ended."""
+    found: set[str] = set()
+    monkeypatch.setattr(ocf, "is_action_running", found.__contains__)
+    return found
+
+
+def test_a_start_that_was_not_begun_is_tried_again_once_the_former_action_has_ended(
+    runtime: Path, running: set[str]
+) -> None:
+    """What broke: nobody repeated it, and the replica stayed down when its disk answered again."""
+    running.add("a")
+    refuse("a")
+    refuse("b")
+    assert asked() == [], "they may not be in the CIB yet"
+    age(runtime)
+    assert asked() == [cleanup("b")]
+    age(runtime)
+    assert asked() == [], "it would wait again, and the cluster with it"
+    running.clear()
+    assert asked() == [cleanup("a")]
+    assert asked() == []
+
+
+def test_nor_is_one_that_was_killed_tried_again_before_it_has_ended(
+    runtime: Path, running: set[str]
+) -> None:
+    run_out_of_time("a", KeyboardInterrupt())
+    age(runtime)
+    running.add("a")
+    assert asked() == []
+    running.clear()
+    assert asked() == [cleanup("a")]
+
+
+def test_a_start_that_is_not_begun_again_and_again_is_an_operators_in_the_end(
+    runtime: Path, running: set[str]
+) -> None:
+    tried = 0
+    for number in range(9):
+        refuse("a") if number % 2 else run_out_of_time("a")
+        age(runtime)
+        tried += len(asked())
+    assert tried == 4 and not running
+
+
+@pytest.mark.parametrize("action", ["start", "monitor", "promote", "demote"])
+def test_only_of_a_start_is_that_noted(
+    runtime: Path, monkeypatch: pytest.MonkeyPatch, action: str
+) -> None:
+    """Pacemaker repeats the others by itself: it stops and starts the replica."""
+    monkeypatch.setenv("OCF_RESOURCE_INSTANCE", "vol1")
+    for key, value in (("uuid", "a" * 32), ("size", "1"), ("pool", "main"), ("nodes", "n1 n2")):
+        monkeypatch.setenv(f"OCF_RESKEY_{key}", value)
+    monkeypatch.setenv("OCF_RESKEY_minor", "3")
+    monkeypatch.setattr(ocf, "_lock_in_time", lambda *_: False)
+    monkeypatch.setattr(journal, "write", lambda *_, **__: None)
+    assert agent.main(["device", action]) == ocf.ERR_GENERIC
+    if action == "start":
+        age(runtime)
+    assert asked() == ([cleanup("vol1")] if action == "start" else [])
