@@ -8,6 +8,7 @@ sanctl/drivers/drbdsetup.py.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 
@@ -32,6 +33,7 @@ from sanctl.system.files import is_folder, read_text_or
 _PROC_POLL_S, _POLL_S, _LOOK_ANYWAY_S = 0.05, 0.25, 2.0
 #: A wait looks less often the longer it lasts: with many devices that wait, their looks add up.
 _PROC_POLLS = 10
+_BLOCK, _PREFIX = "/sys/block", "drbd"
 _DEBUG = "/sys/kernel/debug/drbd/resources"
 
 
@@ -66,6 +68,17 @@ def has_device(minor: int) -> bool:
         OSError: that is not known.
     """
     return is_folder(f"/sys/block/drbd{minor}")
+
+
+def minors() -> frozenset[int]:
+    """Return the minors of all DRBD devices that the kernel has, configured or not.
+
+    Raises:
+        OSError: that is not known.
+    """
+    found = os.listdir(_BLOCK)
+    numbers = (name.removeprefix(_PREFIX) for name in found if name.startswith(_PREFIX))
+    return frozenset(int(number) for number in numbers if number.isdecimal())
 
 
 def state_line(minor: int) -> str:

@@ -22,7 +22,7 @@ from sanctl.agents.replica import lost_writes, resource_file
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbd_kernel, drbdsetup, loop, self_fence
 from sanctl.errors import SanctlError
-from sanctl.model.drbd import OldRequest, ResourceState
+from sanctl.model.drbd import OldRequest, PeerState, ResourceState
 from sanctl.model.hung_io import NOTE_KIND, HungCause, HungIo, hung_io, hung_word, parse_hung
 from sanctl.plan.failover.hung_io_reboot import (
     SILENT_AFTER_S,
@@ -38,6 +38,8 @@ from sanctl.system.runner import Runner
 _SYNC_TIMEOUT_S = 10.0
 _RECHECK_DELAY_S = 3.0
 _DATA = ".data"
+#: The state line of a minor that has neither a disk nor a connection (drbd_proc.c, drbd_seq_show).
+_UNCONFIGURED = "cs:Unconfigured"
 
 
 def check(runner: Runner, device: Device, state: ResourceState) -> None:
@@ -137,16 +139,23 @@ def _write_note(name: str, cause: HungCause, verdict: Verdict) -> HungIo:
 
 
 def _others(runner: Runner, device: Device) -> tuple[OtherDevice, ...] | None:
-    """Return the other devices of this node; None where DRBD does not say all of it."""
+    """Return the other devices of this node; None where neither DRBD nor the kernel says all of it.
+
+    A `drbdsetup` that has no answer about all devices may have none for as long as one of them
+    hangs; then the kernel's own files are read.
+    """
     try:
         states = drbdsetup.observe_all(runner)
+    except (SanctlError, OSError):
+        states = {}
+    try:
+        # Half an answer is none: one that lacks this device, or the volume of a Primary.
+        if device.name not in states or any(
+            state.role != "Secondary" and state.minor is None for state in states.values()
+        ):
+            states = _states_by_kernel(device)
         folders = _data_folders()
     except (SanctlError, OSError):
-        return None
-    # Half an answer is none: one that lacks this device, or the volume of a Primary.
-    if device.name not in states or any(
-        state.role != "Secondary" and state.minor is None for state in states.values()
-    ):
         return None
     here = folders.get(device.name)
     return tuple(
@@ -159,6 +168,38 @@ def _others(runner: Runner, device: Device) -> tuple[OtherDevice, ...] | None:
         for name, state in states.items()
         if name != device.name
     )
+
+
+def _states_by_kernel(device: Device) -> dict[str, ResourceState]:
+    """Return the states of the other devices without a program, as far as the rule needs them.
+
+    With DRBD 9, which has no /proc/drbd, only whether there are others at all.
+
+    Raises:
+        OSError: not all is known of each.
+    """
+    minors, found = drbd_kernel.minors(), dict[str, ResourceState]()
+    if device.minor not in minors:
+        raise OSError("the kernel does not show the device itself")
+    names = resource_file.names_by_minor() if len(minors) > 1 else {}
+    for minor in sorted(minors - {device.minor}):
+        if drbd_kernel.state_line(minor) == _UNCONFIGURED:
+            continue
+        name, seen = names.get(minor), drbd_kernel.proc_state(minor)
+        if name is None or seen is None:
+            raise OSError(f"what minor {minor} is, or its state, is not known")
+        # Not connected, or while a resync or a verify runs, the peer is not in sync for the rule.
+        peer = PeerState("peer", "Connected", seen.peer_role, "Established", seen.peer_disk, None)
+        found[name] = ResourceState(
+            name,
+            seen.role,
+            "fencing" if seen.is_suspended else "no",
+            seen.disk,
+            None,
+            (peer,) if seen.connection == "Connected" else (),
+            minor,
+        )
+    return found
 
 
 def _data_folders() -> dict[str, str]:

@@ -30,6 +30,7 @@ _OPTIONS_SECTION = re.compile(r"^  options \{\n", re.MULTILINE)
 _REQUIRES_TWO = re.compile(r"^ *quorum-minimum-redundancy 2;\n", re.MULTILINE)
 _METADATA = re.compile(r"^    ((?:flexible-)?meta-disk) [^;]+;$", re.MULTILINE)
 _HOSTS = re.compile(r"^    hosts ([^;]+);$", re.MULTILINE)
+_MINOR = re.compile(r"^    device minor (\d+);$", re.MULTILINE)
 _HOST = re.compile(r"^  on (\S+) \{$", re.MULTILINE)
 INCLUDE = "/etc/drbd.d/sanctl.res"
 # As in the drbd.conf of drbd-utils, which includes this file and then all resources.
@@ -135,6 +136,20 @@ def rewrite(runner: Runner, device: Device, *, only: str | None = None) -> bool:
 def replica_nodes(name: str) -> list[str]:
     """Return the replica nodes that the present file names; none without a file."""
     return _HOST.findall(read_text_or(path_of(name), ""))
+
+
+def names_by_minor() -> dict[int, str]:
+    """Return the resources by minor, as the present files have them; of two with one minor none.
+
+    Raises:
+        OSError: the files cannot be read.
+    """
+    names: dict[int, list[str]] = {}
+    for entry in os.listdir(drbdadm.RESOURCE_FILES):
+        name, ending = os.path.splitext(entry)
+        if ending == ".res" and (found := _MINOR.search(read_text_or(path_of(name), ""))):
+            names.setdefault(int(found[1]), []).append(name)
+    return {minor: found[0] for minor, found in names.items() if len(found) == 1}
 
 
 def has_disk_flushes(name: str) -> bool:

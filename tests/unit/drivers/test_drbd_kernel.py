@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -60,3 +61,13 @@ def test_a_wait_for_a_state_line_looks_less_and_less_often(monkeypatch: pytest.M
 
 def test_without_such_a_file_the_wait_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0 < waited_s(monkeypatch, lambda _: "", "", 8.0) <= 0.25
+
+
+def test_the_minors_of_all_devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("drbd0", "drbd17", "drbdx", "loop3", "dm-drbd4", "drbd"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(drbd_kernel, "_BLOCK", str(tmp_path))
+    assert drbd_kernel.minors() == {0, 17}
+    monkeypatch.setattr(drbd_kernel, "_BLOCK", f"{tmp_path}/gone")
+    with pytest.raises(OSError, match="gone"):
+        drbd_kernel.minors()

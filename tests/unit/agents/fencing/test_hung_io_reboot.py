@@ -241,6 +241,130 @@ def test_the_node_goes_on_where_drbd_does_not_say_all_of_its_devices(kernel: Ker
     assert kernel.look((LOST,), (LOST,)) == 1
 
 
+class KernelFiles:
+    """What /sys/block, /proc/drbd and the resource files have, where drbdsetup has no answer."""
+
+    def __init__(self, kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+        kernel.others = CommandError(Problem("SAN-CMD-002", "no answer"))
+        self._patch = monkeypatch
+        self._folder = Path(resource_file.path_of("vol")).parent
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self.minors = {DEVICE.minor}
+        self.lines: dict[int, str] = {}
+        monkeypatch.setattr(drbd_kernel, "minors", lambda: frozenset(self.minors))
+        self.resource("vol", DEVICE.minor)
+
+    def resource(self, name: str, minor: int) -> None:
+        (self._folder / f"{name}.res").write_text(
+            f"  on n1 {{\n    device minor {minor};\n  on n2 {{\n    device minor {minor};\n"
+        )
+
+    def has(self, minor: int, line: str) -> None:
+        """Have /proc/drbd say this of a minor: `cs:… ro:… ds:…`, and the flag of its I/O."""
+        self.minors.add(minor)
+        self.lines[minor] = line
+        text = "".join(
+            f"{each}: {said}\n    ns:0 nr:0 lo:0 pe:0 ua:0 ap:0 ep:1 wo:d oos:0\n"
+            for each, said in self.lines.items()
+        )
+        self._patch.setattr(drbd_kernel, "read_text_or", lambda *_: text)
+
+
+@pytest.fixture
+def files(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> KernelFiles:
+    return KernelFiles(kernel, monkeypatch)
+
+
+@pytest.mark.parametrize("generation", [8, 9])
+def test_a_node_without_another_device_ends_though_drbdsetup_has_no_answer_about_all(
+    kernel: Kernel, files: KernelFiles, generation: int
+) -> None:
+    """What broke: the one device waited for ever."""
+    kernel.generation = generation
+    assert files.minors == {DEVICE.minor}
+    assert kernel.look((LOST,), (LOST,)) == 1
+
+
+def test_half_an_answer_is_made_up_for_as_well(kernel: Kernel, files: KernelFiles) -> None:
+    kernel.others = {"vol2": ALONE._replace(minor=None, disk="Diskless")}
+    assert kernel.look((LOST,), (LOST,)) == 1
+    files.resource("vol2", 8)
+    files.has(8, "cs:WFConnection ro:Primary/Unknown ds:UpToDate/DUnknown C r-----")
+    assert kernel.look((LOST,), (LOST,)) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "needs"),
+    [
+        ("cs:WFConnection ro:Primary/Unknown ds:UpToDate/DUnknown C r-----", True),
+        ("cs:WFConnection ro:Primary/Unknown ds:UpToDate/Outdated C s-----", True),
+        ("cs:SyncSource ro:Primary/Secondary ds:UpToDate/Inconsistent C r-----", True),
+        ("cs:VerifyS ro:Primary/Secondary ds:UpToDate/UpToDate C r-----", True),
+        ("cs:Connected ro:Primary/Secondary ds:UpToDate/Diskless C r-----", True),
+        ("cs:Connected ro:Primary/Secondary ds:UpToDate/UpToDate C r-----", False),
+        ("cs:Connected ro:Primary/Secondary ds:Diskless/UpToDate C r-----", False),
+        ("cs:Connected ro:Secondary/Primary ds:UpToDate/UpToDate C r-----", False),
+        ("cs:WFConnection ro:Secondary/Unknown ds:UpToDate/DUnknown C r-----", False),
+        ("cs:Unconfigured", False),
+    ],
+)
+def test_what_the_kernel_says_of_another_device_spares_the_node(
+    kernel: Kernel, files: KernelFiles, line: str, needs: bool
+) -> None:
+    files.resource("vol2", 8)
+    files.has(8, line)
+    assert kernel.look((LOST,), (LOST,)) == (not needs)
+    hung = kernel.hung()
+    assert (hung.needed_by if hung is not None else ()) == (("vol2",) if needs else ())
+
+
+@pytest.mark.parametrize("what", ["name", "names", "line", "own", "error"])
+def test_the_node_goes_on_where_the_kernel_does_not_say_all_either(
+    kernel: Kernel, files: KernelFiles, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """A device of which nothing is known may be served here alone."""
+    files.resource("vol2", 8)
+    files.has(8, "cs:Connected ro:Primary/Secondary ds:UpToDate/UpToDate C r-----")
+    if what == "name":
+        files.resource("vol2", 18)
+    elif what == "names":
+        files.resource("vol3", 8)
+    elif what == "line":
+        # Without a protocol: no more is read of it.
+        files.has(8, "cs:StandAlone ro:Primary/Unknown ds:UpToDate/DUnknown   r-----")
+    elif what == "own":
+        files.minors.remove(DEVICE.minor)
+    else:
+
+        def fail() -> frozenset[int]:
+            raise OSError(5, "I/O error")
+
+        monkeypatch.setattr(drbd_kernel, "minors", fail)
+    assert kernel.look((LOST,), (LOST,)) == 0
+    assert "could not be seen" in kernel.journal[-1]
+
+
+def test_with_drbd_9_another_device_is_not_known_without_drbdsetup(
+    kernel: Kernel, files: KernelFiles
+) -> None:
+    kernel.generation = 9
+    files.resource("vol2", 8)
+    files.minors.add(8)
+    assert kernel.look((LOST,), (LOST,)) == 0
+    assert (hung := kernel.hung()) is not None
+    assert hung.needed_by is None
+
+
+def test_a_device_that_is_silent_by_its_own_monitor_is_so_by_the_kernels_files_too(
+    kernel: Kernel, files: KernelFiles
+) -> None:
+    files.resource("vol2", 8)
+    files.has(8, "cs:WFConnection ro:Primary/Unknown ds:UpToDate/DUnknown C r-----")
+    kernel.waiting[8] = PendingRequests(1, 0, 0)
+    kernel.note_progress("vol2", age_s=SILENT_AFTER_S)
+    assert kernel.look((LOST,), (LOST,)) == 1
+
+
 def test_an_answer_without_the_device_itself_is_none(
     kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
