@@ -63,6 +63,7 @@ from sanctl.drivers import (
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.access import split_hosts
 from sanctl.model.cache_policy import parse_cache_policy
+from sanctl.model.drbd import ResourceState
 from sanctl.plan.device import discovery
 from sanctl.system import state_files
 from sanctl.system.files import exists
@@ -250,17 +251,26 @@ def _promote(device: Device, begun: contextlib.ExitStack) -> int:
     gate.resume(device.name)
     lio.set_alua_state(device.name, device.minor, lio.ACTIVE_OPTIMIZED)
     steps.done("alua", "ALUA Active/Optimized")
-    # Published before the action ends: until then the other node's score is the higher one, and
-    # the cluster would move the device there.
     found = parts.observe(_RUNNER, device)
-    # A device that was new until now has no marks.
-    replica_state.publish(_RUNNER, device, found.drbd, clears_marks=not is_first)
+    # Published before the action ends: until then the other node's score is the higher one, and
+    # the cluster would move the device there. Where no peer is in contact nobody else may be
+    # promoted, and the first monitor publishes: of twenty devices that fail over together each
+    # publication would take the processor, and each score a change of the CIB, before the last one
+    # is served. What clears a peer's mark publishes the score first.
+    if _sees_a_peer(device, found.drbd):
+        # A device that was new until now has no marks.
+        replica_state.publish(_RUNNER, device, found.drbd, clears_marks=not is_first)
     if not found.is_active:
         raise CommandError(
             Problem("SAN-AGENT-007", f"{device.name} was promoted, but does not serve: {found}")
         )
     steps.ended("serving, and no host is let in yet" if device.held else "serving")
     return ocf.SUCCESS
+
+
+def _sees_a_peer(device: Device, state: ResourceState | None) -> bool:
+    """Whether a peer is in contact, or there is none to wait for."""
+    return len(device.nodes) < 2 or state is None or any(peer.is_connected for peer in state.peers)
 
 
 def demote() -> int:

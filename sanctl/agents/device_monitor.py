@@ -19,11 +19,11 @@ from sanctl.agents.connections import (
 )
 from sanctl.agents.converge import converge
 from sanctl.agents.fencing import all_marked, hung_io_reboot, quorum_overlap
-from sanctl.agents.node import failure_cleanup
+from sanctl.agents.node import failure_cleanup, monitor_turn
 from sanctl.agents.promotion import admission, compared_data, first_activation
 from sanctl.agents.publish import replica_state
 from sanctl.agents.recovery import fs_shutdown, heal, reattach_disk, refill_suspect
-from sanctl.agents.replica.parts import Device
+from sanctl.agents.replica.parts import Device, Health
 from sanctl.drivers import drbdsetup
 from sanctl.errors import CommandError, SanctlError
 from sanctl.model.drbd import ResourceState
@@ -71,25 +71,10 @@ def _monitor(runner: Runner, device: Device, steps: ocf.Steps) -> int:
         )
         return ocf.ERR_GENERIC
     if found.drbd is not None and not ocf.is_probe():
-        state: ResourceState | None = found.drbd
-        no_contact_fields = ""
-        try:
-            # Before anything here attaches the disk: what is noted is of the disk that was there.
-            compared_data.record(found.drbd)
-            state = frozen_primary.call_handler_again(runner, device, found.drbd)
-            verdict = fs_shutdown.release_files(runner, device, found.drbd)
-            if verdict is fs_shutdown.FilesystemState.REMOUNTED:
-                failure_cleanup.write_note(device, failure_cleanup.MONITOR)
-                ocf.exit_reason(fs_shutdown.RESTART_REASON)
-                return ocf.ERR_GENERIC
-            if verdict is fs_shutdown.FilesystemState.SHUT_DOWN:
-                state = drbdsetup.observe(runner, device.name) or state
-            elif found.is_active or found.is_standby:
-                state, no_contact_fields = _do_duties(runner, device, steps, state)
-        except Exception as error:
-            steps.is_idle = False
-            _log_monitor_error(device, "a change could not be applied", error)
-        _report(runner, device, steps, found.drbd, state, no_contact_fields=no_contact_fields)
+        with monitor_turn.taken(device, found.drbd) as is_due:
+            failed = _see_to(runner, device, steps, found, found.drbd, is_due=is_due)
+        if failed is not None:
+            return failed
     if found.is_active:
         return ocf.RUNNING_PROMOTED
     if found.is_standby:
@@ -99,6 +84,46 @@ def _monitor(runner: Runner, device: Device, steps: ocf.Steps) -> int:
         f"drbd={found.drbd.role if found.drbd else 'down'} suspended={found.is_suspended}"
     )
     return ocf.FAILED_PROMOTED if found.serves else ocf.ERR_GENERIC
+
+
+def _see_to(
+    runner: Runner,
+    device: Device,
+    steps: ocf.Steps,
+    found: Health,
+    drbd: ResourceState,
+    *,
+    is_due: bool,
+) -> int | None:
+    """Do what a replica needs; return the exit code of one that Pacemaker has to restart.
+
+    Without `is_due` only what hosts wait for: the rest is left to a later monitor.
+    """
+    state: ResourceState | None = drbd
+    no_contact_fields = ""
+    if not is_due:
+        steps.is_idle = False
+    try:
+        # Before anything here attaches the disk: what is noted is of the disk that was there.
+        compared_data.record(drbd)
+        state = frozen_primary.call_handler_again(runner, device, drbd)
+        verdict = fs_shutdown.release_files(runner, device, drbd)
+        if verdict is fs_shutdown.FilesystemState.REMOUNTED:
+            failure_cleanup.write_note(device, failure_cleanup.MONITOR)
+            ocf.exit_reason(fs_shutdown.RESTART_REASON)
+            return ocf.ERR_GENERIC
+        if verdict is fs_shutdown.FilesystemState.SHUT_DOWN:
+            state = drbdsetup.observe(runner, device.name) or state
+        elif is_due and (found.is_active or found.is_standby):
+            state, no_contact_fields = _do_duties(runner, device, steps, state)
+    except Exception as error:
+        steps.is_idle = False
+        _log_monitor_error(device, "a change could not be applied", error)
+    if is_due:
+        _report(runner, device, steps, drbd, state, no_contact_fields=no_contact_fields)
+    else:
+        _look_for_hung_io(runner, device, steps, drbd)
+    return None
 
 
 def _report(
@@ -117,23 +142,33 @@ def _report(
             # A mark that could not be cleared, say: the next monitor has to try again.
             steps.is_idle = False
 
-    last: tuple[tuple[str, Callable[[], object]], ...] = (
-        ("the replica's state could not be published", publish),
-        (
-            "it could not look for hung I/O",
-            lambda: hung_io_reboot.check(runner, device, found),
-        ),
-        (
-            "it could not ask whether hosts may be let in",
-            lambda: admission.ask_if_held(runner, device),
-        ),
+    _guard(device, steps, "the replica's state could not be published", publish)
+    _look_for_hung_io(runner, device, steps, found)
+    _guard(
+        device,
+        steps,
+        "it could not ask whether hosts may be let in",
+        lambda: admission.ask_if_held(runner, device),
     )
-    for what, duty in last:
-        try:
-            duty()
-        except Exception as error:
-            steps.is_idle = False
-            _log_monitor_error(device, what, error)
+
+
+def _look_for_hung_io(
+    runner: Runner, device: Device, steps: ocf.Steps, found: ResourceState
+) -> None:
+    _guard(
+        device,
+        steps,
+        "it could not look for hung I/O",
+        lambda: hung_io_reboot.check(runner, device, found),
+    )
+
+
+def _guard(device: Device, steps: ocf.Steps, what: str, duty: Callable[[], object]) -> None:
+    try:
+        duty()
+    except Exception as error:
+        steps.is_idle = False
+        _log_monitor_error(device, what, error)
 
 
 def _do_duties(

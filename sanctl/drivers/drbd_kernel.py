@@ -18,6 +18,7 @@ from sanctl.parse.drbd import (
     PendingRequests,
     ProcState,
     SyncProgress,
+    parse_blank_replicas,
     parse_connections,
     parse_oldest_requests,
     parse_pending_requests,
@@ -105,6 +106,11 @@ def count_standbys_without_peer() -> int:
 def count_primaries_without_disk() -> int:
     """Return how many devices are served here from their peer's disk; 0 with DRBD 9."""
     return parse_primaries_without_disk(read_text_or("/proc/drbd", ""))
+
+
+def count_blank_replicas() -> int:
+    """Return how many devices have only empty replicas, in contact, one of them here; 0 with 9."""
+    return parse_blank_replicas(read_text_or("/proc/drbd", ""))
 
 
 def ended_writes(minor: int) -> tuple[str, ...] | None:

@@ -253,6 +253,11 @@ def parse_primaries_without_disk(text: str) -> int:
 _DIFFERS = re.compile(r"drbd(\d+)(?: \S+)?: Out of sync: start=(\d+), size=(\d+) \(sectors\)")
 
 
+def parse_blank_replicas(text: str) -> int:
+    """Return how many replicas in /proc/drbd are empty, as the peers that they see are."""
+    return text.count("cs:Connected ro:Secondary/Secondary ds:Inconsistent/Inconsistent ")
+
+
 def parse_out_of_sync_range(line: str) -> tuple[int, int, int] | None:
     """Return minor, first byte and length in bytes of a range that a verify found to differ.
 

@@ -23,6 +23,8 @@ _UNIT = "sanctl-flush.service"
 CGROUP = f"/sys/fs/cgroup/system.slice/{_UNIT}"
 # The fence-peer handler starts it while I/O is frozen.
 _TIMEOUT_S = 2.0
+#: The service looks for devices as soon as it runs, and again and again.
+_ASKED_S = 1.0
 
 
 def start_if_needed(runner: Runner, name: str, state: ResourceState) -> None:
@@ -37,8 +39,23 @@ def start_unless_stable(runner: Runner, name: str) -> None:
     An error is left to the next monitor.
     """
     with contextlib.suppress(SanctlError, OSError):
-        if is_due(name):
+        if is_due(name) and not _was_asked_for():
             runner.run(["systemctl", "start", "--no-block", _UNIT], timeout_s=_TIMEOUT_S)
+
+
+def _was_asked_for() -> bool:
+    """Whether another handler or monitor has just asked for it; if not, note that this one does.
+
+    The handlers of twenty devices that lose their peer together would each start a systemctl
+    before the service has begun.
+    """
+    with contextlib.suppress(OSError):
+        asked = state_files.of_node("flush-asked")
+        age_s = asked.age_s()
+        if age_s is not None and 0 <= age_s < _ASKED_S:
+            return True
+        asked.write()
+    return False
 
 
 def is_due(name: str) -> bool:

@@ -44,8 +44,10 @@ WAIT_S = 20.0
 # take the processor from the one that they wait for.
 _POLL_S, _POLL_SHARE, _LONGEST_POLL_S = 0.02, 0.1, 0.5
 #: How long a leader waits for other promotions. One that hangs costs the others so much, once for
-#: each change; of twenty on a node with one processor the last one asks some 4 s after the first.
-GATHER_S = 5.0
+#: each change; of twenty on a node with one processor the last one asks some 4 to 6 s after the
+#: first. So while further ones ask the leader waits on, and no longer than half of what the others
+#: wait for it (`WAIT_S`): the next change costs those that it leaves out more than that.
+GATHER_S, GATHER_AT_MOST_S = 5.0, 10.0
 _GATHER_POLL_S = 0.1
 _REQUEST, _BEGUN = "mark-request", "promotion-begun"
 
@@ -156,7 +158,9 @@ def _wait_or_lead(this: _Round, own: str, wait_s: float) -> str:
 
 
 def _gather(this: _Round, own: str) -> None:
-    """Wait until the other promotions that have begun here have asked as well, or `GATHER_S`.
+    """Wait until the other promotions that have begun here have asked as well.
+
+    For `GATHER_S`, and after that while they go on asking, up to `GATHER_AT_MOST_S`.
 
     Only for a promotion, and while promotions alone ask: a Primary whose I/O is frozen, and the
     source of a resync, whose peer's requests wait, gain nothing by it. Nor where there is no room
@@ -165,7 +169,12 @@ def _gather(this: _Round, own: str) -> None:
     begin_s = changed_s = time.monotonic()
     seen: shared_marks.Promotions | None = None
     with contextlib.suppress(OSError):
-        while (now_s := time.monotonic()) - begin_s < GATHER_S:
+        while shared_marks.may_gather(
+            (now_s := time.monotonic()) - begin_s,
+            unchanged_s=now_s - changed_s,
+            usual_s=GATHER_S,
+            longest_s=GATHER_AT_MOST_S,
+        ):
             asking = _open_requests(this.peer)
             if own not in asking or not all(map(this.is_promoting, asking)):
                 break

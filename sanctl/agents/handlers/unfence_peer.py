@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from sanctl.agents.fencing import outdate
 from sanctl.agents.handlers import drbd_environment
+from sanctl.agents.publish import replica_state
 from sanctl.agents.sync import unit
 from sanctl.errors import SanctlError
 from sanctl.system import journal
@@ -20,6 +21,7 @@ def main() -> int:
     try:
         # It also publishes the new state, which the next monitor would publish only later.
         unit.start(_RUNNER)
+        replica_state.publish_primary_score(_RUNNER, device)
         outdate.clear_marks(_RUNNER, device, peers)
     except (SanctlError, OSError) as error:
         journal.write(

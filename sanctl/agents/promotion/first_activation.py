@@ -110,7 +110,12 @@ def observe_after_first_promotion(
     """
     deadline = time.monotonic() + min(_MAX_WAIT_S, within_s)
     found = parts.observe(runner, device)
-    if ocf.is_probe() or not _is_before_first_promotion(device, found):
+    if (
+        ocf.is_probe()
+        or not _is_before_first_promotion(device, found)
+        # Of many that are created together the promotions wait for these monitors.
+        or drbd_kernel.count_blank_replicas() > 1
+    ):
         return found
     try:
         if not is_new(runner, device):

@@ -14,9 +14,10 @@ from sanctl.agents.promotion import admission, compared_data, first_activation
 from sanctl.agents.publish import attrd_cache, node_states
 from sanctl.agents.replica import access_list, lost_writes, sync_policy
 from sanctl.agents.replica.parts import Device, note_path
-from sanctl.drivers import drbd_kernel, lio, node_attributes
+from sanctl.drivers import drbd_kernel, drbdsetup, lio, node_attributes
 from sanctl.errors import SanctlError
 from sanctl.model import hung_io
+from sanctl.model import promotion_score as scores
 from sanctl.model.drbd import ResourceState
 from sanctl.model.resync_record import ResyncRecord
 from sanctl.plan.failover.fence_rules import may_mark_without_disk, serves_from_peer
@@ -120,6 +121,24 @@ def mark_without_disk(runner: Runner, device: Device, state: ResourceState | Non
         outdate.mark_without_disk(runner, device.name, without_disk)
     if serves_from_peer(state):
         own_marks.mark_served_from_peer(runner, device.name, others)
+
+
+def publish_primary_score(runner: Runner, name: str) -> None:
+    """Publish a Primary's promotion score, unless it is published.
+
+    Before a peer that is in sync again may be promoted: with the score of a standby the cluster
+    would move the device there. A promotion without a peer leaves it to this, and to the monitor.
+
+    Raises:
+        SanctlError, OSError: it could not be published.
+    """
+    pid, cached = attrd_cache.attrd_pid(), attrd_cache.of_score(name)
+    if cached.read() == f"{pid} {scores.PRIMARY}":
+        return
+    state = drbdsetup.observe(runner, name)
+    if state is not None and state.is_primary and state.disk == "UpToDate":
+        node_attributes.set_promotion_score(runner, name, scores.PRIMARY)
+        attrd_cache.record(cached, pid, str(scores.PRIMARY))
 
 
 def log_publish_failure(name: str, error: SanctlError | OSError) -> None:

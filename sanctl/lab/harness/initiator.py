@@ -85,32 +85,43 @@ class Initiator:
         Raises:
             NotConverged: the device does not appear with all its paths.
         """
+        return self.login_all([target], portals)[0]
+
+    def login_all(self, targets: Sequence[str], portals: Sequence[str]) -> list[str]:
+        """Log in to several targets; return the paths of their multipath devices.
+
+        Raises:
+            NotConverged: as of `login`.
+        """
         for portal in portals:
             wait_for(
                 f"an answer of the portal {portal} to {self.name}",
                 partial(self._has_records, portal),
                 within_s=30,
             )
-        logins = [f"login {portal}" for portal in portals]
+        logins = [f"login {target} {portal}" for target in targets for portal in portals]
         self.sh(
             # 15: has a session already.
-            f"login() {{ iscsiadm -m node -T {target} -p $1 --login || [ $? = 15 ]; }};"
-            f" {' && '.join(logins)}"
+            "login() { iscsiadm -m node -T $1 -p $2 --login || [ $? = 15 ]; };"
+            f" {' && '.join(logins)}",
+            timeout_s=60.0 * (1 + len(targets)),
         )
-
-        def all_paths() -> str | None:
-            found = self.paths(target, portals)
-            if len(found) != len(portals):
-                return None
-            path = f"/dev/mapper/{set(found.values()).pop()}"
-            # The kernel has it before udev, on a busy machine, has made its name.
-            return (
-                path if self.bed.sh(self.name, f"test -e {path}", ok=(0, 1)).status == 0 else None
+        return [
+            wait_for(
+                f"the multipath device of {target} with {len(portals)} paths",
+                partial(self._path_with_all, target, portals),
+                within_s=45,
             )
+            for target in targets
+        ]
 
-        return wait_for(
-            f"the multipath device of {target} with {len(portals)} paths", all_paths, within_s=45
-        )
+    def _path_with_all(self, target: str, portals: Sequence[str]) -> str | None:
+        found = self.paths(target, portals)
+        if len(found) != len(portals):
+            return None
+        path = f"/dev/mapper/{set(found.values()).pop()}"
+        # The kernel has it before udev, on a busy machine, has made its name.
+        return path if self.bed.sh(self.name, f"test -e {path}", ok=(0, 1)).status == 0 else None
 
     def _has_records(self, portal: str) -> bool:
         # 11: the portal closed the connection halfway, or did not answer: the caller asks again.

@@ -43,6 +43,7 @@ _HARMLESS_NOTES = frozenset(
         "admission",
         "attrd-cache",
         "connected",
+        "duties-done",
         "io-progress",
         "listed-portals",
         "mark-answer",

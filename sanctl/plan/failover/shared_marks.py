@@ -91,6 +91,18 @@ def waits_for_more(
     return seen.standbys > len(seen.asked) and unchanged_s < QUIET_S
 
 
+def may_gather(waited_s: float, *, unchanged_s: float, usual_s: float, longest_s: float) -> bool:
+    """Whether a leader may wait on for the requests of other promotions.
+
+    Args:
+        waited_s: for how long it has waited.
+        unchanged_s: for how long no further one has begun or asked.
+        usual_s: how long it waits for one of which nothing more is seen.
+        longest_s: how long it waits while something happens.
+    """
+    return waited_s < usual_s or (unchanged_s < QUIET_S and waited_s < longest_s)
+
+
 def answer_for(token: str, answer: str) -> str | None:
     """Return what a request was answered; None where the answer belongs to another request.
 

@@ -465,6 +465,25 @@ def test_a_promotion_that_hangs_is_not_waited_for(fake_node: FakeNode, cluster: 
     assert 0.0 <= fake_node.clock.passed_s - shared_marks.GATHER_S < 1.0
 
 
+def test_promotions_that_go_on_asking_are_waited_for_longer(
+    fake_node: FakeNode, cluster: Cluster
+) -> None:
+    """What broke: of twenty the last two asked after the 5 s, and waited 18 s for their change."""
+    begin_other("vol2")
+    begin_other("vol3")
+
+    def go_on() -> None:
+        if fake_node.clock.passed_s > 4.6:
+            ask_promoting("vol2")
+        if fake_node.clock.passed_s > 5.4:
+            ask_promoting("vol3")
+
+    fake_node.clock.on_sleep = go_on
+    assert promote_vol1(cluster) == "fenced"
+    assert [sorted(changed) for changed in cluster.changes] == [["vol1", "vol2", "vol3"]]
+    assert shared_marks.GATHER_S < fake_node.clock.passed_s < shared_marks.GATHER_AT_MOST_S
+
+
 def test_a_promotion_that_was_killed_is_not_waited_for(
     fake_node: FakeNode, cluster: Cluster
 ) -> None:

@@ -98,6 +98,20 @@ def test_a_device_that_was_active_is_not_waited_for(standby: Standby) -> None:
     assert standby.node.clock.passed_s == 0.0
 
 
+def test_one_of_several_new_devices_does_not_wait(
+    standby: Standby, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What broke: of twenty created together the promotions came when these waits were over."""
+    line = " 3: cs:Connected ro:Secondary/Secondary ds:Inconsistent/Inconsistent C r-----\n"
+    monkeypatch.setattr(drbd_kernel, "read_text_or", lambda *_: line)
+    assert standby.first_monitor((0.0, BLANK), (1.0, GOOD)).drbd == GOOD
+    before_s = standby.node.clock.passed_s
+    monkeypatch.setattr(drbd_kernel, "read_text_or", lambda *_: line * 2)
+    standby.changes = [(0.0, BLANK)]
+    assert standby.first_monitor((0.0, BLANK)).drbd == BLANK
+    assert standby.node.clock.passed_s == before_s
+
+
 def test_a_probe_does_not_wait(standby: Standby, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ocf, "is_probe", lambda: True)
     assert standby.first_monitor((0.0, BLANK)).drbd == BLANK

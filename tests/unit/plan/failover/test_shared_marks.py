@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from sanctl.plan.failover.shared_marks import QUIET_S, Promotions, waits_for_more
+from sanctl.plan.failover.shared_marks import QUIET_S, Promotions, may_gather, waits_for_more
 
 _DEAD = "dead"
 
@@ -32,3 +32,16 @@ def test_who_is_waited_for(
         waits_for_more(seen, unchanged_s=unchanged_s, is_alive=lambda token: token != _DEAD)
         is waits
     )
+
+
+@pytest.mark.parametrize(
+    ("waited_s", "unchanged_s", "may"),
+    [
+        (4.9, 4.9, True),
+        (5.0, QUIET_S, False),
+        (5.0, QUIET_S - 0.1, True),
+        (10.0, 0.0, False),
+    ],
+)
+def test_a_leader_waits_on_while_others_ask(waited_s: float, unchanged_s: float, may: bool) -> None:
+    assert may_gather(waited_s, unchanged_s=unchanged_s, usual_s=5.0, longest_s=10.0) is may
