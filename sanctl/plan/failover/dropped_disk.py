@@ -3,7 +3,9 @@
 
 DRBD compares the replicas' generations when a disk is attached beside a connected peer that has
 one. Beside a peer without a disk there is nothing to compare with: the replica would pass for
-UpToDate, however old it is.
+UpToDate, however old it is. If the connection is lost before the comparison, DRBD 8.4 takes the
+disk only if its generation is the one that the peer has told of last (drbd_state.c,
+sanitize_state).
 """
 
 from __future__ import annotations
@@ -13,7 +15,13 @@ from sanctl.plan.failover.promotion import NO_DISK
 
 
 def has_good_peer(state: ResourceState) -> bool:
-    """Whether a replica without a disk may attach it again beside a peer with good data."""
+    """Whether a replica without a disk may attach it again beside a peer with good data.
+
+    Whether the peer serves, and whether it is marked, makes no difference. DRBD fills the older
+    replica from the newer one, and takes the disk off again where both went on. A mark says that
+    the peer may be behind, and then it waits for the disk here; or that nobody has got to clearing
+    the mark, which a Primary does only with a disk.
+    """
     return state.disk == "Diskless" and any(
         peer.is_connected and peer.disk == "UpToDate" for peer in state.peers
     )

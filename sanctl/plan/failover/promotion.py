@@ -68,9 +68,9 @@ NO_DISK = frozenset({"Diskless", "Failed", "Detaching", "Attaching"})
 
 def has_met_a_disk(state: ResourceState) -> bool:
     """Whether this replica has compared its data with that of a connected peer."""
-    return state.disk not in NO_DISK and any(
-        peer.is_connected and peer.disk not in NO_DISK | {"Negotiating", "DUnknown"}
-        for peer in state.peers
+    unknown = NO_DISK | {"Negotiating", "DUnknown"}
+    return state.disk not in unknown and any(
+        peer.is_connected and peer.disk not in unknown for peer in state.peers
     )
 
 

@@ -105,6 +105,21 @@ def test_no_disk_is_attached_before_its_replica_is_marked(
     assert reattach(node, DISKLESS).disk == "Inconsistent", "beside good data none is needed"
 
 
+@pytest.mark.parametrize("here", ["Primary", "Secondary"])
+def test_beside_good_data_nobody_asks_whether_the_peer_is_marked(
+    node: FakeNode, marked: list[bool], here: str
+) -> None:
+    """DRBD compares the two, and a peer that is marked may wait for just this disk.
+
+    A Primary without a disk cannot clear that mark; two standbys, of which the first has attached
+    its disk under its own mark, would wait for each other for good.
+    """
+    marked += [False]
+    beside = DISKLESS._replace(role=here, peers=(GOOD._replace(role="Secondary"),))
+    assert reattach(node, beside).disk == "Inconsistent"
+    assert node.commands() == [ADJUST], "nor is the CIB asked"
+
+
 @pytest.mark.parametrize("disk", sorted(NO_DISK))
 def test_a_peer_that_is_about_to_attach_has_none_yet(node: FakeNode, disk: str) -> None:
     reattach(node, ALL_LOST._replace(peers=(BARE._replace(disk=disk),)))

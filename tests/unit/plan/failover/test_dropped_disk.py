@@ -22,6 +22,8 @@ ALL_LOST = DISKLESS._replace(peers=(BARE,))
     [
         (DISKLESS, True),
         (DISKLESS._replace(role="Primary", peers=(GOOD._replace(role="Secondary"),)), True),
+        # Nobody serves: the peer is marked where it had lost its disk, too.
+        (DISKLESS._replace(peers=(GOOD._replace(role="Secondary"),)), True),
         (DISKLESS._replace(disk="UpToDate"), False),
         (DISKLESS._replace(peers=(GOOD._replace(connection="Connecting"),)), False),
         (ALL_LOST, False),
