@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""OCF Resource Agent API for both agents: exit codes, OCF_RESKEY_* parameters, dispatch of actions.
+"""OCF Resource Agent API for all agents: exit codes, OCF_RESKEY_* parameters, dispatch of actions.
 
 OCF Resource Agent API 1.1. Agents are short processes on the failover path: this module and what
 it imports stay small.

@@ -368,9 +368,11 @@ def _refresh_lost_attributes(attributes: dict[str, str]) -> None:
     )
     node_attributes.refresh(_RUNNER)
     # The daemon may have lost them, too, where its node was cut off and is back: this monitor gives
-    # it these again, and scores are looked for once these are in the CIB.
+    # it these again, and scores are looked for once these are in the CIB. The next monitor of
+    # agents/reach.py gives it that one.
     try:
         attrd_cache.have_published_again(attrd_cache.of_pools())
+        attrd_cache.have_published_again(attrd_cache.of_reach())
     except OSError as error:
         journal.write(
             f"what was published cannot be noted: {error}; the next monitor tries again",

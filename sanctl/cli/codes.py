@@ -57,6 +57,14 @@ _CODES = {
     "cluster. The failover has to wait for all actions that were ordered before it, so this one "
     "ended without having begun; the pool agent has Pacemaker repeat it after a minute. It is not "
     "urgent: another node served the device.",
+    "SAN-AGENT-018": "A parameter of the resource `sanctl-reached` in the cluster's configuration "
+    "cannot be used: an address of the iscsi network that is no IP address, or a time or number "
+    "out of range. The playbook writes them, and refuses such values itself.",
+    "SAN-AGENT-019": "A node could not look whether it reaches the addresses on the iscsi network: "
+    "the kernel refused a socket or a packet for a reason of the node itself, not of the network. "
+    "Nothing is published by such a look, so no device moves by it. After two minutes without a "
+    "look the resource fails, and Pacemaker starts it again; meanwhile the node has no value, and "
+    "no penalty.",
     "SAN-BUG-001": "sanctl met a condition that its authors did not expect. The lines printed "
     "before the error say where. Changes that the command had made by then are in the journal "
     "(journalctl SYSLOG_IDENTIFIER=sanctl).",

@@ -22,6 +22,17 @@ def publish(runner: Runner, attribute: str, value: str) -> None:
     runner.run(["attrd_updater", "--name", attribute, f"--update={value}"], timeout_s=_TIMEOUT_S)
 
 
+def publish_dampened(runner: Runner, attribute: str, value: str, delay: str) -> None:
+    """Set a transient attribute of this node, written to the CIB once it has stayed so for a time.
+
+    The delay is set, too, each time: one that the daemon has from another agent would be kept.
+    """
+    runner.run(
+        ["attrd_updater", "--name", attribute, f"--update-both={value}", f"--delay={delay}"],
+        timeout_s=_TIMEOUT_S,
+    )
+
+
 def publish_private(runner: Runner, attribute: str, value: str) -> None:
     """Set a transient attribute of this node that never enters the CIB.
 

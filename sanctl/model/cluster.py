@@ -31,7 +31,7 @@ _Value = TypeVar("_Value")
 
 POOLS_CLONE = "sanctl-pools"
 POOL_RESOURCE = "sanctl-pool"
-#: The attribute in which ocf:pacemaker:ping or ethmonitor publishes how many addresses of the iscsi
+#: The attribute in which ocf:sanctl:reach or ethmonitor publishes how many addresses of the iscsi
 #: network a node reaches. The playbook gives the agents this name. Not `sanctl-...`: those are
 #: devices' attributes.
 REACH_ATTRIBUTE = "iscsi-reach"

@@ -28,6 +28,7 @@ SECRET_PATH = "/etc/sanctl/drbd.secret"  # noqa: S105 - where it is, not what it
 AGENTS = (
     "/usr/lib/ocf/resource.d/sanctl/device",
     "/usr/lib/ocf/resource.d/sanctl/pool",
+    "/usr/lib/ocf/resource.d/sanctl/reach",
     "/usr/lib/sanctl/program",
 )
 _MUST_RUN = ("corosync.service", "pacemaker.service")

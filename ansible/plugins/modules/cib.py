@@ -37,6 +37,14 @@ options:
         class, provider or type than O(configuration) gives it is somebody else's, and refused.
     type: dict
     default: {}
+  agents_of_all:
+    description:
+      - Ids of primitives whose agent may be missing on the O(unseen) nodes. While there are some,
+        the element around such a primitive stays as it is where its agent would change; a warning
+        says so.
+    type: list
+    elements: str
+    default: []
   rules:
     description:
       - By name of a property, when it is changed. C(raise), a time that becomes longer and never
@@ -287,6 +295,29 @@ def foreign_elements(
     return sorted(set(found))
 
 
+def keep_agents(wanted: ET.Element, configuration: ET.Element, names: list[str]) -> list[str]:
+    """Put elements as they are in place of those that would change one of these primitives' agent.
+
+    Returns what the agents are, and stay.
+    """
+    present = {part.get("id"): part for part in configuration.iterfind("resources/*")}
+    resources, kept = section(wanted, "resources"), []
+    for index, part in enumerate(list(resources)):
+        old = present.get(part.get("id"))
+        if old is None:
+            continue
+        is_now, is_new = kinds(old), kinds(part)
+        stay = [
+            f"{name} stays {is_now[name]}"
+            for name in names
+            if name in is_now and name in is_new and is_now[name] != is_new[name]
+        ]
+        if stay:
+            resources[index] = copy.deepcopy(old)
+            kept += stay
+    return kept
+
+
 def foreign_levels(wanted: ET.Element, configuration: ET.Element, owned: list[str]) -> list[str]:
     """Return the fencing levels of others for nodes that `wanted` has levels for.
 
@@ -439,6 +470,7 @@ def main() -> None:
             "configuration": {"type": "str", "required": True},
             "owned": {"type": "list", "elements": "str", "default": []},
             "agents": {"type": "dict", "default": {}},
+            "agents_of_all": {"type": "list", "elements": "str", "default": []},
             "rules": {"type": "dict", "default": {}},
             "relied_on": {"type": "list", "elements": "str", "default": []},
             "unseen": {"type": "list", "elements": "str", "default": []},
@@ -447,8 +479,9 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    wanted = ET.fromstring(module.params["configuration"])
+    asked = ET.fromstring(module.params["configuration"])
     for attempt in range(20):
+        wanted = copy.deepcopy(asked)
         if module.check_mode:
             cib = query(module)
             if cib is None:
@@ -476,8 +509,10 @@ def main() -> None:
                 " with another name, then `sanctl device delete`). Nothing was changed"
             )
         rules, configuration = module.params["rules"], section(new, "configuration")
-        changes = apply(wanted, configuration, module.params["owned"], rules)
         unseen, present = module.params["unseen"], section(cib, "configuration")
+        names = module.params["agents_of_all"] if unseen else []
+        kept = keep_agents(wanted, configuration, names)
+        changes = apply(wanted, configuration, module.params["owned"], rules)
         relied = (
             newly_relied_on(present, configuration, module.params["relied_on"]) if unseen else []
         )
@@ -500,6 +535,11 @@ def main() -> None:
             time.sleep(0.2)
             continue
         break
+    for text in kept:
+        module.warn(
+            f"{text}: {', '.join(unseen)} took no part in this run, and may not have the agent that"
+            " is to take its place. Run the playbook without --limit, with all nodes up"
+        )
     for text in kept_longer(wanted, configuration, rules):
         module.warn(
             f"{text}. Not every node's SBD and Pacemaker is known to run with the new value, and"

@@ -20,7 +20,7 @@ from sanctl.system.state_files import StateFile
 #: As in /proc/PID/comm, where the kernel keeps 15 characters of a program's name.
 _DAEMON = "pacemaker-attrd"
 _PROC = "/proc"
-#: Of what the node publishes itself: pools, votes, sessions, the states of all its replicas.
+#: Of what the node publishes itself: pools, votes, sessions, reach, the states of all its replicas.
 _REPEAT_S = short_monitor.MINUTE_S
 _IN_CIB_AFTER_S = 5.0
 _KIND = "attrd-cache"
@@ -81,6 +81,11 @@ def of_votes() -> StateFile:
 def of_sessions() -> StateFile:
     """Return the record of what the pools' agent has published of the hosts' sessions."""
     return state_files.of_node(f"{_KIND}.sessions")
+
+
+def of_reach() -> StateFile:
+    """Return the record of how many addresses of the iscsi network this node was said to reach."""
+    return state_files.of_node(f"{_KIND}.reach")
 
 
 def period_of_device(name: str, *, is_in_sync: bool) -> short_monitor.Period:

@@ -37,7 +37,11 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 #: pidfd_getfd(2): of one number on all processors (but alpha).
 _PIDFD_GETFD = 438
 
-RESOURCE_AGENTS = {"device": "sanctl.agents.device", "pool": "sanctl.agents.pool"}
+RESOURCE_AGENTS = {
+    "device": "sanctl.agents.device",
+    "pool": "sanctl.agents.pool",
+    "reach": "sanctl.agents.reach",
+}
 
 #: Runs the program of argv[0] and returns its exit status.
 Program = Callable[[list[str]], int]

@@ -4,16 +4,19 @@
 from __future__ import annotations
 
 import copy
+import re
 import xml.etree.ElementTree as ET
 from typing import Any
 
 import jinja2
 import pytest
 
+from sanctl.agents.reach import METADATA
 from sanctl.model.cluster import POOL_RESOURCE, POOLS_CLONE, REACH_CLONE, REACH_RESOURCE
 from tests.unit.ansible.test_modules import ANSIBLE, cib
 
 _TEMPLATE = (ANSIBLE / "roles/sanctl_pacemaker/templates/cib.xml.j2").read_text()
+_VARIABLES = (ANSIBLE / "roles/sanctl_pacemaker/vars/main.yml").read_text()
 _AGENTS = {POOLS_CLONE: POOL_RESOURCE, REACH_CLONE: REACH_RESOURCE}
 
 
@@ -38,7 +41,7 @@ def rendered(**variables: Any) -> ET.Element:
         "sanctl_pacemaker_agent_retry_s": 120,
         "sanctl_pacemaker_levels": [],
         "sanctl_pacemaker_members": ["n1", "n2"],
-        "sanctl_pacemaker_reach_agent": ["pacemaker", "ping"],
+        "sanctl_pacemaker_reach_agent": ["sanctl", "reach"],
         "sanctl_pacemaker_reach_options": {"name": "iscsi-reach"},
         "sanctl_pacemaker_sbd_mode": "disk",
         "sanctl_pacemaker_sbd_devices": ["/dev/disk/by-id/a"],
@@ -61,7 +64,7 @@ def retry_times(configuration: ET.Element) -> dict[str, list[str]]:
     }
 
 
-@pytest.mark.parametrize("reach", [["pacemaker", "ping"], ["heartbeat", "ethmonitor"]])
+@pytest.mark.parametrize("reach", [["sanctl", "reach"], ["heartbeat", "ethmonitor"]])
 def test_each_resource_of_the_role_is_tried_again_after_a_failure(reach: list[str]) -> None:
     """A failed start counts as INFINITY: without the time it stays so until a cleanup."""
     assert retry_times(rendered(sanctl_pacemaker_reach_agent=reach)) == {
@@ -107,3 +110,66 @@ def test_a_time_that_an_operator_has_set_goes_first(clone: str, resource: str) -
     assert clone in [name for name, _, _ in cib.apply(wanted, present, [])]
     assert retry_times(present)[resource] == ["10min", "120s"]
     assert cib.apply(wanted, present, []) == []
+
+
+def test_the_stock_agent_of_an_earlier_release_is_replaced_in_place() -> None:
+    """The stop of the stock one deletes the attribute, and the start of the new one sets it."""
+    wanted, present = (
+        rendered(),
+        rendered(
+            sanctl_pacemaker_reach_agent=["pacemaker", "ping"],
+            sanctl_pacemaker_reach_options={"name": "iscsi-reach", "multiplier": "1"},
+        ),
+    )
+    agents = {
+        REACH_RESOURCE: ["ocf:sanctl:reach", "ocf:heartbeat:ethmonitor", "ocf:pacemaker:ping"]
+    }
+    for kind in agents[REACH_RESOURCE]:
+        assert f"'{kind}'" in _VARIABLES
+    assert cib.foreign_elements(wanted, present, agents) == []
+    assert [name for name, _, _ in cib.apply(wanted, present, [])] == [REACH_CLONE]
+    (primitive,) = present.iterfind(f".//primitive[@id='{REACH_RESOURCE}']")
+    assert (primitive.get("provider"), primitive.get("type")) == ("sanctl", "reach")
+    assert [pair.get("name") for pair in primitive.iterfind("instance_attributes/nvpair")] == [
+        "name"
+    ]
+
+
+def test_an_agent_that_a_node_may_lack_waits_for_a_run_with_all_nodes() -> None:
+    """Pacemaker takes an agent that is not installed on a node for final there."""
+    earlier = {"sanctl_pacemaker_reach_agent": ["pacemaker", "ping"]}
+    present = rendered(**earlier)
+    before = ET.tostring(present)
+    wanted = rendered(sanctl_pacemaker_agent_retry_s=60)
+    assert cib.keep_agents(wanted, present, [REACH_RESOURCE]) == [
+        f"{REACH_RESOURCE} stays ocf:pacemaker:ping"
+    ]
+    assert [name for name, _, _ in cib.apply(wanted, present, [])] == [POOLS_CLONE]
+    kept = ET.fromstring(before).find(f".//clone[@id='{REACH_CLONE}']")
+    now = present.find(f".//clone[@id='{REACH_CLONE}']")
+    assert kept is not None
+    assert now is not None
+    assert cib.canonical(kept) == cib.canonical(now)
+    # Without nodes that took no part, of another agent's, of the same, and of a new one.
+    for names, found in (
+        ([], rendered(**earlier)),
+        ([POOL_RESOURCE], rendered(**earlier)),
+        ([REACH_RESOURCE], rendered()),
+        ([REACH_RESOURCE], ET.fromstring("<configuration/>")),
+    ):
+        wanted = rendered()
+        assert cib.keep_agents(wanted, found, names) == []
+        assert cib.canonical(wanted) == cib.canonical(rendered())
+
+
+def test_the_agent_asks_for_what_the_playbook_passes() -> None:
+    metadata = ET.fromstring(METADATA)
+    (passed,) = re.findall(
+        r"^sanctl_pacemaker_reach_ping:\n((?:  .*\n)+)", _VARIABLES, re.MULTILINE
+    )
+    assert {each.get("name") for each in metadata.iter("parameter")} == {
+        *re.findall(r"^  (\w+):", passed, re.MULTILINE)
+    }
+    assert [each.get("name") for each in metadata.iter("action")] == [
+        *("start", "stop", "monitor", "validate-all", "meta-data")
+    ]

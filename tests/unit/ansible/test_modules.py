@@ -313,13 +313,13 @@ def test_levels_of_others_are_named_and_not_added_to() -> None:
 REACH = """
 <configuration><resources>
   <clone id="sanctl-reach"><meta_attributes id="sanctl-reach-meta"/>
-    <primitive id="sanctl-reached" class="ocf" provider="pacemaker" type="ping"/>
+    <primitive id="sanctl-reached" class="ocf" provider="sanctl" type="reach"/>
   </clone>
 </resources><constraints/></configuration>
 """
 AGENTS = {
     "fence-n1": ["stonith"],
-    "sanctl-reached": ["ocf:pacemaker:ping", "ocf:heartbeat:ethmonitor"],
+    "sanctl-reached": ["ocf:sanctl:reach", "ocf:heartbeat:ethmonitor", "ocf:pacemaker:ping"],
 }
 
 
@@ -348,10 +348,12 @@ def test_a_device_with_the_id_of_a_part_is_not_replaced(device: str, expected: l
 def test_own_parts_may_get_another_agent_and_others_may_not() -> None:
     assert taken(REACH, REACH) == []
     carrier = REACH.replace(
-        'provider="pacemaker" type="ping"', 'provider="heartbeat" type="ethmonitor"'
+        'provider="sanctl" type="reach"', 'provider="heartbeat" type="ethmonitor"'
     )
-    assert taken(carrier, REACH) == []
-    device = REACH.replace('provider="pacemaker" type="ping"', 'provider="sanctl" type="device"')
+    assert taken(carrier, REACH) == taken(REACH, carrier) == []
+    stock = REACH.replace('provider="sanctl" type="reach"', 'provider="pacemaker" type="ping"')
+    assert taken(REACH, stock) == []
+    device = REACH.replace('provider="sanctl" type="reach"', 'provider="sanctl" type="device"')
     assert taken(REACH, device) == ["ocf:sanctl:device sanctl-reached"]
     assert taken(WANTED, WANTED.replace("fence_ipmilan", "fence_redfish")) == []
     other = WANTED.replace('class="stonith" type="fence_ipmilan"', 'class="systemd" type="x"')

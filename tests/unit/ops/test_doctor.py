@@ -36,6 +36,7 @@ class FakeHost:
             "/etc/sanctl/drbd.secret": 0o600,
             "/usr/lib/ocf/resource.d/sanctl/device": 0o755,
             "/usr/lib/ocf/resource.d/sanctl/pool": 0o755,
+            "/usr/lib/ocf/resource.d/sanctl/reach": 0o755,
             "/usr/lib/sanctl/program": 0o755,
         }
         self.clock: bool | None = True

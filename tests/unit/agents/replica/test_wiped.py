@@ -44,7 +44,8 @@ def test_only_published_attributes_that_the_cib_lacks(
     monkeypatch.setattr(attrd_cache, "have_published_again", done.append)
     monkeypatch.setattr(journal, "write", lambda *_, **__: None)
     agent._refresh_lost_attributes(noted)
-    assert len(done) == 2 * writes
+    # The refresh; then what is given to the daemon again: the pools, and the reach.
+    assert len(done) == 3 * writes
 
 
 def test_where_attrd_has_lost_all_too_the_pools_are_given_to_it_at_once(
