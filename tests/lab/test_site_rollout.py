@@ -72,7 +72,7 @@ def run(bed: LabSession, inventory: dict[str, Any], *arguments: str) -> int:
 def test_a_filesystem_that_is_not_mounted_is_not_filled(
     bed: LabSession, inventory: dict[str, Any]
 ) -> None:
-    with pytest.raises(CommandError, match="is to be on a mounted XFS or btrfs filesystem"):
+    with pytest.raises(CommandError, match="is to be on a mounted XFS"):
         run(bed, inventory)
     assert bed.sh(SERVER, f"ls {MOUNT}; ls -d {HOME}", ok=range(256)).stdout == ""
     assert sanctl(bed, "n1", "site list") == []
