@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 
@@ -39,6 +40,8 @@ ROUNDS = 4
 NOT_SERVED_S = 35.0
 # A boot, the fencing of the other node, and what would then be a promotion.
 ALONE_S = 150.0
+#: They lose their disks in one moment.
+TOGETHER = ("lost0", "lost1", "lost2", "lost3", "lost4")
 TRIED = f"/run/sanctl/devices/{NAME}/reattach-tried"
 
 
@@ -230,6 +233,79 @@ def test_an_active_node_that_lost_its_disk_does_not_serve_what_it_has(
         within_s=90,
         every_s=3.0,
     )
+
+
+@pytest.mark.timeout(900)
+def test_the_replicas_of_all_disks_that_a_node_has_lost_are_marked_together(
+    scenario: Scenario,
+) -> None:
+    """One monitor marks them all; each mark alone would be a change of the CIB.
+
+    The devices are not moved meanwhile, so that the configuration changes for the marks alone.
+    """
+    bed = scenario.bed
+    scenario.create_together(TOGETHER, "64M", prefer="n1")
+    managed = {name: f"crm_resource --resource sanctl-{name} --meta" for name in TOGETHER}
+    give_back = " ; ".join(f"{each} --delete-parameter is-managed" for each in managed.values())
+    tried = {name: f"/run/sanctl/devices/{name}/reattach-tried" for name in TOGETHER}
+    try:
+        for name in TOGETHER:
+            wait_for(
+                f"{name} in sync on n1",
+                lambda device=name: (  # type: ignore[misc]
+                    collect.active_node(bed, device) == "n1"
+                    and collect.is_in_sync(bed, "n1", device)
+                ),
+                within_s=BACK_S,
+                every_s=2.0,
+            )
+        take = " --set-parameter is-managed --parameter-value false && "
+        bed.sh("n3", "".join(each + take for each in managed.values()) + "true", timeout_s=120)
+        # Tried so often that no monitor attaches one for an hour.
+        losses = (
+            f"echo 16 >{tried[name]}; drbdsetup detach --force {minor_of(bed, name)}"
+            for name in TOGETHER
+        )
+        before = epoch(bed)
+        bed.sh("n1", "; ".join(losses), timeout_s=60)
+        marks = "cibadmin --query --scope constraints"
+        wait_for(
+            "all marks",
+            lambda: all(
+                f"sanctl-outdated-{name}.n1." in bed.sh("n3", marks).stdout for name in TOGETHER
+            ),
+            within_s=60,
+            every_s=1.0,
+        )
+        # A monitor that comes between two of the losses marks what is lost by then.
+        assert epoch(bed) - before <= 2
+    finally:
+        bed.sh("n3", give_back, ok=range(256), timeout_s=120)
+        bed.sh("n1", f"rm -f {' '.join(tried.values())}", ok=range(256))
+    for name in TOGETHER:
+        wait_for(
+            f"{name} in sync, and no mark of it",
+            lambda device=name: (  # type: ignore[misc]
+                collect.is_in_sync(bed, collect.active_node(bed, device), device)
+                and f"sanctl-outdated-{device}." not in bed.sh("n3", marks).stdout
+            ),
+            within_s=BACK_S,
+            every_s=3.0,
+        )
+    scenario.delete_together(TOGETHER)
+
+
+def minor_of(bed: LabSession, name: str) -> str:
+    """The number of a device's DRBD device on n1."""
+    out = bed.sh("n1", f"drbdsetup events2 --now {name}").stdout
+    return next(each[len("minor:") :] for each in out.split() if each.startswith("minor:"))
+
+
+def epoch(bed: LabSession) -> int:
+    """How often the CIB's configuration has been changed."""
+    found = re.search(r'\sepoch="(\d+)"', bed.sh("n3", "cibadmin -Q --no-children").stdout)
+    assert found is not None
+    return int(found[1])
 
 
 def await_mark(bed: LabSession, node: str, *, asked: str) -> None:
