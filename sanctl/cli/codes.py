@@ -292,8 +292,10 @@ _CODES = {
     "SAN-NODE-012": "DRBD keeps a bit in memory for each 4 KiB of each replica of a node, 32 MiB "
     "for each TiB, with DRBD 9 three times as much. A node gets no new replica, and none of its "
     "replicas grows, where that would come to more than half of its memory: it would run out of "
-    "memory when many devices start or fail over, and be fenced. Of a node whose release of sanctl "
-    "does not publish its memory nothing is refused.",
+    "memory when many devices start or fail over, and be fenced. A replica that a device has lost "
+    "is worth that risk: 'sanctl device replicas' and 'sanctl node replace' take --accept "
+    "SAN-NODE-012, up to three quarters of the memory. Of a node whose release of sanctl does not "
+    "publish its memory nothing is refused.",
     "SAN-POOL-001": "The pool's marker is missing: its filesystem is not mounted. An empty "
     "directory never counts as an empty pool.",
     "SAN-POOL-002": "The pool's marker names another pool: another filesystem is mounted there.",

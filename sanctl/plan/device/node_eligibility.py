@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from sanctl.errors import Problem
 from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import NodeState
@@ -53,9 +55,14 @@ def is_storage_node(node: NodeName, topology: Topology, problems: list[Problem])
 
 
 def node_problems(
-    cluster: Cluster, pool: PoolName, node: NodeName, size_bytes: int
+    cluster: Cluster,
+    pool: PoolName,
+    node: NodeName,
+    size_bytes: int,
+    *,
+    accepted: Collection[str] | None = None,
 ) -> tuple[Problem, ...]:
-    """Return why a node cannot take a replica of that size now."""
+    """Return why a node cannot take a replica of that size now; but for what is `accepted`."""
     state = cluster.mon.state(node)
     if state is not NodeState.ONLINE:
         return (
@@ -87,6 +94,6 @@ def node_problems(
                 "room is free space less what other devices may still write, and a reserve",
             )
         )
-    lacking = memory_problem(cluster, pool, node, size_bytes)
+    lacking = memory_problem(cluster, pool, node, size_bytes, accepted=accepted)
     problems += [lacking] if lacking is not None else []
     return tuple(problems)

@@ -84,9 +84,16 @@ def parse_replica_request(
 
 
 def target_nodes(
-    cluster: Cluster, topology: Topology, device: DeviceSpec, request: ReplicaRequest
+    cluster: Cluster,
+    topology: Topology,
+    device: DeviceSpec,
+    request: ReplicaRequest,
+    *,
+    accepted: Collection[str] = (),
 ) -> tuple[NodeName, ...]:
     """Return the nodes that are to hold the replicas in the end; present holders come first.
+
+    A node with a problem that is `accepted` is chosen where there are too few others.
 
     Raises:
         Refused: a named node cannot hold one, or too few nodes can.
@@ -125,7 +132,13 @@ def target_nodes(
     missing = request.replicas - len(target)
     if missing > 0:
         target += _chosen(
-            cluster, topology, device, staying=target, dropped=request.drop, missing=missing
+            cluster,
+            topology,
+            device,
+            staying=target,
+            dropped=request.drop,
+            missing=missing,
+            accepted=accepted,
         )
     return tuple(target)
 
@@ -153,12 +166,16 @@ def _chosen(
     staying: Collection[NodeName],
     dropped: Collection[NodeName],
     missing: int,
+    accepted: Collection[str],
 ) -> tuple[NodeName, ...]:
     pool = topology.pool(device.pool)
     members = () if pool is None else pool.nodes
     open_to = [node for node in members if node not in staying and node not in dropped]
     against = {node: new_replica_problems(cluster, device, node) for node in open_to}
     usable = [node for node in open_to if not against[node]]
+    if len(usable) < missing:
+        against = {node: new_replica_problems(cluster, device, node, accepted) for node in open_to}
+        usable = [node for node in open_to if not against[node]]
     if len(usable) < missing:
         needed = device.size.bytes + metadata_bytes(device.size.bytes)
         raise Refused(

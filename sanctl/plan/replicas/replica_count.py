@@ -150,7 +150,7 @@ def next_replica_step(
     lacking = drbd_version_problem(request.replicas, context.drbd_version)
     if lacking is not None:
         raise Refused(lacking)
-    target = target_nodes(cluster, context.topology, device, request)
+    target = target_nodes(cluster, context.topology, device, request, accepted=context.accepted)
     adds = tuple(node for node in target if node not in device.nodes)
     drops = tuple(node for node in device.nodes if node not in target)
     if not adds and not drops:
@@ -162,9 +162,13 @@ def next_replica_step(
     # Replicas that are gone count in DRBD's total only, and could cost the majority.
     has_room &= not (drops and lacks_majority(cluster, device, (*device.nodes, *adds[:1])))
     if adds and has_room:
-        return _add(cluster, device, adds[0], request)
+        return _add(cluster, device, adds[0], request, context)
     # What could not be added in its place afterwards costs no replica.
-    unable = [each for node in adds for each in new_replica_problems(cluster, device, node)]
+    unable = [
+        each
+        for node in adds
+        for each in new_replica_problems(cluster, device, node, context.accepted)
+    ]
     if unable:
         raise Refused(*unable)
     return _drop(cluster, device, drops, request, context)
@@ -191,7 +195,11 @@ def _last_step(cluster: Cluster, device: DeviceSpec, request: ReplicaRequest) ->
 
 
 def _add(
-    cluster: Cluster, device: DeviceSpec, node: NodeName, request: ReplicaRequest
+    cluster: Cluster,
+    device: DeviceSpec,
+    node: NodeName,
+    request: ReplicaRequest,
+    context: StepContext,
 ) -> ReplicaStep:
     nodes = (*device.nodes, node)
     problems = list(source_problems(cluster, device))
@@ -212,7 +220,7 @@ def _add(
                 "wait until it has: 'sanctl status'",
             )
         )
-    problems.extend(new_replica_problems(cluster, device, node))
+    problems.extend(new_replica_problems(cluster, device, node, context.accepted))
     if problems:
         raise Refused(*problems)
     return ChangeReplicas(

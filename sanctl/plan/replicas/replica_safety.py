@@ -141,10 +141,10 @@ def drop_problems(
 
 
 def new_replica_problems(
-    cluster: Cluster, device: DeviceSpec, node: NodeName
+    cluster: Cluster, device: DeviceSpec, node: NodeName, accepted: Collection[str] = ()
 ) -> tuple[Problem, ...]:
-    """Return why a node cannot get a new replica of a device now."""
-    problems = list(node_problems(cluster, device.pool, node, device.size.bytes))
+    """Return why a node cannot get a new replica of a device now; but for what is `accepted`."""
+    problems = list(node_problems(cluster, device.pool, node, device.size.bytes, accepted=accepted))
     if device.awaits and not problems:
         problems += unfit_for_hold(cluster, device.pool, (node,))
     if any(stone.node == node for stone in cluster.cib.tombstones_of(device.name)):

@@ -93,6 +93,28 @@ def test_more_than_half_of_the_memory_is_refused_and_what_is_unknown_is_not(
     assert codes(node_problems(cluster, MAIN, N1, more_bytes)) == ["SAN-NODE-012"] * is_refused
 
 
+@pytest.mark.parametrize(
+    ("more_bytes", "accepted", "is_refused", "is_offered"),
+    [
+        (31 * TIB, (), False, False),
+        (47 * TIB, (), True, True),
+        (47 * TIB, ("SAN-RISK-004",), True, True),
+        (47 * TIB, ("SAN-NODE-012",), False, False),
+        (47 * TIB + (1 << 20), ("SAN-NODE-012",), True, False),
+        # A command that takes no --accept names none.
+        (47 * TIB, None, True, False),
+    ],
+    ids=str,
+)
+def test_an_operator_accepts_up_to_three_quarters_for_a_replica(
+    more_bytes: int, accepted: tuple[str, ...] | None, *, is_refused: bool, is_offered: bool
+) -> None:
+    cluster = cluster_of(TIB, n1=f"memory={2 * GIB} bitmaps=1")
+    found = node_problems(cluster, MAIN, N1, more_bytes, accepted=accepted)
+    assert codes(found) == ["SAN-NODE-012"] * is_refused
+    assert any("--accept SAN-NODE-012" in each.hint for each in found) == is_offered
+
+
 def test_a_node_that_is_away_or_has_published_nothing_is_not_judged() -> None:
     cluster = cluster_of(n1=f"memory={GIB} bitmaps=1")
     assert memory_problem(cluster, MAIN, N1, 60 * TIB) is not None

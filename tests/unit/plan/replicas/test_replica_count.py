@@ -331,6 +331,40 @@ def test_memory_for_the_bitmap_of_a_new_replica_is_needed() -> None:
             assert nodes_after(step(two, ReplicaRequest(replicas=3), drbd=NINE)) == ALL
 
 
+def test_a_lost_replica_comes_back_past_half_of_the_memory_where_that_is_accepted() -> None:
+    """Else no node of a cluster that is past that would ever get one."""
+    bitmap = _SIZE // 32768
+    scarce, more = (
+        PoolUsage(total_bytes=1 << 40, free_bytes=free, memory_bytes=memory, bitmaps=1)
+        for free, memory in ((1 << 40, -(-bitmap * 4 // 3)), (1 << 39, 4 * bitmap))
+    )
+    accepted = "SAN-NODE-012"
+
+    def with_nodes(**usages: PoolUsage) -> Cluster:
+        one = world((N1,), wanted=2)
+        pools = {("main", node): usage for node, usage in usages.items()}
+        return replace(one, cib=replace(one.cib, pools={**one.cib.pools, **pools}))
+
+    short = with_nodes(n2=scarce, n3=scarce)
+    add = ReplicaRequest(replicas=2, add=(N3,))
+    assert codes(short, add) == [accepted]
+    assert nodes_after(step(short, add, accepted=accepted)) == (N1, N3)
+    chosen = ReplicaRequest(replicas=2)
+    assert codes(short, chosen) == ["SAN-DEV-005", accepted, accepted]
+    assert len(nodes_after(step(short, chosen, accepted=accepted))) == 2
+    # Where one has the memory it is taken, though another has more room.
+    assert nodes_after(step(with_nodes(n2=scarce, n3=more), chosen, accepted=accepted)) == (N1, N3)
+    lost = replace(scarce, memory_bytes=bitmap)
+    assert codes(with_nodes(n2=lost, n3=lost), add, accepted=accepted) == [accepted]
+    # With DRBD 8.4 a replica is dropped for one that is accepted, and for no other.
+    two = world(disks={N1: replace(_GOOD, role="Primary")})
+    two = replace(two, cib=replace(two.cib, pools={**two.cib.pools, ("main", "n3"): scarce}))
+    swap = ReplicaRequest(replicas=2, add=(N3,), drop=(N2,))
+    assert codes(two, swap, accepted=RISK_FEWER_REPLICAS) == [accepted]
+    both = f"{RISK_FEWER_REPLICAS} {accepted}"
+    assert nodes_after(step(two, swap, accepted=both)) == (N1,)
+
+
 def test_refusals() -> None:
     assert codes(world(), ReplicaRequest(replicas=3)) == ["SAN-DEV-004"]
     assert codes(world(), ReplicaRequest(replicas=2, add=(N3,))) == ["SAN-REP-006"]
