@@ -41,6 +41,8 @@ class Node:
             ("/run/sanctl/devices", "devices"),
             ("/run/sanctl/actions.socket", "socket"),
             ("/proc/drbd", "drbd"),
+            ("/sys/kernel/config/target", "lio"),
+            ("/sys/module/target_core_mod", "lio-module"),
             ("/proc/uptime", "uptime"),
             ("/usr/bin/python3", "program"),
         ):
@@ -115,6 +117,40 @@ def test_a_monitor_ends_with_the_noted_status_where_all_is_as_it_was(node: Node)
 def test_other_actions_and_probes_are_never_short(node: Node) -> None:
     assert node.monitor("stop") == WHOLE
     assert node.monitor(OCF_RESKEY_CRM_meta_interval="0") == WHOLE
+
+
+NOT_RUNNING = 7
+IDLE_DRBD = "version: 8.4.11 (api:1/proto:86-101)\nsrcversion: X\n"
+PROBE = {"OCF_RESKEY_CRM_meta_interval": "0"}
+
+
+@pytest.mark.parametrize("drbd", [None, IDLE_DRBD])
+def test_a_probe_where_the_kernel_can_have_no_replica_is_short(
+    node: Node, drbd: str | None
+) -> None:
+    (node.folder / "drbd").unlink()
+    if drbd is not None:
+        node.write("drbd", drbd)
+    assert node.monitor(**PROBE) == NOT_RUNNING
+    assert node.monitor() == WHOLE
+    assert node.monitor(OCF_RESKEY_CRM_meta_interval="10000") == WHOLE
+    assert node.monitor("start", **PROBE) == WHOLE
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("lio", ""),
+        ("lio-module", ""),
+        ("drbd", DRBD),
+        ("drbd", IDLE_DRBD.replace("8.4", "9.3")),
+        ("drbd", ""),
+    ],
+)
+def test_a_probe_where_it_could_have_one_is_not(node: Node, name: str, text: str) -> None:
+    node.write("drbd", IDLE_DRBD)
+    node.write(name, text)
+    assert node.monitor(**PROBE) == WHOLE
 
 
 @pytest.mark.parametrize(
