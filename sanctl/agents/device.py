@@ -243,6 +243,7 @@ def _promote(device: Device, begun: contextlib.ExitStack) -> int:
         write_cache.clear_minimum_redundancy(_RUNNER, device.name)
         set_role.promote(_RUNNER, device.name, device.minor, deadline)
         steps.done("primary", "DRBD Primary")
+    has_marked = not shared_marks.is_begun(device.name)
     begun.close()
     write_cache.leave_write_back_unless_in_sync(_RUNNER, device.name)
     if not gate.gate_table(device.name).startswith("drbd"):
@@ -253,11 +254,11 @@ def _promote(device: Device, begun: contextlib.ExitStack) -> int:
     steps.done("alua", "ALUA Active/Optimized")
     found = parts.observe(_RUNNER, device)
     # Published before the action ends: until then the other node's score is the higher one, and
-    # the cluster would move the device there. Where no peer is in contact nobody else may be
-    # promoted, and the first monitor publishes: of twenty devices that fail over together each
-    # publication would take the processor, and each score a change of the CIB, before the last one
-    # is served. What clears a peer's mark publishes the score first.
-    if _sees_a_peer(device, found.drbd):
+    # the cluster would move the device there. Where the peers are marked and out of contact nobody
+    # else may be promoted, and the first monitor publishes: of twenty devices that fail over
+    # together each publication would take the processor, and each score a change of the CIB, before
+    # the last one is served. What clears a peer's mark publishes the score first.
+    if not has_marked or _sees_a_peer(device, found.drbd):
         # A device that was new until now has no marks.
         replica_state.publish(_RUNNER, device, found.drbd, clears_marks=not is_first)
     if not found.is_active:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 
 from sanctl.agents import fingerprint, ocf, unasked_monitor
+from sanctl.agents.cache import flush_unit
 from sanctl.agents.connections import (
     frozen_primary,
     isolation,
@@ -122,6 +123,12 @@ def _see_to(
     if is_due:
         _report(runner, device, steps, drbd, state, no_contact_fields=no_contact_fields)
     else:
+        _guard(
+            device,
+            steps,
+            "it could not start the flushes of an only good replica",
+            lambda: flush_unit.start_if_needed(runner, device.name, drbd),
+        )
         _look_for_hung_io(runner, device, steps, drbd)
     return None
 

@@ -14,10 +14,13 @@ is no penalty, rather than an old one.
 
 from __future__ import annotations
 
+import time
+
 from sanctl.agents import ocf
 from sanctl.agents.publish import attrd_cache
 from sanctl.drivers import icmp_echo, node_attributes
 from sanctl.errors import CommandError, Problem, SanctlError
+from sanctl.model.cluster import REACH_RESOURCE
 from sanctl.plan.failover import reach
 from sanctl.plan.failover.reach import Watch
 from sanctl.system import journal, state_files
@@ -27,6 +30,8 @@ _RUNNER = LocalRunner()
 #: For so long what was published stands without a look: twice the time after which a look of the
 #: same result is published again.
 _STANDS_S = 120.0
+#: What a stop has where Pacemaker says no time; what a deletion of the attribute may take.
+_STOP_S, _DELETE_S, _PAUSE_S = 10.0, 6.0, 1.0
 
 METADATA = """\
 <?xml version="1.0"?>
@@ -90,8 +95,17 @@ def stop() -> int:
     """Delete the attribute: a node that is not watched has no penalty."""
     _running_note().remove()
     attrd_cache.of_reach().remove()
-    node_attributes.delete(_RUNNER, ocf.parameter("name"))
-    return ocf.SUCCESS
+    # Nobody deletes it later, and a node that has lost its hosts would keep the penalty.
+    latest_s = time.monotonic() + ocf.remaining_s(_STOP_S) - _DELETE_S
+    while True:
+        try:
+            node_attributes.delete(_RUNNER, ocf.parameter("name"))
+        except SanctlError:
+            if time.monotonic() >= latest_s:
+                raise
+            time.sleep(_PAUSE_S)
+        else:
+            return ocf.SUCCESS
 
 
 def monitor() -> int:
@@ -174,7 +188,8 @@ def _look(watch: Watch) -> None:
 def main(argv: list[str]) -> int:
     """Carry out one action and return its OCF exit code."""
     return ocf.run(
-        "reach",
+        # Also the name of its lock, which a device of that name must not share.
+        REACH_RESOURCE,
         argv,
         {"start": start, "stop": stop, "monitor": monitor, "validate-all": validate_all},
         METADATA,

@@ -40,7 +40,12 @@ def start_unless_stable(runner: Runner, name: str) -> None:
     """
     with contextlib.suppress(SanctlError, OSError):
         if is_due(name) and not _was_asked_for():
-            runner.run(["systemctl", "start", "--no-block", _UNIT], timeout_s=_TIMEOUT_S)
+            try:
+                runner.run(["systemctl", "start", "--no-block", _UNIT], timeout_s=_TIMEOUT_S)
+            except SanctlError:
+                # What the others rely on has not happened.
+                _asked().remove()
+                raise
 
 
 def _was_asked_for() -> bool:
@@ -50,12 +55,15 @@ def _was_asked_for() -> bool:
     before the service has begun.
     """
     with contextlib.suppress(OSError):
-        asked = state_files.of_node("flush-asked")
-        age_s = asked.age_s()
+        age_s = _asked().age_s()
         if age_s is not None and 0 <= age_s < _ASKED_S:
             return True
-        asked.write()
+        _asked().write()
     return False
+
+
+def _asked() -> state_files.StateFile:
+    return state_files.of_node("flush-asked")
 
 
 def is_due(name: str) -> bool:

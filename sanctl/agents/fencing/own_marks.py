@@ -165,8 +165,10 @@ def _lock_others(runner: Runner, device: str, held: contextlib.ExitStack) -> lis
             and os.uname().nodename in resource_file.replica_nodes(name)
         ):
             left_s = max(deadline_s - time.monotonic(), 0.0)
-            if held.enter_context(outdate.locked_against_marks(name, wait_s=left_s)):
-                locked.append(name)
+            with contextlib.ExitStack() as attempt:
+                if attempt.enter_context(outdate.locked_against_marks(name, wait_s=left_s)):
+                    held.push(attempt.pop_all())
+                    locked.append(name)
     return locked
 
 

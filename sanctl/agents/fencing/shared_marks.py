@@ -126,6 +126,14 @@ def promotion_begun(device: str) -> Iterator[contextlib.ExitStack]:
         yield begun
 
 
+def is_begun(device: str) -> bool:
+    """Whether a promotion of the device is under way, whose handler has not been answered."""
+    try:
+        return _begun(device).exists()
+    except OSError:
+        return True
+
+
 def change_lock(device: str, *, wait_s: float) -> contextlib.AbstractContextManager[bool]:
     """Hold the lock under which a leader marks for another handler's device; yields whether."""
     return state_files.locked(state_files.device_lock(device, "mark"), wait_s=wait_s)

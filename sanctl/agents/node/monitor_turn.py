@@ -12,6 +12,8 @@ import os
 import time
 from collections.abc import Iterator
 
+from sanctl.agents.connections import reconnect_dropped
+from sanctl.agents.publish import attrd_cache
 from sanctl.agents.replica.parts import Device
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.device import monitor_turn as plan
@@ -30,7 +32,7 @@ def taken(device: Device, state: ResourceState) -> Iterator[bool]:
     Where there is no room for locks or notes they are done without a turn.
     """
     done = state_files.of_device(device.name, _DONE)
-    when = plan.turn(state, replicas=len(device.nodes), done_age_s=_age_s(done, state))
+    when = plan.turn(state, _seen(device, state, _age_s(done, state)))
     with contextlib.ExitStack() as held:
         if when is plan.Turn.LATER or (when is plan.Turn.NEXT and not _await(held)):
             yield False
@@ -40,6 +42,23 @@ def taken(device: Device, state: ResourceState) -> Iterator[bool]:
             with contextlib.suppress(OSError):
                 done.write()
         yield True
+
+
+def _seen(device: Device, state: ResourceState, done_age_s: float | None) -> plan.Seen:
+    words = attrd_cache.published_fields(attrd_cache.of_score(device.name))
+    pid = attrd_cache.attrd_pid()
+    waits_to_connect = False
+    try:
+        waits_to_connect = bool(reconnect_dropped.published_field(device.name, state))
+    except OSError:
+        done_age_s = None
+    return plan.Seen(
+        replicas=len(device.nodes),
+        has_policy=bool(device.cache or device.awaits),
+        score=words[1] if len(words) == 2 and pid and words[0] == pid else None,
+        waits_to_connect=waits_to_connect,
+        done_age_s=done_age_s,
+    )
 
 
 def _age_s(done: state_files.StateFile, state: ResourceState) -> float | None:

@@ -9,9 +9,10 @@ time, and each would begin anew (docs/adr/0053).
 from __future__ import annotations
 
 from enum import Enum, auto
+from typing import NamedTuple
 
 from sanctl.model.drbd import ResourceState
-from sanctl.plan.failover.promotion import are_all_blank
+from sanctl.plan.failover.promotion import NO_DISK, are_all_blank
 
 #: A monitor that gets no turn within this time leaves the duties to a later one.
 WAIT_S = 4.0
@@ -39,29 +40,71 @@ class Turn(Enum):
     """Not this time."""
 
 
-def turn(state: ResourceState, *, replicas: int, done_age_s: float | None) -> Turn:
+class Seen(NamedTuple):
+    """What decides when a replica's duties are done, beside DRBD's state.
+
+    Attributes:
+        replicas: how many replicas the device has.
+        has_policy: it has a cache policy, or hosts may be kept out of it until a site has answered.
+        score: the promotion score that the running pacemaker-attrd was given, as text; None: none.
+        waits_to_connect: it waits for its turn to connect to a node that serves.
+        done_age_s: how long ago all of its duties were done; None: not known.
+    """
+
+    replicas: int
+    has_policy: bool
+    score: str | None
+    waits_to_connect: bool
+    done_age_s: float | None
+
+
+#: As published of a replica that may not be promoted.
+NO_SCORE = "None"
+
+
+def turn(state: ResourceState, seen: Seen) -> Turn:
     """Return when a monitor does its duties for a replica.
 
-    At once for one in sync, whose whole monitors are seldom anyway. And for a Primary whose disk is
-    not UpToDate, or whose peer has lost its own: such a replica is to be marked before anything
-    else happens. Later for one of a new device, all of whose replicas are there: there is nothing
-    to do before its first promotion, which of twenty that are created together waits for these
-    monitors.
+    Those of many replicas that wait for a lost node, or for the node that serves, are alike and can
+    wait: that is what takes the processor when a node is lost, or comes back. All others are done
+    at once, as a promotion, a mark, a cache's flush or an operator may depend on them:
+
+    * of a replica in sync, whose whole monitors are seldom anyway;
+    * of a Primary whose disk is not UpToDate, or whose peer has lost its own: it is to be marked
+      before anything else happens;
+    * of one that has refused its peer, and does not wait for its turn to connect: `device heal`;
+    * of one without a score that could have one, or that nobody serves as far as it sees;
+    * of one with a cache policy, or whose hosts may be kept out.
+
+    Later for one of a new device, all of whose replicas are there: there is nothing to do before
+    its first promotion, which of twenty that are created together waits for these monitors.
 
     Args:
         state: what DRBD says of the replica.
-        replicas: how many replicas the device has.
-        done_age_s: how long ago all of its duties were done; None: not known.
+        seen: the rest.
     """
-    if state.is_in_sync or done_age_s is None or not 0 <= done_age_s < LONGEST_S:
+    is_due = seen.done_age_s is None or not 0 <= seen.done_age_s < LONGEST_S
+    if state.is_in_sync or is_due or seen.has_policy or seen.score is None:
         return Turn.NOW
-    if are_all_blank(state, replicas=replicas):
-        return Turn.LATER
-    if state.is_primary and (
-        state.disk != "UpToDate" or any(peer.disk == "Diskless" for peer in state.peers)
+    if are_all_blank(state, replicas=seen.replicas):
+        return Turn.NOW if seen.score == NO_SCORE else Turn.LATER
+    if not seen.waits_to_connect and (
+        not state.peers or any(peer.connection == "StandAlone" for peer in state.peers)
     ):
         return Turn.NOW
-    return Turn.NEXT
+    may_wait = _primary_may_wait(state) if state.is_primary else _standby_may_wait(state, seen)
+    return Turn.NEXT if may_wait else Turn.NOW
+
+
+def _primary_may_wait(state: ResourceState) -> bool:
+    return state.disk == "UpToDate" and all(peer.disk not in NO_DISK for peer in state.peers)
+
+
+def _standby_may_wait(state: ResourceState, seen: Seen) -> bool:
+    """Whether another node serves, or this replica may not, and waits for the one that does."""
+    if any(peer.role == "Primary" for peer in state.peers):
+        return True
+    return not state.is_connected and (seen.waits_to_connect or seen.score != NO_SCORE)
 
 
 def free_at_s(end_s: float, worked_s: float) -> float:

@@ -39,6 +39,8 @@ ALONE_S = 4.0
 
 #: The monitor of a standby asks for its turn that often (agents/device_metadata.py).
 ASKED_EVERY_S = 11.0
+#: And does not ask for so long at most, beside others that work (plan/device/monitor_turn.py).
+NOT_ASKED_S = 75.0
 
 
 def may_connect(
@@ -79,7 +81,7 @@ def longest_wait_s(replicas: int) -> float:
 
     All others may have theirs before it. Longer than that the pace explains no wait.
     """
-    return WAITS_S + replicas * (WAITED_APART_S + ASKED_EVERY_S)
+    return WAITS_S + NOT_ASKED_S + replicas * (WAITED_APART_S + ASKED_EVERY_S)
 
 
 def _are_few(connections: Collection[str]) -> bool:

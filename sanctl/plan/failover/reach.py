@@ -27,6 +27,8 @@ _NO_WAY = frozenset(
         errno.ENETDOWN,
         errno.EHOSTDOWN,
         errno.EADDRNOTAVAIL,
+        # A kernel without IPv6, say.
+        errno.EAFNOSUPPORT,
         errno.ENODEV,
         errno.ENXIO,
     }

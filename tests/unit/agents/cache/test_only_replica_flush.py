@@ -55,6 +55,7 @@ class Files:
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
     made = Files(tmp_path)
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path / "run"))
     monkeypatch.setattr(drbdsetup, "observe_all", made.observe_all)
     monkeypatch.setattr(lost_writes, "data_file", lambda _name: made.path)
     monkeypatch.setattr(page_cache, "observe", lambda _path: made.held)
@@ -249,3 +250,19 @@ def test_a_monitor_starts_the_service_where_it_is_needed(
     with state_files.locked(flush_unit.lock_path()):
         flush_unit.start_if_needed(runner, "vol1", state)
     assert len(runner.calls) == int(starts)
+
+
+def test_of_many_that_ask_together_one_starts_it(files: Files) -> None:
+    runner = FakeRunner()
+    for _ in range(3):
+        flush_unit.start_if_needed(runner, "vol1", ALONE)
+    assert len(runner.calls) == 1
+
+
+def test_what_one_could_not_start_the_next_one_starts(files: Files) -> None:
+    """What broke: nineteen handlers relied on a systemctl that had given no answer."""
+    silence = CommandError(Problem("SAN-CMD-002", "no answer within 2 s: systemctl"))
+    runner = FakeRunner(lambda _argv: silence)
+    for _ in range(2):
+        flush_unit.start_if_needed(runner, "vol1", ALONE)
+    assert len(runner.calls) == 2

@@ -236,6 +236,21 @@ def test_a_device_whose_locks_are_taken_is_left_out(cluster: Cluster, kind: str)
     assert cluster.changes == [["vol1", "vol3"]]
 
 
+def test_one_lock_of_a_device_that_is_left_out_is_not_kept(cluster: Cluster) -> None:
+    """Its handler would wait for it while I/O is frozen."""
+    free: set[bool] = set()
+
+    def try_lock(argv: Sequence[str]) -> None:
+        if "--modify" in argv:
+            with outdate.locked("vol2", wait_s=0.0) as is_free:
+                free.add(is_free)
+
+    cluster.before = try_lock
+    with state_files.locked(state_files.device_lock("vol2", "mark"), wait_s=0.0):
+        monitor(cluster, "vol1")
+    assert free == {True}
+
+
 def test_a_lock_that_is_given_back_in_a_moment_is_waited_for(
     cluster: Cluster, fake_node: FakeNode
 ) -> None:

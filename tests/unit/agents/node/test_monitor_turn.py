@@ -10,10 +10,11 @@ import pytest
 
 from sanctl.agents import device as agent
 from sanctl.agents import device_monitor, ocf
+from sanctl.agents.cache import flush_unit
 from sanctl.agents.connections import frozen_primary
 from sanctl.agents.fencing import hung_io_reboot
 from sanctl.agents.node import monitor_turn
-from sanctl.agents.publish import replica_state
+from sanctl.agents.publish import attrd_cache, replica_state
 from sanctl.agents.recovery import fs_shutdown
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbd_kernel, gate, lio
@@ -36,6 +37,9 @@ WHOLE = ALONE._replace(peers=(IN_SYNC,))
 def node(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> FakeNode:
     """A node where one monitor has a turn at a time."""
     monkeypatch.setattr(plan, "at_a_time", lambda _processors: 1)
+    monkeypatch.setattr(attrd_cache, "attrd_pid", lambda: "77")
+    for name in ("vol1", "vol2"):
+        attrd_cache.record(attrd_cache.of_score(name), "77", "9000")
     return fake_node
 
 
@@ -93,6 +97,27 @@ def test_one_that_has_waited_for_a_minute_goes_on(node: FakeNode) -> None:
     assert age_s < LONGEST_S
 
 
+@pytest.mark.parametrize("score", ["", "76 9000", "78"])
+def test_one_whose_score_the_running_attrd_does_not_have_goes_on(
+    node: FakeNode, score: str
+) -> None:
+    """What broke: a Primary that attrd's restart had demoted was left to a later monitor."""
+    del node
+    attrd_cache.of_score("vol2").write(score)
+    with monitor_turn.taken(VOL1, ALONE), monitor_turn.taken(VOL2, ALONE) as is_due:
+        assert is_due
+
+
+@pytest.mark.parametrize(
+    "other", [VOL2._replace(cache="write-back"), VOL2._replace(awaits="far")], ids=["cache", "site"]
+)
+def test_one_with_a_policy_goes_on(node: FakeNode, other: Device) -> None:
+    """What broke: write-back was not left while the only other disk was lost."""
+    del node
+    with monitor_turn.taken(VOL1, ALONE), monitor_turn.taken(other, ALONE) as is_due:
+        assert is_due
+
+
 def test_without_room_for_locks_all_go_on(node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> None:
     del node
 
@@ -132,11 +157,12 @@ def test_without_a_turn_hosts_are_seen_to_and_nothing_else(
     monkeypatch.setattr(frozen_primary, "call_handler_again", note("frozen", ALONE))
     monkeypatch.setattr(fs_shutdown, "release_files", note("filesystem"))
     monkeypatch.setattr(hung_io_reboot, "check", note("hung"))
+    monkeypatch.setattr(flush_unit, "start_if_needed", note("flushes"))
     monkeypatch.setattr(device_monitor, "_do_duties", note("duties", (ALONE, "")))
     monkeypatch.setattr(replica_state, "publish", note("publish"))
     with monitor_turn.taken(VOL2, ALONE):
         assert agent.monitor() == ocf.RUNNING_PROMOTED
-    assert done == ["frozen", "filesystem", "hung"]
+    assert done == ["frozen", "filesystem", "flushes", "hung"]
     done.clear()
     node.clock.now_s += 60.0
     assert agent.monitor() == ocf.RUNNING_PROMOTED

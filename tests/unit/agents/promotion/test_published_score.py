@@ -6,13 +6,14 @@ from __future__ import annotations
 import pytest
 
 from sanctl.agents import device
-from sanctl.agents.fencing import outdate
+from sanctl.agents.fencing import outdate, shared_marks
 from sanctl.agents.handlers import drbd_environment, unfence_peer
 from sanctl.agents.publish import attrd_cache
 from sanctl.agents.replica.parts import Device
 from sanctl.agents.sync import unit
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
+from sanctl.system import state_files
 from tests.fakes.node import FakeNode
 
 IN_SYNC = PeerState("n2", "Connected", "Secondary", "Established", "UpToDate", 0)
@@ -37,6 +38,23 @@ def test_who_publishes_at_once(
     made = Device("vol1", "a" * 32, 1 << 20, "main", nodes, 3, ())
     assert device._sees_a_peer(made, PRIMARY._replace(peers=peers)) is sees_one
     assert device._sees_a_peer(made, None)
+
+
+def test_a_promotion_whose_handler_was_not_asked_is_known(
+    fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The peer may not be marked then: it was outdated already."""
+    del fake_node
+    with shared_marks.promotion_begun("vol1"):
+        assert shared_marks.is_begun("vol1")
+        shared_marks._begun("vol1").remove()  # as the handler's end does
+        assert not shared_marks.is_begun("vol1")
+
+    def fail(_file: object) -> bool:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(state_files.StateFile, "exists", fail)
+    assert shared_marks.is_begun("vol1")
 
 
 @pytest.fixture

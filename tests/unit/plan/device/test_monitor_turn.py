@@ -7,7 +7,7 @@ import pytest
 
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.plan.device import monitor_turn
-from sanctl.plan.device.monitor_turn import LONGEST_S, Turn
+from sanctl.plan.device.monitor_turn import LONGEST_S, Seen, Turn
 
 IN_SYNC = PeerState("n2", "Connected", "Secondary", "Established", "UpToDate", 0)
 AWAY = PeerState("n2", "Connecting", "Unknown", "Off", "DUnknown", 8)
@@ -19,27 +19,48 @@ def state(role: str, disk: str, *peers: PeerState) -> ResourceState:
 
 
 BLANK = IN_SYNC._replace(disk="Inconsistent")
+SERVES = IN_SYNC._replace(role="Primary")
+REFUSED = AWAY._replace(connection="StandAlone")
+SEEN = Seen(replicas=2, has_policy=False, score="9000", waits_to_connect=False, done_age_s=10.0)
+WAITS = SEEN._replace(waits_to_connect=True)
+NO_CANDIDATE = SEEN._replace(score="None")
 
 
 @pytest.mark.parametrize(
-    ("seen", "age_s", "when"),
+    ("drbd", "seen", "when"),
     [
-        (state("Primary", "UpToDate", IN_SYNC), 10.0, Turn.NOW),
-        (state("Primary", "UpToDate", AWAY), 10.0, Turn.NEXT),
-        (state("Primary", "UpToDate", AWAY), LONGEST_S, Turn.NOW),
-        (state("Primary", "UpToDate", AWAY), -1.0, Turn.NOW),
-        (state("Primary", "UpToDate", AWAY), None, Turn.NOW),
-        (state("Primary", "UpToDate", NO_DISK), 10.0, Turn.NOW),
-        (state("Primary", "Diskless", IN_SYNC), 10.0, Turn.NOW),
-        (state("Secondary", "Outdated", AWAY), 10.0, Turn.NEXT),
-        (state("Secondary", "Diskless", AWAY), 10.0, Turn.NEXT),
-        (state("Secondary", "Inconsistent", BLANK), 10.0, Turn.LATER),
-        (state("Secondary", "Inconsistent", BLANK), LONGEST_S, Turn.NOW),
-        (state("Secondary", "Inconsistent", IN_SYNC), 10.0, Turn.NEXT),
+        (state("Primary", "UpToDate", IN_SYNC), SEEN, Turn.NOW),
+        (state("Primary", "UpToDate", AWAY), SEEN, Turn.NEXT),
+        (state("Primary", "UpToDate", AWAY), SEEN._replace(done_age_s=LONGEST_S), Turn.NOW),
+        (state("Primary", "UpToDate", AWAY), SEEN._replace(done_age_s=-1.0), Turn.NOW),
+        (state("Primary", "UpToDate", AWAY), SEEN._replace(done_age_s=None), Turn.NOW),
+        (state("Primary", "UpToDate", AWAY), SEEN._replace(has_policy=True), Turn.NOW),
+        (state("Primary", "UpToDate", AWAY), SEEN._replace(score=None), Turn.NOW),
+        (state("Primary", "UpToDate", BLANK), SEEN, Turn.NEXT),
+        (state("Primary", "UpToDate", NO_DISK), SEEN, Turn.NOW),
+        (state("Primary", "UpToDate", IN_SYNC._replace(disk="Failed")), SEEN, Turn.NOW),
+        (state("Primary", "Diskless", IN_SYNC), SEEN, Turn.NOW),
+        (state("Primary", "UpToDate", REFUSED), SEEN, Turn.NOW),
+        (state("Primary", "UpToDate", REFUSED), WAITS, Turn.NEXT),
+        (state("Primary", "UpToDate"), SEEN, Turn.NOW),
+        (state("Secondary", "Outdated", AWAY), SEEN, Turn.NEXT),
+        (state("Secondary", "Outdated", AWAY), NO_CANDIDATE, Turn.NOW),
+        (state("Secondary", "Outdated", REFUSED), NO_CANDIDATE, Turn.NOW),
+        (
+            state("Secondary", "Outdated", REFUSED),
+            NO_CANDIDATE._replace(waits_to_connect=True),
+            Turn.NEXT,
+        ),
+        (state("Secondary", "Inconsistent", SERVES), NO_CANDIDATE, Turn.NEXT),
+        (state("Secondary", "Inconsistent", IN_SYNC), NO_CANDIDATE, Turn.NOW),
+        (state("Secondary", "UpToDate", BLANK), SEEN, Turn.NOW),
+        (state("Secondary", "Inconsistent", BLANK), SEEN._replace(score="2001"), Turn.LATER),
+        (state("Secondary", "Inconsistent", BLANK), NO_CANDIDATE, Turn.NOW),
+        (state("Secondary", "Inconsistent", BLANK), SEEN._replace(score=None), Turn.NOW),
     ],
 )
-def test_when(seen: ResourceState, age_s: float | None, when: Turn) -> None:
-    assert monitor_turn.turn(seen, replicas=2, done_age_s=age_s) is when
+def test_when(drbd: ResourceState, seen: Seen, when: Turn) -> None:
+    assert monitor_turn.turn(drbd, seen) is when
 
 
 @pytest.mark.parametrize(("processors", "turns"), [(0, 2), (1, 2), (16, 17)])

@@ -50,7 +50,7 @@ def test_who_waits_for_a_turn_is_waited_for(since_s: int) -> None:
     for text in found.values():
         assert "the one on n2 waits for its turn to connect" in text
         assert "1 on n2 wait" in text
-        assert "within 2 min" in text
+        assert "within 3 min" in text
         assert "network" not in text
 
 
