@@ -93,7 +93,8 @@ def target_nodes(
 ) -> tuple[NodeName, ...]:
     """Return the nodes that are to hold the replicas in the end; present holders come first.
 
-    A node with a problem that is `accepted` is chosen where there are too few others.
+    A node with a problem that is `accepted` is chosen where there are too few others, and after
+    all of those.
 
     Raises:
         Refused: a named node cannot hold one, or too few nodes can.
@@ -173,7 +174,10 @@ def _chosen(
     open_to = [node for node in members if node not in staying and node not in dropped]
     against = {node: new_replica_problems(cluster, device, node) for node in open_to}
     usable = [node for node in open_to if not against[node]]
+    first: tuple[NodeName, ...] = ()
     if len(usable) < missing:
+        # Each of those is taken: site, rack and room choose among the others alone.
+        first = tuple(usable)
         against = {node: new_replica_problems(cluster, device, node, accepted) for node in open_to}
         usable = [node for node in open_to if not against[node]]
     if len(usable) < missing:
@@ -191,5 +195,6 @@ def _chosen(
     return choose_nodes(
         placement_candidates(cluster, topology, device.pool, usable),
         replicas=missing,
+        pinned=first,
         beside=placement_candidates(cluster, topology, device.pool, staying),
     )

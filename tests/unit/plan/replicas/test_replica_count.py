@@ -21,7 +21,11 @@ from sanctl.plan.device.creation_request import DeviceArguments, parse_device_re
 from sanctl.plan.device.placement_preview import preview_placement
 from sanctl.plan.health.device_health import device_findings
 from sanctl.plan.replicas.pending_change import pending_change_of
-from sanctl.plan.replicas.replica_choice import ReplicaRequest, parse_replica_request
+from sanctl.plan.replicas.replica_choice import (
+    ReplicaRequest,
+    parse_replica_request,
+    target_nodes,
+)
 from sanctl.plan.replicas.replica_count import (
     AwaitRole,
     AwaitSync,
@@ -363,6 +367,42 @@ def test_a_lost_replica_comes_back_past_half_of_the_memory_where_that_is_accepte
     assert codes(two, swap, accepted=RISK_FEWER_REPLICAS) == [accepted]
     both = f"{RISK_FEWER_REPLICAS} {accepted}"
     assert nodes_after(step(two, swap, accepted=both)) == (N1,)
+
+
+def test_of_two_replicas_one_goes_where_the_memory_is() -> None:
+    """The nodes that lack it have more room, and both were chosen for that."""
+    n4 = NodeName.parse("n4")
+    one = world((N1,))
+    bitmap = _SIZE // 32768
+    usages = {
+        ("main", "n2"): PoolUsage(
+            total_bytes=1 << 40, free_bytes=1 << 40, memory_bytes=-(-bitmap * 4 // 3), bitmaps=1
+        ),
+        ("main", "n3"): PoolUsage(
+            total_bytes=1 << 40, free_bytes=1 << 39, memory_bytes=8 * bitmap, bitmaps=1
+        ),
+    }
+    usages["main", "n4"] = usages["main", "n2"]
+    pool_agent = Instance(resource="sanctl-pool", node="n4", role=Role.STARTED)
+    cluster = Cluster(
+        cib=replace(one.cib, pools={**one.cib.pools, **usages}),
+        mon=replace(
+            one.mon,
+            nodes=(*one.mon.nodes, MonNode(name="n4", state=NodeState.ONLINE)),
+            instances=(*one.mon.instances, pool_agent),
+        ),
+    )
+    plain = wide_topology()
+    wide = replace(plain, pools=(replace(plain.pools[0], nodes=(*ALL, n4)),))
+    (device,) = cluster.cib.devices
+
+    def chosen(*accepted: str) -> tuple[NodeName, ...]:
+        request = ReplicaRequest(replicas=3)
+        return target_nodes(cluster, wide, device, request, accepted=accepted)
+
+    with pytest.raises(Refused):
+        chosen()
+    assert chosen("SAN-NODE-012") == (N1, N3, N2)
 
 
 def test_refusals() -> None:
