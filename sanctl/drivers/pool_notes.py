@@ -12,6 +12,8 @@ from sanctl.system import files
 from sanctl.system.files import fsync_folder, is_folder, read_text_or, write_atomically
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from sanctl.model.names import PoolName
 
 _FOLDER = "/var/lib/sanctl/pools"
@@ -32,8 +34,11 @@ POINTS_LOST = "points-lost"
 """Tokens of restore points that the pool agent took this node off, as their files were gone."""
 POINTS_GIVEN_UP = "points-given-up"
 """Tokens of restore points that `pool prepare --anew` was about to take this node off."""
+_TAKEN_OFF = (POINTS_LOST, POINTS_GIVEN_UP)
 #: Of restore points that are deleted so many are remembered: their files may be there again.
 _MOST_TAKEN_OFF = 4096
+#: A change of the CIB that was due with the note has been made by then, or never will be.
+_CHANGE_IS_MADE_S = 600.0
 
 
 def write(pool: PoolName | str, kind: str, text: str = "") -> None:
@@ -80,8 +85,7 @@ def taken_off(pool: PoolName | str) -> frozenset[str]:
     Raises:
         OSError: not known.
     """
-    kinds = (POINTS_LOST, POINTS_GIVEN_UP)
-    return frozenset(token for kind in kinds for token in read(pool, kind).split())
+    return frozenset(token for kind in _TAKEN_OFF for token in read(pool, kind).split())
 
 
 def note_taken_off(pool: PoolName | str, kind: str, tokens: set[str], present: set[str]) -> None:
@@ -99,8 +103,23 @@ def note_taken_off(pool: PoolName | str, kind: str, tokens: set[str], present: s
     before = set(read(pool, kind).split())
     # Others stay: a file of a restore point that is deleted meanwhile has to go, too.
     now = (before if len(before) < _MOST_TAKEN_OFF else before & present) | tokens
-    if now != before:
+    if tokens or now != before:
+        # Also where it says so already: its age is that of the last change that is about to come.
         write(pool, kind, " ".join(sorted(now)))
+
+
+def forget_taken_off(pool: PoolName | str, tokens: Collection[str]) -> None:
+    """Forget that this node was taken off restore points: the CIB names it for them again.
+
+    Not while the note is young: the CIB may name the node *yet*.
+
+    Raises:
+        OSError: a note cannot be read, or written.
+    """
+    for kind in _TAKEN_OFF:
+        before = set(read(pool, kind).split())
+        if not before.isdisjoint(tokens) and age_s(pool, kind) > _CHANGE_IS_MADE_S:
+            write(pool, kind, " ".join(sorted(before.difference(tokens))))
 
 
 def age_s(pool: PoolName | str, kind: str) -> float:

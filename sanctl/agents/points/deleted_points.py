@@ -7,7 +7,8 @@ would tell it to remove the file any more.
 
 Only what the notes of this node say that it was taken off: such a restore point was in the CIB
 once, and one that is gone from there never comes back, as each attempt to make one has a token of
-its own. Any other file that the CIB says nothing of stays.
+its own. What the CIB has named this node for again is in the notes no more (`found_files`): a CIB
+from a backup may lack it. Any other file that the CIB says nothing of stays.
 """
 
 from __future__ import annotations

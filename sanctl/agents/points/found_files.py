@@ -7,7 +7,7 @@ file would be used by nothing, and be removed by nothing.
 
 Only what the notes of this node say that it was taken off: the CIB has named it once, so its copy
 is of the moment of the others. A copy of an attempt that another node began anew has the same token
-and is of another moment.
+and is of another moment. Once the CIB names the node again the notes say so no more.
 """
 
 from __future__ import annotations
@@ -69,6 +69,32 @@ def add_again(session: Session, usable: dict[str, str], points: Collection[Resto
                 device=point.device,
                 action="restore-points",
             )
+
+
+def forget(usable: dict[str, str], points: Collection[RestorePoint]) -> None:
+    """Forget that this node was taken off restore points, once the CIB names it for them again.
+
+    A CIB that is put back from a backup later may lack the restore point: by the note it would
+    count as deleted, and the files go from all nodes that were off once (`deleted_points`). Only
+    where the file is there: a node that is about to be taken off is still named.
+
+    Args:
+        usable: the paths of the pools that are usable, by name.
+        points: all restore points, as the CIB has them.
+
+    Raises:
+        CommandError, OSError: a note or a pool cannot be read: the next monitor tries again.
+    """
+    here = os.uname().nodename
+    for pool in sorted({point.pool for point in points} & usable.keys()):
+        off = pool_notes.taken_off(pool)
+        named = [
+            point
+            for point in points
+            if point.pool == pool and point.token in off and here in point.nodes
+        ]
+        if tokens := {point.token for point in _there(usable, named)}:
+            pool_notes.forget_taken_off(pool, tokens)
 
 
 def _there(usable: dict[str, str], points: Collection[RestorePoint]) -> list[RestorePoint]:

@@ -88,6 +88,8 @@ def keep_up(
         with _logs_error():
             lost_files.take_off(_session(runner), usable, points)
         with _logs_error():
+            found_files.forget(usable, points)
+        with _logs_error():
             found_files.add_again(_session(runner), usable, points)
         with _logs_error():
             deleted_points.remove_files(_session(runner), usable, properties)

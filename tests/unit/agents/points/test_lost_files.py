@@ -17,7 +17,7 @@ from sanctl.agents.points import deleted_points, found_files, lost_files, upkeep
 from sanctl.agents.replica import parts
 from sanctl.drivers import backup_notes, node_attributes, point_files, pool_notes
 from sanctl.errors import CommandError, Problem
-from sanctl.model.cib_change import SetPoint
+from sanctl.model.cib_change import RemovePoint, SetPoint
 from sanctl.model.names import DeviceName
 from sanctl.model.restore_point import SIZES_ATTRIBUTE, PointOrder, RestorePoint
 from sanctl.ops.session import Session
@@ -59,6 +59,9 @@ class Node:
     def add_again(self) -> dict[str, tuple[str, ...]]:
         found_files.add_again(self.bed.session, self.usable, self.points())
         return {point.name: point.nodes for point in self.points()}
+
+    def forget(self) -> None:
+        found_files.forget(self.usable, self.points())
 
     def delete(self, point: RestorePoint) -> None:
         """Delete a restore point; n2 removes its file, and the CIB waits for nobody else."""
@@ -405,6 +408,68 @@ def test_a_file_of_a_point_that_was_deleted_without_this_node_goes(
     node.delete(node.two)
     node.usable.clear()
     assert node.remove_deleted() == {"two"}
+
+
+def put_back_without(node: Node, point: RestorePoint) -> set[str]:
+    """Put a CIB back that is older than the restore point; return the points that have a file."""
+    node.bed.cluster.patch(render_patchset(node.bed.cluster.root, (RemovePoint(point=point),)))
+    return node.remove_deleted()
+
+
+def set_age(kind: str, age_s: float = 3600.0) -> None:
+    written_s = time.time() - age_s
+    os.utime(pool_notes.path("main", kind), (written_s, written_s))
+
+
+@pytest.mark.parametrize("kind", [pool_notes.POINTS_LOST, pool_notes.POINTS_GIVEN_UP])
+def test_a_cib_from_a_backup_takes_no_file_of_a_node_that_was_off_for_a_while(
+    node: Node, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """The note outlived the node's return, and the file counted as one of a deleted point."""
+    taken_off(node, monkeypatch)
+    pool_notes.write("main", kind, pool_notes.read("main", pool_notes.POINTS_LOST))
+    for each in (pool_notes.POINTS_LOST, kind):
+        set_age(each)
+    node.forget()
+    assert len(pool_notes.taken_off("main")) == 2, "the CIB names it for none yet"
+    assert node.add_again() == BOTH
+    node.forget()
+    assert pool_notes.taken_off("main") == frozenset()
+    assert put_back_without(node, node.one) == {"one", "two"}
+
+
+def test_the_upkeep_forgets_what_the_node_is_named_for_again(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backup_notes, "_FOLDER", str(tmp_path / "notes"))
+    monkeypatch.setattr(upkeep, "_session", lambda _runner: node.bed.session)
+    monkeypatch.setattr(node_attributes, "publish", lambda *_: None)
+    taken_off(node, monkeypatch)
+    node.add_again()
+    set_age(pool_notes.POINTS_LOST)
+    properties = {point.id: point.value for point in node.points()}
+    upkeep.keep_up(LocalRunner(), node.usable, properties, is_quorate=True)
+    assert pool_notes.taken_off("main") == frozenset()
+
+
+def test_what_the_node_is_about_to_be_taken_off_is_not_forgotten(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The CIB names it yet, and a change whose answer was lost may come."""
+    taken_off(node, monkeypatch)
+    node.add_again()
+    set_age(pool_notes.POINTS_LOST, 30)
+    node.forget()
+    assert len(pool_notes.taken_off("main")) == 2, "the note is young"
+    set_age(pool_notes.POINTS_LOST)
+    node.file(node.one).unlink()
+    node.forget()
+    assert pool_notes.taken_off("main") == {node.one.token}, "its file is not there"
+    os.utime(pool_notes.path("main", pool_notes.POINTS_LOST), (0, 0))
+    assert node.monitor()["one"] == ("n2",)
+    assert os.stat(pool_notes.path("main", pool_notes.POINTS_LOST)).st_mtime, "noted again"
+    node.usable.clear()
+    node.forget()
 
 
 def test_one_file_at_least_goes_with_each_monitor(
