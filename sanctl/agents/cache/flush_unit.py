@@ -42,7 +42,7 @@ def start_unless_stable(runner: Runner, name: str) -> None:
         if is_due(name) and not _was_asked_for():
             try:
                 runner.run(["systemctl", "start", "--no-block", _UNIT], timeout_s=_TIMEOUT_S)
-            except SanctlError:
+            except (SanctlError, OSError):
                 # What the others rely on has not happened.
                 _asked().remove()
                 raise
