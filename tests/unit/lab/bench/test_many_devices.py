@@ -75,6 +75,7 @@ class StubDevices:
 
     def __init__(self, _scenario: object, count: int, *_nodes: str) -> None:
         self.names = [str(number) for number in range(count)]
+        self.created_s = 5.0
         result = {"acknowledged": 100, "lost": 0, "errors": 0}
         self.ledgers = SimpleNamespace(check=lambda: result)
 
