@@ -182,3 +182,9 @@ def test_the_private_key_leaves_no_node() -> None:
     assert "sanctl.san.contents" in tasks and "slurp" not in tasks
     read = [part.split("]")[0] for part in tasks.split("paths: [")[1:]]
     assert len(read) == 2 and not any("sanctl_second_site_key" in each for each in read)
+
+
+def test_what_may_be_a_users_link_is_not_read_as_root() -> None:
+    """Its home is the site's user's own at a site that was made by hand."""
+    text = (ROLE / "tasks/admit.yml").read_text()
+    assert text.count("sanctl.san.login_keys:") == 2 and 'authorized_keys"' not in text
