@@ -81,6 +81,10 @@ def test_a_filesystem_that_is_not_mounted_is_not_filled(
 def test_check_mode_makes_nothing(bed: LabSession, inventory: dict[str, Any]) -> None:
     bed.sh(SERVER, f"mount -o loop {IMAGE} {MOUNT}")
     assert run(bed, inventory, "--check", "--diff") > 0
+    # The directory may be there before the user that is to own it.
+    bed.sh(SERVER, f"mkdir {PATH}")
+    assert run(bed, inventory, "--check", "--diff") > 0
+    bed.sh(SERVER, f"rmdir {PATH}")
     assert bed.sh(SERVER, f"ls {MOUNT}; getent passwd {USER}", ok=range(256)).stdout == ""
 
 
@@ -162,6 +166,40 @@ def test_a_node_that_was_installed_anew_is_let_in_again(
     assert len(keys) == 2 and before.split()[1] not in " ".join(keys)
     for node in ("n1", "n2"):
         sanctl(bed, node, f"site copies {SITE}")
+
+
+def test_what_a_line_by_hand_says_of_from_where_stays(
+    bed: LabSession, inventory: dict[str, Any]
+) -> None:
+    """Also of a node that the run leaves out: it is asked what it sends, and that is listed."""
+    file, key = f"{HOME}/.ssh/authorized_keys", bed.sh("n1", f"cat {KEY}.pub").stdout.strip()
+    source = f'from="{bed.node("n1").address(Network.ISCSI)}"'
+    bed.sh(SERVER, f"sed -i '/ n1$/d' {file}; echo '{source} {key}' >>{file}; : >{RECEIVERS}")
+    assert run(bed, inventory, "--limit", f"n2,{SERVER}") >= 1
+    (line,) = [
+        each for each in bed.sh(SERVER, f"cat {file}").stdout.splitlines() if key.split()[1] in each
+    ]
+    assert line.startswith(f"{source},restrict,command=") and line.endswith(" n1")
+    for node in ("n1", "n2"):
+        sanctl(bed, node, f"site copies {SITE}")
+    assert run(bed, inventory) == 0
+
+
+def test_a_server_that_does_not_answer_ends_no_play_before_the_nodes(
+    bed: LabSession, inventory: dict[str, Any]
+) -> None:
+    host = inventory["all"]["children"]["sanctl_sites"]["hosts"][SERVER]
+    host["ansible_port"] = 1
+    try:
+        with pytest.raises(CommandError, match="UNREACHABLE"):
+            run(bed, inventory)
+    finally:
+        del host["ansible_port"]
+    log = (bed.lab.directory / "rollout.log").read_text()
+    for play in ("Cluster nodes", "Keys for second sites", "Cluster configuration"):
+        assert f"PLAY [{play}]" in log
+    assert "Run the playbook again once this is mended" in log
+    assert run(bed, inventory) == 0
 
 
 def test_another_directory_is_no_move(bed: LabSession, inventory: dict[str, Any]) -> None:

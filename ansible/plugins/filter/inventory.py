@@ -141,33 +141,64 @@ def may_restart_client(status: str, cmap: str, count: int) -> bool:
     return may
 
 
-def receivers(present: str, wheel: str) -> str:
-    """Return the list of what a second site runs, in base64 as it is, with a wheel's receiver."""
-    access = _import("sanctl.rollout.site_access")
+def receivers(present: str, wheel: str, digests: Sequence[str] = ()) -> str:
+    """Return the list of what a second site runs, in base64 as it is, with a wheel's receiver.
+
+    Args:
+        present: the list as it is, in base64.
+        wheel: the wheel.
+        digests: of the receivers that nodes send.
+    """
+    access = _access()
     try:
         digest = access.receiver_digest(wheel)
     except (OSError, ValueError) as error:
         raise AnsibleFilterError(str(error)) from error
-    text: str = access.receivers(base64.b64decode(present).decode(), digest)
+    text: str = access.receivers(base64.b64decode(present).decode(), [*digests, digest])
     return text
 
 
-def authorized_keys(
-    present: str, cluster: str, keys: Mapping[str, str], nodes: Sequence[str], command: str
+def receiver_command(folder: str) -> list[str]:
+    """Return what prints the digest of the receiver that the release in a node's folder sends."""
+    found: list[str] = _access().digest_command("python3", folder)
+    return found
+
+
+def sent_receivers(results: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Say what nodes that were asked so send, and which nodes did not say."""
+    found: dict[str, list[str]] = _access().sent_receivers(results)
+    return found
+
+
+def unrestricted(present: str, cluster: str, nodes: Sequence[str]) -> list[str]:
+    """Return the nodes without a line of their own in authorized_keys, in base64 as it is."""
+    text = base64.b64decode(present).decode(errors="surrogateescape")
+    found: list[str] = _access().unrestricted(text, cluster, nodes)
+    return found
+
+
+def authorized_keys(  # noqa: PLR0917 - a filter's
+    present: str,
+    cluster: str,
+    keys: Mapping[str, str],
+    nodes: Sequence[str],
+    command: str,
+    unlisted: Sequence[str] = (),
 ) -> str:
     """Return a second site's authorized_keys, in base64 as it is, with the keys of the nodes."""
     text = base64.b64decode(present).decode(errors="surrogateescape")
-    access = _import("sanctl.rollout.site_access")
-    found: str = access.authorized_keys(text, cluster, keys, nodes, command)
+    found: str = _access().authorized_keys(text, cluster, keys, nodes, command, unlisted=unlisted)
     return base64.b64encode(found.encode(errors="surrogateescape")).decode()
 
 
 def site_changes(listed: str, sites: Sequence[Mapping[str, str]]) -> list[dict[str, object]]:
     """Say what makes the cluster's second sites those of the inventory."""
-    found: list[dict[str, object]] = _import("sanctl.rollout.site_access").site_changes(
-        listed, sites
-    )
+    found: list[dict[str, object]] = _access().site_changes(listed, sites)
     return found
+
+
+def _access() -> Any:
+    return _import("sanctl.rollout.site_access")
 
 
 def _running() -> Any:
@@ -198,6 +229,9 @@ class FilterModule:
             "cut_off": cut_off,
             "may_restart_client": may_restart_client,
             "receivers": receivers,
+            "receiver_command": receiver_command,
+            "sent_receivers": sent_receivers,
+            "unrestricted": unrestricted,
             "authorized_keys": authorized_keys,
             "site_changes": site_changes,
         }

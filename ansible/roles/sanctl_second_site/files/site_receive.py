@@ -65,7 +65,7 @@ def check(text: bytes, path: str) -> None:
     digest = hashlib.sha256(text).hexdigest()
     if digest not in listed:
         raise Refusal(
-            f"the receiver of this node's release, {digest[:12]}, is not in the server's {path}: "
+            f"the receiver of this node's release, {digest}, is not in the server's {path}: "
             "run the playbook of that release for the site's server"
         )
 
