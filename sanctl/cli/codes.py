@@ -336,11 +336,12 @@ _CODES = {
     "filesystem is blank or another's, or its marker is gone. The disk may have been replaced, or "
     "read wrongly. The pool is never made again automatically: 'sanctl pool prepare NAME --anew' "
     "does that, and the replicas are filled from their peers.",
-    "SAN-POOL-033": "A pool that began anew on a node ('sanctl pool prepare NAME --anew') has an "
-    "id there, in its filesystem and in a note on the node's own disk. They differ, or one of both "
-    "is missing: another filesystem of the pool is mounted, such as the one that it had before, "
-    "whose replicas are old. Nothing of it is used. --accept SAN-POOL-033 makes it the pool's "
-    "again; its replicas are then filled whole from the one that serves.",
+    "SAN-POOL-033": "A pool has an id on each node but where it began with a release that gave "
+    "none: in its filesystem and in a note on the node's own disk. "
+    "They differ, or one of both is missing: another filesystem of the pool is mounted, such as "
+    "the one that it had before, whose replicas are old. Nothing of it is used. --accept "
+    "SAN-POOL-033 makes it the pool's again; its replicas are then filled whole from the one that "
+    "serves.",
     "SAN-POOL-032": "What is mounted at the path of a pool without flash is no new and empty "
     "filesystem, or nothing is mounted: 'sanctl pool prepare NAME --anew' marks nothing else, and "
     "formats nothing.",

@@ -4,9 +4,9 @@
 The marker file holds the pool's UUID and proves that a filesystem of the pool is mounted. A
 directory without the marker is not mounted, or is another filesystem: never an empty pool.
 
-A pool that began anew on a node has an id there, in a file of the filesystem and in a note on the
-node's own disk. The filesystem that it had before has the same marker, and old replicas: it has no
-id, or another one, and is not the pool any more. Pools that never began anew have neither.
+A pool has an id on each node, in a file of the filesystem and in a note on the node's own disk. A
+filesystem that it had before has the same marker, and old replicas: it has no id, or another one,
+and is not the pool any more. Pools that began with an earlier release have neither.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sanctl.errors import CommandError, Problem
 from sanctl.system.files import fsync_folder, read_text, read_text_or, write_atomically
 
 MARKER = ".sanctl-pool"
-#: The id of a filesystem in which the pool began anew on this node.
+#: The id of a filesystem in which the pool began on this node.
 FILESYSTEM_ID = ".sanctl-filesystem"
 #: Behind the path of a data file that is being copied from a restore point.
 CLONING = ".cloning"
@@ -41,7 +41,7 @@ def check_marker(path: str, uuid: str) -> None:
 
     Raises:
         CommandError: the marker is missing, cannot be read, or is another pool's; the filesystem is
-            not the one in which the pool began anew here, or that is not known.
+            not the one in which the pool began here, or that is not known.
     """
     marker = f"{path}/{MARKER}"
     try:
@@ -95,8 +95,8 @@ def _check_filesystem(path: str, uuid: str) -> None:
             Problem(
                 "SAN-POOL-033",
                 f"the filesystem at {path} has {_id_text(found)}, and this node's note of the pool "
-                f"names {_id_text(noted)}: it is not the filesystem in which the pool began anew "
-                "here, and its replicas may be old",
+                f"names {_id_text(noted)}: it is not the filesystem in which the pool began here, "
+                "and its replicas may be old",
                 "mount the right one. If that is lost, or is this one: docs/howto/night-page.md, "
                 "SAN-POOL-033",
             )
@@ -104,7 +104,7 @@ def _check_filesystem(path: str, uuid: str) -> None:
 
 
 def filesystem_id(path: str) -> str:
-    """Return the id that a pool's filesystem has; empty: the pool never began anew in it.
+    """Return the id that a pool's filesystem has; empty: the pool did not begin in it, or long ago.
 
     Raises:
         OSError: it cannot be read.
@@ -116,7 +116,7 @@ def write_filesystem_id(path: str, identifier: str) -> None:
     """Give a pool's filesystem its id, durably: before its marker, and after the node's note.
 
     The note first: from then on the filesystem before is refused. The marker last: until then this
-    one is no pool, and `pool prepare --anew` may be run again.
+    one is no pool, and the same command, or the rollout, may be run again.
     """
     write_atomically(f"{path}/{FILESYSTEM_ID}", f"{identifier}\n")
 

@@ -96,8 +96,9 @@ def is_blank(runner: Runner, device: str) -> bool:
 class Preparation:
     """One run of `sanctl pool prepare` on this node."""
 
-    def __init__(self, runner: Runner, pool: Pool) -> None:
+    def __init__(self, runner: Runner, pool: Pool, identifier: str) -> None:
         self._runner = runner
+        self._identifier = identifier
         self._pool = pool
         cache = flash_cache.cache_of(pool)
         self._origin, self._flash = str(cache.origin), str(cache.flash)
@@ -279,9 +280,10 @@ class Preparation:
     def _mark(self) -> str:
         marker = f"{self._path}/{pools.MARKER}"
         if not exists(marker, follow_symlinks=False):
-            # Where the pool begins anew (sanctl/ops/pool_reformat.py); the marker comes after it.
-            if begun := pool_notes.read(self._pool.uuid, pool_notes.FILESYSTEM).strip():
-                pools.write_filesystem_id(self._path, begun)
+            # The pool begins here. The note first: from now on any filesystem that it had before
+            # is refused. Also where `--anew` has noted an id: a run before may have used that.
+            pool_notes.write(self._pool.uuid, pool_notes.FILESYSTEM, self._identifier)
+            pools.write_filesystem_id(self._path, self._identifier)
             write_atomically(marker, f"{self._pool.uuid}\n")
         os.makedirs(f"{self._path}/devices", mode=0o700, exist_ok=True)
         fsync_folder(self._path)
@@ -292,12 +294,21 @@ class Preparation:
         return ""
 
 
-def prepare_pool(runner: Runner, topology: Topology, name: PoolName, node: str) -> tuple[str, ...]:
+def prepare_pool(
+    runner: Runner, topology: Topology, name: PoolName, node: str, *, identifier: str
+) -> tuple[str, ...]:
     """Make a pool with a flash cache on this node, or attach the flash of one that exists.
 
     A disk that holds anything that is not the pool's is refused, and so is one that cannot be read,
     and one that is blank where the pool was. Run again after an interruption, the command goes on
     from what is there.
+
+    Args:
+        runner: runs the tools.
+        topology: what cluster.toml says.
+        name: the pool.
+        node: this node.
+        identifier: what the filesystem is known by if the pool begins in it; no other one has it.
 
     Returns:
         What was done; empty where all was there.
@@ -308,7 +319,7 @@ def prepare_pool(runner: Runner, topology: Topology, name: PoolName, node: str) 
         SanctlError, OSError: a step failed.
     """
     existing_cached_pool(topology, name)
-    return Preparation(runner, pool_of_node(topology, name, node)).carry_out()
+    return Preparation(runner, pool_of_node(topology, name, node), identifier).carry_out()
 
 
 def pool_of_node(topology: Topology, name: PoolName, node: str) -> Pool:

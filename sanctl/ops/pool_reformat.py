@@ -130,7 +130,8 @@ def clear_pool(
         give_up: checks that again, and has no restore point count on this node (`give_up_points`).
             Called once the pool is out of use, as the last step before something goes: until then
             `pool prepare` without --anew has all as it was.
-        identifier: what the pool's new filesystem is known by; no other one has it.
+        identifier: what is noted as the pool's filesystem until the new one has its marker; none
+            has it.
         given_up: the restore points that it takes this node off, known once it was called.
 
     Raises:

@@ -13,10 +13,11 @@ description:
   - A marker that says something else, or one that is gone from a pool this node already serves, is
     a failure and never repaired. An empty directory where a pool should be means that the
     filesystem is not mounted, or has been replaced, and somebody has to look.
-  - A pool that began anew on the node has an id in its filesystem, C(.sanctl-filesystem), and in a
+  - A pool that begins on the node gets an id, in its filesystem, C(.sanctl-filesystem), and in a
     note on the node's own disk. Where they differ another filesystem of the pool is mounted, maybe
     one with old replicas, and that is a failure, too. A node that does not serve the pool yet, as
-    its own disk is new, takes the filesystem's id for its note.
+    its own disk is new, takes the id of a filesystem that is marked for its note. Pools that began
+    with an earlier release have none.
 options:
   pools:
     description: The pools of this node.
@@ -74,8 +75,10 @@ made:
   returned: success
 """
 
+import hashlib
 import os
 import stat
+import time
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -154,6 +157,23 @@ def read_ids(pool: dict[str, Any], notes: str) -> tuple[str, str]:
     return found or "", read_line(note_of(pool, notes)) or ""
 
 
+def write_note(pool: dict[str, Any], notes: str, identifier: str) -> None:
+    """Note the id of the pool's filesystem, durably."""
+    os.makedirs(notes, mode=0o700, exist_ok=True)
+    sync_folder(os.path.dirname(notes))
+    write_line(note_of(pool, notes), identifier)
+
+
+def new_id() -> str:
+    """Return 32 hex digits that no other filesystem has.
+
+    The kernel's random numbers alone are not enough: machines booted from one image draw the same
+    early ones (sanctl/cli/environment.py).
+    """
+    others = (os.uname().nodename, time.time_ns(), time.monotonic_ns(), os.getpid())
+    return hashlib.sha256(os.urandom(32) + repr(others).encode()).hexdigest()[:32]
+
+
 def is_served(cluster_toml: str, uuid: str, node: str) -> bool:
     """Tell whether the node's cluster.toml lists a pool already, and the node among its nodes.
 
@@ -226,7 +246,7 @@ def reasons_against(
         return [
             f"pool {name}: the filesystem at {path} has {id_text(found)}, and this node's note of"
             f" the pool names {id_text(noted)}: it is not the filesystem in which the pool began"
-            " anew here, and its replicas may be old. Nothing was changed; mount the right one, or"
+            " here, and its replicas may be old. Nothing was changed; mount the right one, or"
             " see docs/howto/night-page.md, SAN-POOL-033"
         ]
     return []
@@ -252,16 +272,17 @@ def make(pool: dict[str, Any], notes: str = NOTES) -> None:
     """Mark the directory, then make the folder: a folder without a marker is never ours."""
     path = pool["path"]
     devices = os.path.join(path, DEVICES)
-    found, noted = read_ids(pool, notes)
-    if noted and found != noted:
-        # Of a filesystem that has no marker yet: any other was refused.
-        write_line(os.path.join(path, FILESYSTEM_ID), noted)
-    elif found and not noted:
-        os.makedirs(notes, mode=0o700, exist_ok=True)
-        sync_folder(os.path.dirname(notes))
-        write_line(note_of(pool, notes), found)
     if read_marker(path) is None:
+        identifier = new_id()
+        # The note first: from now on any filesystem that the pool had here before is refused. The
+        # marker last: until then this one is no pool, and the next run begins it again.
+        write_note(pool, notes, identifier)
+        write_line(os.path.join(path, FILESYSTEM_ID), identifier)
         write_line(os.path.join(path, MARKER), pool["uuid"])
+    else:
+        found, noted = read_ids(pool, notes)
+        if found and not noted:
+            write_note(pool, notes, found)
     os.makedirs(devices, mode=0o700, exist_ok=True)
     os.chmod(devices, 0o700)
     sync_folder(path)

@@ -213,7 +213,7 @@ def prepare(*, name: str, anew: bool, accepted: tuple[str, ...], yes: bool, outp
                     identifier=env.new_uuid(),
                     given_up=given_up,
                 )
-            done += prepare_pool(env.runner, topology, wanted, node)
+            done += prepare_pool(env.runner, topology, wanted, node, identifier=env.new_uuid())
         if given_up:
             done = (*done, _given_up_text(given_up, node))
     if anew:

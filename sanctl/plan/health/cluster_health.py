@@ -114,7 +114,7 @@ _POOL_REASONS = {
     "SAN-CMD-001": "drbdsetup is not installed (SAN-CMD-001)",
     "SAN-POOL-023": "its filesystem has shut itself down after an error of its disk (SAN-POOL-023)",
     "SAN-POOL-033": "another filesystem of the pool is mounted there, not the one in which it "
-    "began anew (SAN-POOL-033)",
+    "began (SAN-POOL-033)",
 }
 _POOL_ADVICE = {
     "SAN-CMD-001": "install the DRBD utilities there, or run the rollout again; what the node "

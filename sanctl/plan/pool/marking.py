@@ -4,7 +4,7 @@
 The rollout marks a pool's filesystem once, while the node has no replica in it. Where it is lost
 later, a filesystem without a marker may be the wrong one, or none at all: only an operator's
 `pool prepare NAME --anew` marks it, and only where it holds nothing. Whether another filesystem of
-the pool takes its place, one with replicas, is an operator's choice, too: of a pool that began anew
+the pool takes its place, one with replicas, is an operator's choice, too: of a pool that began
 here the node knows one filesystem alone (sanctl/drivers/pool_files.py).
 """
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import builtins
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -15,6 +16,8 @@ from types import ModuleType
 
 import pytest
 
+from sanctl.drivers import pool_files, pool_notes
+from sanctl.errors import CommandError
 from tests.fakes.faults import NUMBERS, Faults
 
 ANSIBLE = Path(__file__).resolve().parents[3] / "ansible"
@@ -54,15 +57,28 @@ def problems(
     return found
 
 
+@pytest.fixture(autouse=True)
+def notes_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the agents read the notes that the module writes."""
+    monkeypatch.setattr(pool_notes, "_FOLDER", str(tmp_path / "lib/pools"))
+
+
 def test_a_new_pool_is_marked_once(tmp_path: Path) -> None:
-    pool = {"name": "main", "path": str(tmp_path), "uuid": UUID}
-    assert problems(tmp_path) == []
-    assert not pools.is_complete(pool)
-    pools.make(pool)
-    assert pools.is_complete(pool)
-    assert (tmp_path / ".sanctl-pool").read_text() == f"{UUID}\n"
-    assert (tmp_path / "devices").stat().st_mode & 0o777 == 0o700
-    assert problems(tmp_path, served=True) == []
+    path, notes = tmp_path / "main", str(tmp_path / "lib/pools")
+    path.mkdir()
+    pool = {"name": "main", "path": str(path), "uuid": UUID}
+    assert problems(path, notes=notes) == []
+    assert not pools.is_complete(pool, notes)
+    pools.make(pool, notes)
+    assert pools.is_complete(pool, notes)
+    assert (path / ".sanctl-pool").read_text() == f"{UUID}\n"
+    assert (path / "devices").stat().st_mode & 0o777 == 0o700
+    assert problems(path, served=True, notes=notes) == []
+    identifier = pools.read_ids(pool, notes)[0]
+    assert len(identifier) == 32
+    (path / "devices").chmod(0o755)
+    pools.make(pool, notes)
+    assert pools.read_ids(pool, notes) == (identifier, identifier), "it began once"
 
 
 @pytest.mark.parametrize(
@@ -107,32 +123,97 @@ def test_a_filesystem_that_the_pool_had_before_is_refused(
     path.mkdir()
     pools.make(pool, str(notes))
     note = notes / f"{UUID}.filesystem"
-    if found:
-        (path / ".sanctl-filesystem").write_text(f"{found}\n")
-    if noted:
-        notes.mkdir(parents=True)
-        note.write_text(noted)
+    for file, identifier in ((path / ".sanctl-filesystem", found), (note, noted)):
+        file.write_text(f"{identifier}\n") if identifier else file.unlink()
     told = problems(path, served=served, notes=str(notes))
     assert len(told) == is_refused and all("SAN-POOL-033" in each for each in told)
     if not is_refused:
+        assert pools.is_complete(pool, str(notes)) == (found == noted), "else it is changed"
         pools.make(pool, str(notes))
         assert pools.is_complete(pool, str(notes))
         assert (note.read_text().strip() if note.exists() else "") == found
 
 
-def test_a_pool_that_is_new_here_takes_what_the_node_has_noted(tmp_path: Path) -> None:
-    """Also where an interrupted `pool prepare --anew` has left another id."""
-    path, notes = tmp_path / "main", tmp_path / "pools"
+@pytest.mark.parametrize("has_notes", [True, False], ids=["left the pool", "installed anew"])
+@pytest.mark.parametrize("release", ["this", "older"])
+def test_the_filesystem_before_is_refused_where_the_rollout_makes_the_pool_again(
+    tmp_path: Path, *, has_notes: bool, release: str
+) -> None:
+    """With no id on both sides, or the one of the note again, the old disk passed."""
+    path, notes = tmp_path / "main", tmp_path / "lib/pools"
     pool = {"name": "main", "path": str(path), "uuid": UUID}
-    notes.mkdir()
-    (notes / f"{UUID}.filesystem").write_text("a\n")
+    before: list[Path] = []
+    for number in range(3):
+        path.mkdir()
+        assert problems(path, notes=str(notes)) == []
+        pools.make(pool, str(notes))
+        pool_files.check_marker(str(path), UUID)
+        if release == "older" and number == 0:
+            (path / ".sanctl-filesystem").unlink()
+            (notes / f"{UUID}.filesystem").unlink()
+            assert problems(path, served=True, notes=str(notes)) == []
+            assert pools.is_complete(pool, str(notes)), "it stays as it is"
+        aside = tmp_path / f"disk{number}"
+        path.rename(aside)
+        for old in before:
+            old.rename(path)
+            for served in (True, False):
+                (told,) = problems(path, served=served, notes=str(notes))
+                assert "SAN-POOL-033" in told
+            with pytest.raises(CommandError, match="SAN-POOL-033"):
+                pool_files.check_marker(str(path), UUID)
+            path.rename(old)
+        aside.rename(path)
+        assert problems(path, served=True, notes=str(notes)) == []
+        assert pools.is_complete(pool, str(notes))
+        path.rename(aside)
+        Path(f"{path}.toml").unlink()
+        before.append(aside)
+        if not has_notes:
+            shutil.rmtree(notes)
+
+
+@pytest.mark.parametrize("dies_at", range(3))
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_rollout_that_dies_leaves_neither_filesystem_in_doubt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies_at: int, when: str
+) -> None:
+    """The new one is no pool before its marker, and the old one none once the note is there."""
+    path, notes, old = tmp_path / "main", tmp_path / "lib/pools", tmp_path / "old"
+    pool = {"name": "main", "path": str(path), "uuid": UUID}
     path.mkdir()
-    (path / ".sanctl-filesystem").write_text("b\n")
+    pools.make(pool, str(notes))
+    path.rename(old)
+    path.mkdir()
+    written: list[str] = []
+    real = pools.write_line
+
+    def dying(where: str, text: str) -> None:
+        if when == "before" and len(written) == dies_at:
+            raise KeyboardInterrupt
+        real(where, text)
+        written.append(os.path.basename(where))
+        if len(written) == dies_at + 1:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pools, "write_line", dying)
+        with pytest.raises(KeyboardInterrupt):
+            pools.make(pool, str(notes))
+    steps = [f"{UUID}.filesystem", ".sanctl-filesystem", ".sanctl-pool"]
+    assert written == steps[: dies_at + (when == "after")]
+    if ".sanctl-pool" not in written:
+        with pytest.raises(CommandError, match="SAN-POOL-001"):
+            pool_files.check_marker(str(path), UUID)
+    assert not pools.is_complete(pool, str(notes))
     assert problems(path, notes=str(notes)) == []
     pools.make(pool, str(notes))
-    assert (path / ".sanctl-filesystem").read_text() == "a\n"
     assert pools.is_complete(pool, str(notes))
-    assert problems(path, served=True, notes=str(notes)) == []
+    pool_files.check_marker(str(path), UUID)
+    path.rename(tmp_path / "new")
+    old.rename(path)
+    with pytest.raises(CommandError, match="SAN-POOL-033"):
+        pool_files.check_marker(str(path), UUID)
 
 
 def test_a_missing_directory_is_no_pool(tmp_path: Path) -> None:

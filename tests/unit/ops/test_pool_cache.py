@@ -203,7 +203,7 @@ def test_in_maintenance_mode_nothing_is_stored() -> None:
 def test_only_a_node_of_the_pool_prepares_it() -> None:
     bench = Bench()
     with pytest.raises(Refused) as caught:
-        prepare_pool(FakeRunner(), with_flash(), MAIN, "n3")
+        prepare_pool(FakeRunner(), with_flash(), MAIN, "n3", identifier="5" * 32)
     assert codes(caught.value) == ["SAN-POOL-014"]
     assert "n1, n2" in caught.value.problems[0].hint
     with pytest.raises(Refused) as caught:

@@ -23,6 +23,7 @@ from sanctl.model.topology import PoolCache, Topology
 from sanctl.ops import pool_prepare, pool_reformat
 from sanctl.plan.pool.flash_assembly import choose_assembly
 from sanctl.system import state_files
+from sanctl.system.files import write_atomically
 from tests.fakes.faults import Faults
 from tests.fakes.runner import Answer, FakeRunner
 from tests.fakes.topology import topology
@@ -145,7 +146,10 @@ class World:
         return bcache.OriginState(f"..{self.origin}", True, CacheMode.WRITE_THROUGH, True, 0, 0, 0)
 
     def prepare(self) -> tuple[str, ...]:
-        return pool_prepare.prepare_pool(self.runner, self.topology, MAIN, "n1")
+        self.begun += 1
+        return pool_prepare.prepare_pool(
+            self.runner, self.topology, MAIN, "n1", identifier=f"{self.begun:032x}"
+        )
 
     def anew(self) -> None:
         give_up = self.give_up or self.check
@@ -216,6 +220,18 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(bcache, "format_flash", stepping("format", bcache.format_flash))
     monkeypatch.setattr(pool_notes, "write", stepping("note", pool_notes.write))
     monkeypatch.setattr(pool_notes, "clear", stepping("forget", pool_notes.clear))
+
+    def write_id(path: str, identifier: str) -> None:
+        made.step("id")
+        real_id(path, identifier)
+
+    def write_marker(path: str, text: str) -> None:
+        made.step("marker")
+        real_marker(path, text)
+
+    real_id, real_marker = pool_files.write_filesystem_id, write_atomically
+    monkeypatch.setattr(pool_files, "write_filesystem_id", write_id)
+    monkeypatch.setattr(pool_prepare, "write_atomically", write_marker)
     return made
 
 
@@ -232,7 +248,8 @@ def refused(world: World, code: str, do: Callable[[], object] | None = None) -> 
 
 def test_blank_devices_become_a_pool_once(world: World) -> None:
     assert len(world.prepare()) == 4
-    assert world.is_mounted and world.kinds() == {"made"}
+    assert world.is_mounted and world.kinds() == {"made", "filesystem"}
+    pool_files.check_marker(str(world.path), world.pool.uuid)
     assert (world.path / ".sanctl-pool").read_text() == f"{world.pool.uuid}\n"
     world.steps.clear()
     assert world.prepare() == () and world.steps == []
@@ -284,7 +301,10 @@ def test_what_blkid_does_not_know_is_not_blank_either(world: World, device: str)
 def test_a_pool_of_an_older_release_is_noted(world: World) -> None:
     world.prepare()
     pool_notes.clear(MAIN, pool_notes.MADE)
+    pool_notes.clear(world.pool.uuid, pool_notes.FILESYSTEM)
+    (world.path / pool_files.FILESYSTEM_ID).unlink()
     assert world.prepare() == () and world.kinds() == {"made"}
+    pool_files.check_marker(str(world.path), world.pool.uuid)
 
 
 @pytest.mark.parametrize("by", ["a blank disk", "another's disk", "a blank filesystem"])
@@ -370,7 +390,8 @@ def test_a_run_that_is_killed_is_gone_on_with(world: World) -> None:
             if boots:
                 world.reboot()
             world.prepare()
-            assert world.is_mounted and world.kinds() == {"made"}, died
+            assert world.is_mounted and world.kinds() == {"made", "filesystem"}, died
+            pool_files.check_marker(str(world.path), world.pool.uuid)
 
 
 @pytest.mark.parametrize("release", ["this", "older"])
@@ -417,6 +438,29 @@ def test_a_slow_disk_that_was_replaced_is_not_the_pool_any_more(world: World) ->
         assert world.prepare() == ()
 
 
+@pytest.mark.parametrize("has_notes", [True, False], ids=["notes made are lost", "installed anew"])
+def test_each_filesystem_in_which_the_pool_begins_has_an_id_of_its_own(
+    world: World, *, has_notes: bool
+) -> None:
+    """Also without --anew, where the note has an id of before, and where it has none."""
+    identifier = world.path / pool_files.FILESYSTEM_ID
+    seen: set[str] = set()
+    for number in range(3):
+        world.prepare()
+        pool_files.check_marker(str(world.path), world.pool.uuid)
+        seen.add(identifier.read_text())
+        assert len(seen) == number + 1
+        for device in (world.origin, world.flash):
+            world.replace(device)
+        shutil.rmtree(world.path)
+        world.path.mkdir()
+        world.is_mounted = world.is_running = False
+        if has_notes:
+            pool_notes.clear(MAIN, pool_notes.MADE)
+        else:
+            shutil.rmtree(world.notes)
+
+
 def test_a_node_whose_own_disk_is_new_takes_the_pool_for_what_it_is(world: World) -> None:
     world.prepare()
     world.anew()
@@ -448,7 +492,7 @@ def test_a_replica_that_became_the_last_one_since_the_question_stays(
     with pytest.raises(Refused) as caught:
         world.anew()
     assert caught.value.problems[0].code == "SAN-POOL-020"
-    assert world.origin.read_bytes() == before and world.kinds() == {"made"}
+    assert world.origin.read_bytes() == before and world.kinds() == {"made", "filesystem"}
     assert asked == [True, False][:lost_at]
     if lost_at == 1:
         assert world.is_mounted
@@ -465,7 +509,7 @@ def test_restore_points_are_given_up_before_anything_goes(world: World) -> None:
     world.steps.clear()
 
     def give_up() -> None:
-        assert not world.is_mounted and world.kinds() == {"made"}
+        assert not world.is_mounted and world.kinds() == {"made", "filesystem"}
         world.step("give up")
 
     world.give_up, world.dies_before = give_up, "give up"
