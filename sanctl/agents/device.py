@@ -219,6 +219,8 @@ def promote() -> int:
 
 def _promote(device: Device, begun: contextlib.ExitStack) -> int:
     steps = ocf.Steps(device.name, "promote")
+    # The handler that has marked the peers takes the note away. Without room there is none.
+    is_noted = shared_marks.is_begun(device.name)
     deadline = time.monotonic() + min(_WAIT_S, ocf.remaining_s(50.0))
     size = gate.size_bytes(device.name)
     # Before DRBD is: what is read of it is then of the moment at which the cluster has answered.
@@ -243,7 +245,7 @@ def _promote(device: Device, begun: contextlib.ExitStack) -> int:
         write_cache.clear_minimum_redundancy(_RUNNER, device.name)
         set_role.promote(_RUNNER, device.name, device.minor, deadline)
         steps.done("primary", "DRBD Primary")
-    has_marked = not shared_marks.is_begun(device.name)
+    has_marked = is_noted and not shared_marks.is_begun(device.name)
     begun.close()
     write_cache.leave_write_back_unless_in_sync(_RUNNER, device.name)
     if not gate.gate_table(device.name).startswith("drbd"):

@@ -137,6 +137,8 @@ def text(content: bytes) -> str:
 
 def main() -> None:
     """Compare, write what differs, report."""
+    # Of a server with a strict one: folders that are made here have to be read by other users.
+    os.umask(0o022)
     file_spec = {
         "path": {"type": "path", "required": True},
         "content": {"type": "str"},

@@ -201,6 +201,8 @@ def keep(home: str, wanted: bytes | None, *, is_check: bool) -> tuple[bool, byte
 
 def main() -> None:
     """Read, compare, write what differs, report."""
+    # Of a server with a strict one: sshd and the site's user have to read what is made here.
+    os.umask(0o022)
     module = AnsibleModule(
         argument_spec={
             "user": {"type": "str", "required": True},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Has monitors of replicas that are not in sync do their duties one after the other.
+"""Has few monitors of replicas that wait for a node do their duties at a time.
 
 The rules are in sanctl/plan/device/monitor_turn.py. A turn is a lock on one of some files, which
 the kernel gives back when its holder ends, and a note of when it is free again.
@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from sanctl.agents.connections import reconnect_dropped
 from sanctl.agents.publish import attrd_cache
 from sanctl.agents.replica.parts import Device
+from sanctl.drivers import lio
+from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.device import monitor_turn as plan
 from sanctl.system import state_files
@@ -34,7 +36,8 @@ def taken(device: Device, state: ResourceState) -> Iterator[bool]:
     done = state_files.of_device(device.name, _DONE)
     when = plan.turn(state, _seen(device, state, _age_s(done, state)))
     with contextlib.ExitStack() as held:
-        if when is plan.Turn.LATER or (when is plan.Turn.NEXT and not _await(held)):
+        within_s = plan.WAIT_S if when is plan.Turn.NEXT else 0.0
+        if when is not plan.Turn.NOW and (when is plan.Turn.LATER or not _await(held, within_s)):
             yield False
             return
         if not state.is_in_sync:
@@ -47,14 +50,16 @@ def taken(device: Device, state: ResourceState) -> Iterator[bool]:
 def _seen(device: Device, state: ResourceState, done_age_s: float | None) -> plan.Seen:
     words = attrd_cache.published_fields(attrd_cache.of_score(device.name))
     pid = attrd_cache.attrd_pid()
+    has_order = bool(device.cache or device.awaits or device.restore)
     waits_to_connect = False
     try:
+        has_order = has_order or set(lio.access(device.name)) != device.access
         waits_to_connect = bool(reconnect_dropped.published_field(device.name, state))
-    except OSError:
+    except (SanctlError, OSError):
         done_age_s = None
     return plan.Seen(
         replicas=len(device.nodes),
-        has_policy=bool(device.cache or device.awaits),
+        has_order=has_order,
         score=words[1] if len(words) == 2 and pid and words[0] == pid else None,
         waits_to_connect=waits_to_connect,
         done_age_s=done_age_s,
@@ -72,9 +77,9 @@ def _age_s(done: state_files.StateFile, state: ResourceState) -> float | None:
     return None
 
 
-def _await(held: contextlib.ExitStack) -> bool:
+def _await(held: contextlib.ExitStack, within_s: float) -> bool:
     turns = plan.at_a_time(os.cpu_count() or 1)
-    deadline_s = time.monotonic() + plan.WAIT_S
+    deadline_s = time.monotonic() + within_s
     try:
         while not _take(held, turns):
             if time.monotonic() >= deadline_s:

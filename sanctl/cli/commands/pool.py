@@ -158,8 +158,9 @@ def prepare(*, name: str, anew: bool, accepted: tuple[str, ...], yes: bool, outp
     A pool without flash is made by the rollout. With --anew, a new and empty filesystem that is
     mounted at its path takes the place of a lost one; nothing is formatted.
 
-    With --accept SAN-POOL-033 a filesystem that was the pool's before it began anew is the pool's
-    again: its replicas count as suspect, and are filled whole from the one that serves.
+    With --accept SAN-POOL-033 another filesystem of the pool, such as that of a disk that was
+    replaced, is the pool's again: its replicas count as suspect, and are filled whole from the one
+    that serves.
     """
     accepts = ACCEPT_FILESYSTEM in accepted
     if anew and accepts:

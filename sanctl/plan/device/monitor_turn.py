@@ -36,6 +36,8 @@ class Turn(Enum):
     """At once, without a turn."""
     NEXT = auto()
     """When it has a turn."""
+    FREE = auto()
+    """If a turn is free: Pacemaker may want to promote the replica meanwhile."""
     LATER = auto()
     """Not this time."""
 
@@ -45,14 +47,15 @@ class Seen(NamedTuple):
 
     Attributes:
         replicas: how many replicas the device has.
-        has_policy: it has a cache policy, or hosts may be kept out of it until a site has answered.
+        has_order: it has a cache policy, hosts may be kept out of it until a site has answered, it
+            is being restored, or its access list is not what is wanted.
         score: the promotion score that the running pacemaker-attrd was given, as text; None: none.
         waits_to_connect: it waits for its turn to connect to a node that serves.
         done_age_s: how long ago all of its duties were done; None: not known.
     """
 
     replicas: int
-    has_policy: bool
+    has_order: bool
     score: str | None
     waits_to_connect: bool
     done_age_s: float | None
@@ -73,8 +76,10 @@ def turn(state: ResourceState, seen: Seen) -> Turn:
     * of a Primary whose disk is not UpToDate, or whose peer has lost its own: it is to be marked
       before anything else happens;
     * of one that has refused its peer, and does not wait for its turn to connect: `device heal`;
-    * of one without a score that could have one, or that nobody serves as far as it sees;
-    * of one with a cache policy, or whose hosts may be kept out.
+    * of one without a score that could have one, or whose peers are in contact and none serves;
+    * of one with a cache policy, with a restore, or with hosts that are to be let in or kept out.
+
+    A standby that has lost its peer waits for no turn: a promotion waits for its monitor.
 
     Later for one of a new device, all of whose replicas are there: there is nothing to do before
     its first promotion, which of twenty that are created together waits for these monitors.
@@ -84,7 +89,7 @@ def turn(state: ResourceState, seen: Seen) -> Turn:
         seen: the rest.
     """
     is_due = seen.done_age_s is None or not 0 <= seen.done_age_s < LONGEST_S
-    if state.is_in_sync or is_due or seen.has_policy or seen.score is None:
+    if state.is_in_sync or is_due or seen.has_order or seen.score is None:
         return Turn.NOW
     if are_all_blank(state, replicas=seen.replicas):
         return Turn.NOW if seen.score == NO_SCORE else Turn.LATER
@@ -92,8 +97,11 @@ def turn(state: ResourceState, seen: Seen) -> Turn:
         not state.peers or any(peer.connection == "StandAlone" for peer in state.peers)
     ):
         return Turn.NOW
-    may_wait = _primary_may_wait(state) if state.is_primary else _standby_may_wait(state, seen)
-    return Turn.NEXT if may_wait else Turn.NOW
+    if state.is_primary:
+        return Turn.NEXT if _primary_may_wait(state) else Turn.NOW
+    if any(peer.role == "Primary" for peer in state.peers):
+        return Turn.NEXT
+    return Turn.FREE if _standby_may_wait(state, seen) else Turn.NOW
 
 
 def _primary_may_wait(state: ResourceState) -> bool:
@@ -101,9 +109,7 @@ def _primary_may_wait(state: ResourceState) -> bool:
 
 
 def _standby_may_wait(state: ResourceState, seen: Seen) -> bool:
-    """Whether another node serves, or this replica may not, and waits for the one that does."""
-    if any(peer.role == "Primary" for peer in state.peers):
-        return True
+    """Whether a replica that has lost a peer has its score, or waits for its turn to connect."""
     return not state.is_connected and (seen.waits_to_connect or seen.score != NO_SCORE)
 
 

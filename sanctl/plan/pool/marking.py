@@ -71,7 +71,7 @@ def marking_problems(pool: Pool, node: str, found: MountEvidence) -> tuple[Probl
     others = sorted(
         each
         for each in set(found.entries) - _OF_THE_FILESYSTEM - ours
-        if not each.startswith((f"{MARKER}.new.", f"{_ID}.new."))
+        if not each.startswith((f"{MARKER}.new", f"{_ID}.new"))
     )
     if others:
         more = " ..." if len(others) > 5 else ""

@@ -78,6 +78,15 @@ def test_one_in_sync_needs_none(node: FakeNode) -> None:
     assert not state_files.of_device("vol2", "duties-done").exists()
 
 
+def test_a_standby_that_has_lost_its_peer_waits_for_no_turn(node: FakeNode) -> None:
+    """What broke: its promotion waited for its monitor, which waited for a turn."""
+    standby = ALONE._replace(role="Secondary")
+    begin_s = node.clock.now_s
+    with monitor_turn.taken(VOL1, standby) as first, monitor_turn.taken(VOL2, standby) as second:
+        assert (first, second) == (True, False)
+    assert node.clock.now_s == begin_s
+
+
 def test_a_new_device_is_left_to_a_later_one_at_once(node: FakeNode) -> None:
     blank = WHOLE._replace(
         role="Secondary", disk="Inconsistent", peers=(IN_SYNC._replace(disk="Inconsistent"),)
@@ -109,9 +118,16 @@ def test_one_whose_score_the_running_attrd_does_not_have_goes_on(
 
 
 @pytest.mark.parametrize(
-    "other", [VOL2._replace(cache="write-back"), VOL2._replace(awaits="far")], ids=["cache", "site"]
+    "other",
+    [
+        VOL2._replace(cache="write-back"),
+        VOL2._replace(awaits="far"),
+        VOL2._replace(restore="order"),
+        VOL2._replace(initiators=("iqn.2026-01.net.example:h1",)),
+    ],
+    ids=["cache", "site", "restore", "access list"],
 )
-def test_one_with_a_policy_goes_on(node: FakeNode, other: Device) -> None:
+def test_one_with_an_order_goes_on(node: FakeNode, other: Device) -> None:
     """What broke: write-back was not left while the only other disk was lost."""
     del node
     with monitor_turn.taken(VOL1, ALONE), monitor_turn.taken(other, ALONE) as is_due:

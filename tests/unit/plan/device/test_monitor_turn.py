@@ -21,7 +21,7 @@ def state(role: str, disk: str, *peers: PeerState) -> ResourceState:
 BLANK = IN_SYNC._replace(disk="Inconsistent")
 SERVES = IN_SYNC._replace(role="Primary")
 REFUSED = AWAY._replace(connection="StandAlone")
-SEEN = Seen(replicas=2, has_policy=False, score="9000", waits_to_connect=False, done_age_s=10.0)
+SEEN = Seen(replicas=2, has_order=False, score="9000", waits_to_connect=False, done_age_s=10.0)
 WAITS = SEEN._replace(waits_to_connect=True)
 NO_CANDIDATE = SEEN._replace(score="None")
 
@@ -34,7 +34,7 @@ NO_CANDIDATE = SEEN._replace(score="None")
         (state("Primary", "UpToDate", AWAY), SEEN._replace(done_age_s=LONGEST_S), Turn.NOW),
         (state("Primary", "UpToDate", AWAY), SEEN._replace(done_age_s=-1.0), Turn.NOW),
         (state("Primary", "UpToDate", AWAY), SEEN._replace(done_age_s=None), Turn.NOW),
-        (state("Primary", "UpToDate", AWAY), SEEN._replace(has_policy=True), Turn.NOW),
+        (state("Primary", "UpToDate", AWAY), SEEN._replace(has_order=True), Turn.NOW),
         (state("Primary", "UpToDate", AWAY), SEEN._replace(score=None), Turn.NOW),
         (state("Primary", "UpToDate", BLANK), SEEN, Turn.NEXT),
         (state("Primary", "UpToDate", NO_DISK), SEEN, Turn.NOW),
@@ -43,13 +43,13 @@ NO_CANDIDATE = SEEN._replace(score="None")
         (state("Primary", "UpToDate", REFUSED), SEEN, Turn.NOW),
         (state("Primary", "UpToDate", REFUSED), WAITS, Turn.NEXT),
         (state("Primary", "UpToDate"), SEEN, Turn.NOW),
-        (state("Secondary", "Outdated", AWAY), SEEN, Turn.NEXT),
+        (state("Secondary", "UpToDate", AWAY), SEEN, Turn.FREE),
         (state("Secondary", "Outdated", AWAY), NO_CANDIDATE, Turn.NOW),
         (state("Secondary", "Outdated", REFUSED), NO_CANDIDATE, Turn.NOW),
         (
             state("Secondary", "Outdated", REFUSED),
             NO_CANDIDATE._replace(waits_to_connect=True),
-            Turn.NEXT,
+            Turn.FREE,
         ),
         (state("Secondary", "Inconsistent", SERVES), NO_CANDIDATE, Turn.NEXT),
         (state("Secondary", "Inconsistent", IN_SYNC), NO_CANDIDATE, Turn.NOW),
