@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from sanctl.agents import device_metadata, pool, reach
 from sanctl.parse.drbd import parse_proc_line
 from sanctl.render.fingerprint import Record, environment_text, record, render
 from tests.support.doc_samples import ROOT
@@ -117,6 +118,46 @@ def test_a_monitor_ends_with_the_noted_status_where_all_is_as_it_was(node: Node)
 def test_other_actions_and_probes_are_never_short(node: Node) -> None:
     assert node.monitor("stop") == WHOLE
     assert node.monitor(OCF_RESKEY_CRM_meta_interval="0") == WHOLE
+
+
+def _asked_for_metadata(node: Node, agent: str) -> tuple[int, str]:
+    client = node.folder / agent
+    if agent != "device":
+        client.symlink_to("device")
+    done = subprocess.run(
+        [client, "meta-data"], env={}, check=False, capture_output=True, text=True, timeout=60
+    )
+    return done.returncode, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("agent", "module", "text"),
+    [
+        ("device", "device_metadata", device_metadata.METADATA),
+        ("pool", "pool", pool.METADATA),
+        ("reach", "reach", reach.METADATA),
+    ],
+)
+def test_meta_data_are_printed_as_the_release_has_them(
+    node: Node, agent: str, module: str, text: str
+) -> None:
+    """Pacemaker asks before each start; an interpreter each would hold up the starts of many."""
+    agents = node.folder / "0.1.0-new/sanctl/agents"
+    agents.mkdir(parents=True)
+    source = (ROOT / f"sanctl/agents/{module}.py").read_text()
+    (agents / f"{module}.py").write_text(source)
+    assert _asked_for_metadata(node, agent) == (0, text)
+
+
+@pytest.mark.parametrize("source", [None, "", 'METADATA = """\\\nx\\n"""\n', "METADATA = other\n"])
+def test_meta_data_that_are_not_as_expected_the_program_prints(
+    node: Node, source: str | None
+) -> None:
+    agents = node.folder / "0.1.0-new/sanctl/agents"
+    agents.mkdir(parents=True)
+    if source is not None:
+        (agents / "device_metadata.py").write_text(source)
+    assert _asked_for_metadata(node, "device") == (WHOLE, "")
 
 
 NOT_RUNNING = 7
