@@ -256,10 +256,10 @@ def _promote(device: Device, begun: contextlib.ExitStack) -> int:
     steps.done("alua", "ALUA Active/Optimized")
     found = parts.observe(_RUNNER, device)
     # Published before the action ends: until then the other node's score is the higher one, and
-    # the cluster would move the device there. Where the peers are marked and out of contact nobody
-    # else may be promoted, and the first monitor publishes: of twenty devices that fail over
-    # together each publication would take the processor, and each score a change of the CIB, before
-    # the last one is served. What clears a peer's mark publishes the score first.
+    # the cluster would move the device there. Where the peers are marked and out of contact no
+    # other replica may be promoted, and the first monitor publishes: of twenty devices that fail
+    # over together each publication would take the processor, and each score a change of the CIB,
+    # before the last one is served. What clears a peer's mark publishes the score first.
     if not has_marked or _sees_a_peer(device, found.drbd):
         # A device that was new until now has no marks.
         replica_state.publish(_RUNNER, device, found.drbd, clears_marks=not is_first)

@@ -95,7 +95,7 @@ def stop() -> int:
     """Delete the attribute: a node that is not watched has no penalty."""
     _running_note().remove()
     attrd_cache.of_reach().remove()
-    # Nobody deletes it later, and a node that has lost its hosts would keep the penalty.
+    # No other action deletes it later, and a node that has lost its hosts would keep the penalty.
     latest_s = time.monotonic() + ocf.remaining_s(_STOP_S) - _DELETE_S
     while True:
         try:

@@ -35,7 +35,7 @@ from sanctl.system.runner import DeadlineRunner, Runner
 _TIME_S = 8.0
 #: How long a monitor waits for another one that marks; what is left then is enough to mark itself.
 _WAIT_S = 4.0
-#: Who waits holds the turn together with the others, for as long as it takes to give it back.
+#: Monitors that wait hold the turn together, for as long as it takes to give it back.
 _TURN_S = 0.1
 #: How long the locks of other devices are waited for, all in all: their monitors look now, too.
 _LOCKS_S = 1.0
@@ -114,7 +114,7 @@ def _is_settled(runner: Runner, device: str, others: Collection[str]) -> bool:
 
 
 def _turn(*, wait_s: float, shared: bool = False) -> contextlib.AbstractContextManager[bool]:
-    """Hold the lock of who marks for all devices of this node; yields whether it is held.
+    """Hold the lock of the monitor that marks for all devices here; yields whether it is held.
 
     It is there to share, not to protect: what protects a device are its own locks.
     """

@@ -4,7 +4,7 @@
 An export is in the kernel of one node alone. To whom it was given is noted there, and follows the
 CIB's hosts from then on: CHAP, IQNs, a host that is gone.
 
-Nobody who was asked for CHAP gets in without because a host has gone.
+An initiator that was asked for CHAP does not get in without it because a host has gone.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ def note_text(access: ExportAccess) -> str:
 def read_note(text: str, in_force: Collection[str]) -> ExportAccess:
     """Read a note; without one that can be read, who is let in now is let in by IQN.
 
-    A command that died, or one of an earlier release, has left none: nobody new is let in by that,
-    and who is asked for CHAP now is let in as a host's alone.
+    A command that died, or one of an earlier release, has left none: no new one is let in by that,
+    and an initiator that is asked for CHAP now is let in as a host's alone.
 
     Args:
         text: the note.

@@ -3,7 +3,7 @@
 
 When a node comes back, the monitors of all replicas that are not in sync are whole ones, ten
 seconds apart for each. Of twenty on one processor none would get an answer from the cluster in its
-time, and each would begin anew (docs/adr/0053).
+time, and each would begin anew (docs/adr/0050).
 """
 
 from __future__ import annotations
