@@ -12,7 +12,7 @@ import pytest
 
 from sanctl.agents import device, ocf
 from sanctl.agents.cache import read_cache
-from sanctl.agents.fencing import hung_io_reboot, outdate
+from sanctl.agents.fencing import hung_io_reboot, outdate, shared_marks
 from sanctl.agents.handlers import before_resync_source, drbd_environment, fence_peer, unfence_peer
 from sanctl.agents.publish import attrd_cache, replica_state
 from sanctl.agents.replica import parts, resource_file
@@ -162,6 +162,29 @@ def test_what_it_is_gets_published(full: Node, monkeypatch: pytest.MonkeyPatch) 
     assert not any("could not be published" in line for line in full.fake.journal)
     published = [" ".join(argv) for argv, _ in full.fake.calls if argv[0] == "attrd_updater"]
     assert any("sanctl.states" in line for line in published), full.fake.journal
+
+
+@pytest.mark.parametrize("is_marked", [True, False])
+def test_a_promotion_leaves_its_score_to_the_monitor_where_its_handler_marked_the_peer(
+    node: Node, is_marked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A peer that was outdated already may have no mark, and be in sync before the monitor."""
+    monkeypatch.setattr(attrd_cache, "_is_daemon", lambda _pid: True)
+
+    def primary(*_: object, **__: object) -> None:
+        if is_marked:
+            shared_marks._begun("vol1").remove()  # as the handler's end does
+        node._set_role("Primary")
+
+    monkeypatch.setattr(drbdsetup, "primary", primary)
+    assert device.promote() == ocf.SUCCESS
+    published = [argv for argv, _ in node.fake.calls if argv[0] == "attrd_updater"]
+    assert bool(published) is not is_marked, published
+
+
+def test_with_no_room_for_its_note_a_promotion_publishes(full: Node) -> None:
+    assert device.promote() == ocf.SUCCESS
+    assert any(argv[0] == "attrd_updater" for argv, _ in full.fake.calls)
 
 
 def test_it_is_demoted_and_stopped(full: Node) -> None:
