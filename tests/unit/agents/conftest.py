@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from sanctl.system import state_files
 from tests.fakes.node import FakeNode
 
 
@@ -21,6 +22,15 @@ def _no_fsync() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", os.fstat)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _own_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep what an agent notes below /run from the machine, and from the test's next run.
+
+    What broke: the room of a pool was known from a run less than a minute before.
+    """
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path / "run-sanctl"))
 
 
 @pytest.fixture

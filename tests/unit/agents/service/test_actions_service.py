@@ -29,6 +29,8 @@ from tests.support.doc_samples import ROOT
 
 CLIENT = ROOT / "resource-agents/client"
 PROGRAM = ROOT / "resource-agents/direct/program"
+#: As it is on a node: each test has a folder of its own in place of /run/sanctl.
+_SOCKET = state_files.actions_socket()
 DEADLINE_S = 30.0
 BY_SERVICE, BY_ITSELF = "by the service", "by itself"
 FEW = 100
@@ -551,7 +553,7 @@ def test_a_large_environment_arrives(bench: Bench) -> None:
 
 def test_the_client_and_the_service_agree() -> None:
     text = CLIENT.read_text()
-    for known in (state_files.actions_socket(), server.CURRENT, "/usr/lib/sanctl/program"):
+    for known in (_SOCKET, server.CURRENT, "/usr/lib/sanctl/program"):
         assert f'"{known}"' in text
     agents = ROOT / "resource-agents/ocf"
     assert {path.name for path in agents.iterdir()} == set(forked_process.RESOURCE_AGENTS)
