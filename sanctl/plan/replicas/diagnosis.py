@@ -19,8 +19,10 @@ from sanctl.plan.drbd.data_generations import (
     parse_generations,
 )
 
+# From the one that is behind to the good one.
+_BY_RANK = ("Outdated", "Consistent", "UpToDate")
 # What DRBD lets become Primary, by itself or when told that it may.
-USABLE_STATES = frozenset({"UpToDate", "Consistent", "Outdated"})
+USABLE_STATES = frozenset(_BY_RANK)
 _GOOD = frozenset({"UpToDate", "Consistent"})
 # Good as far as the replica knows; its knowledge may be old.
 _UNCONFIRMED = "Consistent"
@@ -151,11 +153,27 @@ def relation_of(one: ReplicaFacts, other: ReplicaFacts) -> Relation | None:
     None, too, where one is no state of any moment: half filled, or without its disk.
     """
     if one.is_connected_with(other):
-        return Relation.SAME
+        return relation_in_contact(one, other)
     if any(not each.is_present or each.replica.disk not in USABLE_STATES for each in (one, other)):
         return None
     mine, theirs = one.generations_towards(other.node), other.generations_towards(one.node)
     return None if mine is None or theirs is None else compare_generations(mine, theirs)
+
+
+def relation_in_contact(one: ReplicaFacts, other: ReplicaFacts) -> Relation:
+    """Return how two replicas relate that are connected to each other.
+
+    DRBD has compared their generations. One that is to be resynced from the other calls itself
+    Outdated or Consistent until the resync begins (WFBitMap), and so does what its agent published
+    last until the next monitor.
+    """
+    disks = one.replica.disk or "", other.replica.disk or ""
+    if not USABLE_STATES.issuperset(disks):
+        return Relation.SAME
+    mine, theirs = map(_BY_RANK.index, disks)
+    if mine == theirs:
+        return Relation.SAME
+    return Relation.BEHIND if mine < theirs else Relation.AHEAD
 
 
 def diagnose(cluster: Cluster, device: DeviceSpec) -> Diagnosis:

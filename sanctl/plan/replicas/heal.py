@@ -47,6 +47,7 @@ from sanctl.plan.replicas.diagnosis import (
     Diagnosis,
     ReplicaFacts,
     diagnose,
+    relation_in_contact,
 )
 from sanctl.plan.replicas.heal_several import loss_among_several
 from sanctl.plan.replicas.loss import Loss
@@ -120,25 +121,30 @@ def _refuse_if_newer_is_there(
                 "it must be fenced, or back, before its replica is given up",
             )
         )
-    if other.is_present and not (kept.replica.is_connected and other.replica.is_connected):
-        if kept.generations is None or other.generations is None:
-            raise Refused(
-                Problem(
-                    "SAN-HEAL-006",
-                    f"device {diagnosis.device.name}: which data its replicas hold is not known",
-                    "their agents publish it within half a minute of losing the connection: look "
-                    "again; 'sanctl status' shows whether they run",
-                )
+    if not other.is_present:
+        return
+    if kept.replica.is_connected and other.replica.is_connected:
+        relation = relation_in_contact(kept, other)
+    elif kept.generations is None or other.generations is None:
+        raise Refused(
+            Problem(
+                "SAN-HEAL-006",
+                f"device {diagnosis.device.name}: which data its replicas hold is not known",
+                "their agents publish it within half a minute of losing the connection: look "
+                "again; 'sanctl status' shows whether they run",
             )
-        if compare_generations(kept.generations, other.generations) is Relation.BEHIND:
-            raise Refused(
-                Problem(
-                    "SAN-HEAL-002",
-                    f"the replica on {kept.node} is older than the one on {other.node}, which has "
-                    "all of it",
-                    f"keep {other.node}: nothing is lost by that",
-                )
+        )
+    else:
+        relation = compare_generations(kept.generations, other.generations)
+    if relation is Relation.BEHIND:
+        raise Refused(
+            Problem(
+                "SAN-HEAL-002",
+                f"the replica on {kept.node} is older than the one on {other.node}, which has "
+                "all of it",
+                f"keep {other.node}: nothing is lost by that",
             )
+        )
 
 
 def _loss_bytes(diagnosis: Diagnosis, other: ReplicaFacts) -> int | None:

@@ -35,8 +35,9 @@ def _is_out_of_contact(shown: Diagnosis) -> bool:
 def _calls_itself_behind(shown: Diagnosis) -> bool:
     """A replica is Outdated or Consistent by its own word: DRBD, not sanctl, settles that.
 
-    In contact it does, with a resync or without, while one is UpToDate. Where none is, no agent
-    calls a replica good that calls itself behind; `device heal` does, by an operator's word.
+    In contact it does, with a resync or without, while one is UpToDate, and that one alone may be
+    kept. Where none is, no agent calls a replica good that calls itself behind; `device heal` does,
+    by an operator's word.
     """
     return _are_in_contact(shown) and not all(side.replica.is_up_to_date for side in shown.replicas)
 
@@ -92,6 +93,17 @@ def _sides(node: NodeName, peers: tuple[NodeName, ...], count: int) -> list[Repl
     ]
 
 
+def _is_overtaken(shown: Diagnosis, kept: NodeName) -> bool:
+    """Whether a replica calls itself behind that is connected to one that calls itself good."""
+    keep = shown.replica_on(kept)
+    assert keep is not None
+    return keep.replica.disk in {"Consistent", "Outdated"} and any(
+        other.replica.is_up_to_date and keep.is_connected_with(other)
+        for other in shown.replicas
+        if other is not keep
+    )
+
+
 def _diagnoses(count: int) -> list[Diagnosis]:
     nodes = NODES[:count]
     each = [_sides(node, tuple(peer for peer in nodes if peer != node), count) for node in nodes]
@@ -117,6 +129,33 @@ def test_an_agent_acts_or_a_reason_is_listed(count: int) -> None:
     assert not unexplained, unexplained[0]
     for why in REASONS:
         assert any(why(shown) for shown in left), f"{why.__name__} explains nothing"
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_one_that_is_about_to_be_resynced_is_not_kept(count: int) -> None:
+    """Of two whose resync begins, the target calls itself Outdated for some seconds."""
+    tried = 0
+    for shown in _diagnoses(count):
+        if shown.condition is not Condition.BLOCKED:
+            continue
+        for kept in (side.node for side in shown.replicas if _is_overtaken(shown, side.node)):
+            tried += 1
+            with pytest.raises(Refused) as caught:
+                loss_of_keeping(shown, kept)
+            assert caught.value.problems[0].code in {"SAN-HEAL-002", "SAN-HEAL-006"}, shown
+    assert tried
+
+
+@pytest.mark.parametrize("disk", ["Consistent", "Outdated"])
+def test_the_source_of_a_resync_that_begins_may_be_kept(disk: str) -> None:
+    shown = diagnosed(
+        facts(N1, linked=(N2,), nodes=2, marked=True, disk=disk),
+        facts(N2, linked=(N1,), nodes=2, marked=True),
+    )
+    assert shown.condition is Condition.BLOCKED
+    with pytest.raises(Refused, match=r"SAN-HEAL-002.*keep n2"):
+        loss_of_keeping(shown, N1)
+    assert loss_of_keeping(shown, N2).bytes_at_most == 0
 
 
 def test_both_marked_in_contact_and_up_to_date_is_no_reason() -> None:
