@@ -86,6 +86,31 @@ def online(kept: Kept) -> None:
     kept.written.await_in_sync()
 
 
+def mend_filesystem(kept: Kept) -> None:
+    """Have the pool's filesystem as it was made, once its disk answers: ext4 is damaged by EIO.
+
+    A file that is created gets its name, then EIO for the block of its inode, and the name stays
+    (EUCLEAN). The pool cannot be used until it is checked.
+    """
+    bed = kept.bed
+    bed.sh("n3", f"sanctl node standby {NODE}", timeout_s=240)
+    checked = bed.sh(
+        NODE,
+        f"umount {kept.path} && {{ e2fsck -f -y {kept.disk}; status=$?; mount {kept.path};"
+        " exit $status; }",
+        ok=(0, 1),
+        timeout_s=120,
+    )
+    print(f"    {checked.stdout}")
+    online(kept)
+
+    def is_usable() -> bool:
+        listed = bed.sh("n3", "sanctl pool list", timeout_s=60).stdout.splitlines()
+        return any({kept.pool, NODE} <= {*line.split()} and "SAN-" not in line for line in listed)
+
+    wait_for("the pool to be usable", is_usable, within_s=60)
+
+
 def mark_suspect(kept: Kept) -> None:
     """Have the copy on the node be one that lost writes with RAM, in another boot."""
     marker = kept.file("ram")
@@ -221,6 +246,7 @@ def in_write_back(kept: Kept) -> Iterator[Kept]:
     bed.sh(NODE, f"rm -r {folder}; sync")
     kept.written.await_in_sync()
     bed.sh("n3", f"sanctl device cache {kept.written.name} none", timeout_s=180)
+    mend_filesystem(kept)
 
 
 def hide_marker(kept: Kept) -> None:
