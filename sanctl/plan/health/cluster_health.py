@@ -112,6 +112,7 @@ def _cluster_findings(cluster: Cluster) -> Iterator[Finding]:
 _TRIED_AGAIN = frozenset({POOL_RESOURCE, REACH_RESOURCE})
 _POOL_REASONS = {
     "SAN-CMD-001": "drbdsetup is not installed (SAN-CMD-001)",
+    "SAN-POOL-003": "its filesystem cannot be read, or is damaged (SAN-POOL-003)",
     "SAN-POOL-023": "its filesystem has shut itself down after an error of its disk (SAN-POOL-023)",
     "SAN-POOL-033": "another filesystem of the pool is mounted there, not the one in which it "
     "began (SAN-POOL-033)",
@@ -119,6 +120,8 @@ _POOL_REASONS = {
 _POOL_ADVICE = {
     "SAN-CMD-001": "install the DRBD utilities there, or run the rollout again; what the node "
     "serves goes on, and cannot be moved or stopped until then",
+    "SAN-POOL-003": "'journalctl SANCTL_ACTION=pool' there names the file and the error: "
+    "docs/howto/night-page.md, SAN-POOL-003",
     "SAN-POOL-023": "the pool agent mounts it again once the disk answers and no device here is "
     "without another good replica: docs/howto/night-page.md, SAN-POOL-023",
     "SAN-POOL-033": "mount the right one: docs/howto/night-page.md, SAN-POOL-033",

@@ -218,6 +218,10 @@ def test_a_disk_that_was_dropped_is_not_waited_for_as_a_resync() -> None:
     fake.attribute("n2", "sanctl-pool-main", "error=SAN-CMD-001")
     told = {finding.code: finding for finding in _findings(fake)}
     assert "drbdsetup is not installed" in told["SAN-HLT-061"].what
+    fake.attribute("n2", "sanctl-pool-main", "error=SAN-POOL-003")
+    told = {finding.code: finding for finding in _findings(fake)}
+    assert "damaged" in told["SAN-HLT-061"].what
+    assert "journalctl SANCTL_ACTION=pool" in told["SAN-HLT-061"].do
     fake.attribute("n2", "sanctl-pool-main", "error=SAN-POOL-033")
     told = {finding.code: finding for finding in _findings(fake)}
     assert "another filesystem of the pool" in told["SAN-HLT-061"].what
