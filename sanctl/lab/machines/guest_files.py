@@ -177,7 +177,13 @@ def data_mounts(spec: LabSpec) -> tuple[tuple[str, str], ...]:
 
 
 def identity_files(
-    spec: LabSpec, node: NodeSpec, *, machine_id: str, host_key: str, login_key: str
+    spec: LabSpec,
+    node: NodeSpec,
+    *,
+    machine_id: str,
+    host_key: str,
+    host_public_key: str,
+    login_key: str,
 ) -> dict[str, GuestFile]:
     """The files that differ from node to node, by path."""
     fstab = ["/dev/ubda / ext4 defaults 0 1"]
@@ -208,6 +214,8 @@ def identity_files(
         "/etc/machine-id": GuestFile(f"{machine_id}\n".encode(), 0o444),
         "/etc/fstab": GuestFile(("\n".join(fstab) + "\n").encode()),
         "/etc/ssh/ssh_host_ed25519_key": GuestFile(host_key.encode(), 0o600),
+        # As on any server: the rollout of a second site reads it.
+        "/etc/ssh/ssh_host_ed25519_key.pub": GuestFile(host_public_key.encode()),
         "/root/.ssh/authorized_keys": GuestFile(login_key.encode(), 0o600),
         "/etc/iscsi/initiatorname.iscsi": GuestFile(
             f"InitiatorName={node.initiator_iqn}\n".encode(), 0o600

@@ -173,6 +173,7 @@ def _write_config_disk(lab: Lab, node: NodeSpec) -> None:
         node,
         machine_id=(folder / "machine-id").read_text().strip(),
         host_key=(folder / "ssh_host_ed25519_key").read_text(),
+        host_public_key=(folder / "ssh_host_ed25519_key.pub").read_text(),
         login_key=(lab.directory / "id_ed25519.pub").read_text(),
     )
     packed = guest_files.config_disk(

@@ -19,6 +19,7 @@ def identity(name: str, spec: LabSpec) -> dict[str, GuestFile]:
         spec.node(name),
         machine_id=f"id of {name}",
         host_key=f"host key of {name}",
+        host_public_key=f"public host key of {name}",
         login_key="login key",
     )
 
@@ -30,6 +31,7 @@ def test_what_must_be_unique_differs_and_is_secret_where_it_has_to_be() -> None:
         "/etc/hostname",
         "/etc/machine-id",
         "/etc/ssh/ssh_host_ed25519_key",
+        "/etc/ssh/ssh_host_ed25519_key.pub",
         "/etc/iscsi/initiatorname.iscsi",
     ):
         assert one[path].content != two[path].content

@@ -60,7 +60,7 @@ def test_every_script_is_shell(lab: Lab) -> None:
         node_faults.disk_script(1, does, sectors=(8,)) for does in node_faults.DiskBehaviour
     ]
     identity = guest_files.identity_files(
-        SPEC, SPEC.node("n1"), machine_id="m", host_key="k", login_key="l"
+        SPEC, SPEC.node("n1"), machine_id="m", host_key="k", host_public_key="p", login_key="l"
     )
     scripts.append(identity["/usr/lib/sanctl-lab/disks"].content.decode())
     for script in scripts:
