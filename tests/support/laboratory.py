@@ -50,7 +50,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if any(item.path.is_relative_to(tests / folder) for folder in _FOLDERS):
             item.add_marker(pytest.mark.lab)
-            item.add_marker(pytest.mark.timeout(600))
+            # A mark of the test itself comes before one that its module has for all of its tests.
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(600))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
