@@ -210,8 +210,9 @@ def test_another_directory_is_no_move(bed: LabSession, inventory: dict[str, Any]
     host = inventory["all"]["children"]["sanctl_sites"]["hosts"][SERVER]
     host["sanctl_second_site_path"] = f"{MOUNT}/other"
     try:
-        with pytest.raises(CommandError, match="SAN-SITE-006"):
+        with pytest.raises(CommandError, match="SAN-LAB-040"):
             run(bed, inventory)
+        assert "SAN-SITE-006" in (bed.lab.directory / "rollout.log").read_text()
     finally:
         host["sanctl_second_site_path"] = PATH
     assert [each["path"] for each in sanctl(bed, "n1", "site list")] == [PATH]
