@@ -17,7 +17,7 @@ from sanctl.plan.health.hold_health import hold_findings
 from sanctl.plan.health.hold_node_health import hold_node_findings
 from sanctl.plan.health.hung_io_health import hung_io_findings
 from sanctl.plan.health.restore_health import restore_findings
-from sanctl.plan.replicas.diagnosis import Condition, diagnose
+from sanctl.plan.replicas.diagnosis import Condition, diagnose, drained_text
 from sanctl.plan.replicas.pending_change import incomplete_replicas, replica_count_mismatch
 
 CRITICAL, WARNING = Severity.CRITICAL, Severity.WARNING
@@ -262,6 +262,9 @@ def _next_for_unserved(cluster: Cluster, device: DeviceSpec) -> str:
             f"SANCTL_DEVICE={device.name} on {without_disk[0]} says why it is not attached; see "
             "docs/howto/night-page.md, 'Both disks were lost'"
         )
+    may_serve = [node for node in good if not cluster.is_marked(device, node)]
+    if may_serve and cluster.cib.drained.issuperset(node.value for node in may_serve):
+        return drained_text(may_serve[0])
     if good:
         return (
             f"{good[0]} has the data: journalctl SANCTL_DEVICE={device.name} there says why it is "

@@ -53,6 +53,8 @@ class ReplicaFacts:
     serves: bool
     is_never_connected: bool = False
     """Never connected since its start, and quorums need not intersect: its mark may be missing."""
+    is_drained: bool = False
+    """Its node may serve nothing, while its replicas go on."""
     orders: frozenset[str] = frozenset()
     """Attributes of its node with orders of `device heal` that are not carried out yet."""
 
@@ -84,7 +86,7 @@ class ReplicaFacts:
 
     @property
     def may_serve(self) -> bool:
-        """Whether Pacemaker could promote the replica as it is."""
+        """Whether Pacemaker could promote the replica as it is, once its node is not drained."""
         return (
             self.is_present
             and not self.lacks_majority
@@ -193,6 +195,7 @@ def _facts(cluster: Cluster, device: DeviceSpec, node: NodeName) -> ReplicaFacts
         is_marked=cluster.is_marked(device, node),
         serves=node.value in cluster.mon.active_nodes(device.name),
         is_never_connected=replica.disk == _UNCONFIRMED and not _quorums_intersect(cluster, node),
+        is_drained=node.value in cluster.cib.drained,
         orders=_orders(cluster, device, node),
     )
 
@@ -221,8 +224,11 @@ def _condition(replicas: tuple[ReplicaFacts, ...]) -> tuple[Condition, str]:
     if any(facts.serves for facts in replicas):
         return Condition.SOUND, ""
     candidates = [facts for facts in replicas if _may_serve(facts, replicas)]
+    for facts in candidates:
+        if not facts.is_drained:
+            return Condition.WAITING, f"Pacemaker may promote the replica on {facts.node}"
     if candidates:
-        return Condition.WAITING, f"Pacemaker may promote the replica on {candidates[0].node}"
+        return Condition.WAITING, drained_text(candidates[0].node)
     # A replica of which nothing is known may be the good one, just starting; a resync that runs
     # ends, and its target may serve then. An agent's first monitor publishes which data it holds.
     unknown = [text for facts in replicas if (text := _what_is_unknown(facts))]
@@ -234,6 +240,11 @@ def _condition(replicas: tuple[ReplicaFacts, ...]) -> tuple[Condition, str]:
     if absent:
         return Condition.WAITING, f"no usable replica is there: start {' and '.join(absent)}"
     return Condition.WAITING, "every replica is Inconsistent or without a disk"
+
+
+def drained_text(node: NodeName) -> str:
+    """Return why a good replica is not promoted whose node is drained, and what to do."""
+    return f"{node} is drained, so it serves nothing: 'sanctl node undrain {node}'"
 
 
 def _what_is_unknown(facts: ReplicaFacts) -> str:

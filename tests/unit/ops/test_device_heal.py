@@ -245,6 +245,24 @@ def test_a_witness_vouches_for_a_replica(cluster: FakePacemaker, session: Sessio
     assert "may promote the replica on n2" in shown.waits_for
 
 
+def test_a_good_replica_whose_node_is_drained_is_not_promoted(
+    cluster: FakePacemaker, session: Session
+) -> None:
+    """n1 marked itself while its disk was away, and is whole again; n2 was drained meanwhile."""
+    remember(cluster, "n1", "sanctl-outdated-vm1", uuid(cluster))
+    cluster.attribute("n2", "sanctl.drained", "true")
+    cluster.tick()
+    cluster.tick()
+    seen = session.observe()
+    shown = examine_replicas(session, VM1)
+    assert shown.condition is Condition.WAITING
+    assert shown.waits_for == "n2 is drained, so it serves nothing: 'sanctl node undrain n2'"
+    (unserved,) = (f for f in all_findings(seen, None, now_s=0.0) if f.code == "SAN-HLT-032")
+    assert unserved.do == shown.waits_for
+    cluster.attribute("n2", "sanctl.drained", None)
+    assert "may promote the replica on n2" in examine_replicas(session, VM1).waits_for
+
+
 def test_two_that_have_not_met_yet_may_still(cluster: FakePacemaker, session: Session) -> None:
     come_back_alone(cluster, "two-node")
     cluster.states["n1"] = "online"
