@@ -9,6 +9,7 @@ and a promotion on another node reads the same CIB. DRBD asks for a mark by its 
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Iterable, Iterator
 
@@ -17,11 +18,16 @@ from sanctl.drivers import cib, corosync, drbdsetup, outdated_marks
 from sanctl.errors import CommandError, Problem
 from sanctl.plan.failover import fence_rules
 from sanctl.plan.failover import shared_marks as shared_rules
-from sanctl.system import lock_priority, state_files
+from sanctl.system import files, lock_priority, state_files
 from sanctl.system.runner import DeadlineRunner, Runner
 
 # A monitor of a device that serves has 30 s for all it does.
 _MONITOR_S = 12.0
+# A promotion waits so long for its lock, which others hold only to look at it.
+_LOOK_S = 1.0
+# The times of the lock's file: the latter takes back what the lock says, and needs no room.
+_VALID, _CANCELLED = (1.0, 1.0), (0.0, 0.0)
+_BESIDE_LOCK = "lock"
 #: In place of the peer's membership: the replica that is to be promoted is marked itself.
 OWN_MARKED = shared_rules.OWN_MARKED
 
@@ -59,7 +65,7 @@ def mark_outdated(
         runner,
         device,
         peer,
-        is_promoting=lambda name: _promotion_note(name).exists(),
+        is_promoting=_is_promoting,
         wait_s=wait_s,
         may_lead_alone=may_lead_alone,
         keeps_mark=keeps_mark,
@@ -68,7 +74,7 @@ def mark_outdated(
 
 def may_mark(runner: Runner, device: str, peer: str) -> bool:
     """Whether a mark of the peer is still wanted here; called under the fencing lock."""
-    if _promotion_note(device).exists():
+    if _is_promoting(device):
         return True
     state = drbdsetup.observe(runner, device)
     return fence_rules.may_mark(state and state.with_only_peer(peer), is_promoting=False)
@@ -76,21 +82,53 @@ def may_mark(runner: Runner, device: str, peer: str) -> bool:
 
 @contextlib.contextmanager
 def promoting(device: str) -> Iterator[None]:
-    """Keep a note while a promotion runs, by which fence-peer knows that the promotion needs it.
+    """Hold a lock while a promotion runs, by which fence-peer knows that the promotion needs it.
 
-    Where there is no room for the note, a promotion that needs the handler is refused by it.
+    A start has made the lock's file (`make_lock`), so that the promotion needs no room on /run; the
+    lock ends with the process, however the process ends. Without the file, and without room for it,
+    a promotion that needs the handler is refused by it.
+
+    The note beside it is for handlers of the release before, which may lead, or wait, while the
+    release is exchanged, and knows no such lock. Goes after 0.1.0.
     """
-    with contextlib.suppress(OSError):
-        _promotion_note(device).write()
-    try:
-        yield
-    finally:
-        cancel_promotion(device)
+    path = _promotion_lock(device)
+    with contextlib.ExitStack() as held:
+        is_held = False
+        with contextlib.suppress(OSError):
+            is_held = held.enter_context(state_files.locked(path, wait_s=_LOOK_S))
+            os.utime(path, _VALID)
+        with contextlib.suppress(OSError):
+            _promotion_note(device).write(_BESIDE_LOCK if is_held else "")
+        try:
+            yield
+        finally:
+            cancel_promotion(device)
 
 
 def cancel_promotion(device: str) -> None:
-    """Remove that note, so that a handler called for the promotion gives up."""
+    """Have a handler that was called for a promotion give up, whoever still holds its lock."""
+    with contextlib.suppress(FileNotFoundError):
+        os.utime(_promotion_lock(device), _CANCELLED)
     _promotion_note(device).remove()
+
+
+def _is_promoting(device: str) -> bool:
+    """Whether a promotion of a device's replica is under way here.
+
+    A note alone counts where a process without the lock has written it: of the release before.
+
+    Raises:
+        OSError: it is not known.
+    """
+    path = _promotion_lock(device)
+    if files.is_locked(path):
+        with contextlib.suppress(FileNotFoundError):
+            return os.stat(path).st_mtime != _CANCELLED[1]
+    return _promotion_note(device).read(_BESIDE_LOCK) != _BESIDE_LOCK
+
+
+def _promotion_lock(device: str) -> str:
+    return state_files.device_lock(device, "promote")
 
 
 def _promotion_note(device: str) -> state_files.StateFile:
@@ -182,12 +220,17 @@ def locked_against_marks(device: str, *, wait_s: float) -> Iterator[bool]:
 
 
 def make_lock(device: str) -> None:
-    """Make the locks' files: a demotion must not depend on room for them in /run.
+    """Make the locks' files: promotion and demotion must not depend on room for them in /run.
 
     Raises:
         OSError: there is no room.
     """
-    with locked(device, wait_s=0.0), shared_marks.change_lock(device, wait_s=0.0):
+    with (
+        locked(device, wait_s=0.0),
+        shared_marks.change_lock(device, wait_s=0.0),
+        # Shared: who has it alone promotes.
+        state_files.locked(_promotion_lock(device), wait_s=0.0, shared=True),
+    ):
         pass
 
 
