@@ -168,7 +168,9 @@ def is_forgotten_beside_another(scenario: Scenario, load: LedgerLoad) -> bool:
             "the finding",
             lambda: (
                 f"it alone serves {BESIDE}"
-                in bed.sh(WITNESS, "sanctl status", ok=range(256), timeout_s=60).stdout
+                in bed.sh(
+                    WITNESS, "sanctl status --output json", ok=range(256), timeout_s=60
+                ).stdout
             ),
             within_s=60,
         )
