@@ -238,7 +238,7 @@ def _promote(device: Device, begun: contextlib.ExitStack) -> int:
     device = admission.at_promotion(_RUNNER, device)
     restore_closure.close_before_promotion(device)
     if not state.is_primary:
-        compared_data.refuse_promotion(_RUNNER, state, device.minor)
+        compared_data.refuse_promotion(_RUNNER, device, state)
         isolation.connect_all_peers(_RUNNER, device, within_s=_SETTLE_S)
         # A killed process may have left it on, and the fence-peer handler of this promotion could
         # not take it off.

@@ -136,7 +136,8 @@ class ResourceState(NamedTuple):
         peers: the peers, in the order of their names.
         minor: the number of its device; None if not known.
         has_quorum: whether DRBD 9 has quorum; yes where quorum is off. None with 8.4, which has
-            no quorum.
+            no quorum. Whether DRBD's quorum decides anything says `uses_quorum`: with two replicas
+            it does not, with either DRBD.
         write_ordering: how writes that depend on each other are kept in order; empty if not known.
     """
 

@@ -166,12 +166,14 @@ def clear_marks(runner: Runner, device: str, peers: Iterable[str]) -> bool:
     return True
 
 
-def mark_without_disk(runner: Runner, device: str, peers: Iterable[str]) -> None:
+def mark_without_disk(runner: Runner, device: str, peers: Iterable[str], *, replicas: int) -> None:
     """Mark those peers of a Primary that are connected and have no disk, if that can be certain.
 
     Under the handlers' lock, as for clearing. A mark that comes too late, when the peer is in sync
     again, is cleared by the next monitors. Each monitor asks, for as long as the peer has no disk:
     the lock may be taken, quorum be away, or the mark not be kept.
+
+    `replicas` is how many replicas the device has.
 
     Raises:
         SanctlError: the cluster or DRBD did not answer; the next monitor tries again.
@@ -184,7 +186,7 @@ def mark_without_disk(runner: Runner, device: str, peers: Iterable[str]) -> None
         for peer in peers:
             if (
                 state is not None
-                and fence_rules.may_mark_without_disk(state.with_only_peer(peer))
+                and fence_rules.may_mark_without_disk(state.with_only_peer(peer), replicas=replicas)
                 and peer not in outdated_marks.read_device(runner, device).devices[device].nodes()
             ):
                 # A monitor has less time than a handler, and the next one tries again: one for

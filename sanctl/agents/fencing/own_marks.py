@@ -89,12 +89,14 @@ def _is_settled(runner: Runner, device: str, others: Collection[str]) -> bool:
                 return is_free  # by a handler, or a demotion: the next monitor asks
         here = os.uname().nodename
         state = drbdsetup.observe(runner, device)
-        if state is None or not fence_rules.serves_from_peer(state):
+        replicas = len({here, *others})
+        if state is None or not fence_rules.serves_from_peer(state, replicas=replicas):
             return True
         is_quorate = corosync.membership(runner).is_quorate
         seen = outdated_marks.read_device(runner, device)
         if not fence_rules.may_mark_own(
             state,
+            replicas=replicas,
             is_quorate=is_quorate,
             nodes=(here, *others),
             marked=seen.devices[device].nodes(),
@@ -130,45 +132,54 @@ def _due_with_others(
     than its own monitor knows: whatever mark it has, it is left to that.
     """
     try:
-        names = _lock_others(runner, device, held)
-        if not names:
+        found = _lock_others(runner, device, held)
+        if not found:
             return None
         states = drbdsetup.observe_all(runner, timeout_s=_STATES_S)
         is_quorate = corosync.membership(runner).is_quorate
-        seen = outdated_marks.read(runner, [device, *names])
+        seen = outdated_marks.read(runner, [device, *found])
     except (SanctlError, OSError):
         return None
     here = os.uname().nodename
     nodes = {name: (here, *marks.nodes()) for name, marks in seen.devices.items()}
     nodes |= {device: (here, *others)}
+    replicas = found | {device: len({here, *others})}
     due = tuple(
         name
         for name, marks in seen.devices.items()
         if fence_rules.may_mark_own(
-            states.get(name), is_quorate=is_quorate, nodes=nodes[name], marked=marks.nodes()
+            states.get(name),
+            replicas=replicas[name],
+            is_quorate=is_quorate,
+            nodes=nodes[name],
+            marked=marks.nodes(),
         )
     )
     return _Due(due, seen)
 
 
-def _lock_others(runner: Runner, device: str, held: contextlib.ExitStack) -> list[str]:
-    """Hold the locks of the other devices that seem to be served from their peer's disk."""
-    if drbd_kernel.count_primaries_without_disk() < 2:
-        return []
+def _lock_others(runner: Runner, device: str, held: contextlib.ExitStack) -> dict[str, int]:
+    """Hold the locks of the other devices that seem to be served from their peer's disk.
+
+    Returns:
+        How many replicas each of them has.
+    """
+    # Without a process with DRBD 8.4; 9 does not say it in a file.
+    if drbd_kernel.generation() < 9 and drbd_kernel.count_primaries_without_disk() < 2:
+        return {}
     deadline_s = time.monotonic() + _LOCKS_S
-    locked = []
+    locked = {}
     for name, state in drbdsetup.observe_all(runner, timeout_s=_STATES_S).items():
-        if (
-            name != device
-            and fence_rules.serves_from_peer(state)
-            # Not a resource of somebody else.
-            and os.uname().nodename in resource_file.replica_nodes(name)
+        nodes = resource_file.replica_nodes(name) if name != device else []
+        # Not a resource of somebody else.
+        if os.uname().nodename in nodes and fence_rules.serves_from_peer(
+            state, replicas=len(nodes)
         ):
             left_s = max(deadline_s - time.monotonic(), 0.0)
             with contextlib.ExitStack() as attempt:
                 if attempt.enter_context(outdate.locked_against_marks(name, wait_s=left_s)):
                     held.push(attempt.pop_all())
-                    locked.append(name)
+                    locked[name] = len(nodes)
     return locked
 
 

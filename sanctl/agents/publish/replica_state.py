@@ -116,10 +116,15 @@ def mark_without_disk(runner: Runner, device: Device, state: ResourceState | Non
     if state is None or not state.is_primary:
         return
     others = sorted(set(device.nodes) - {os.uname().nodename})
-    without_disk = [node for node in others if may_mark_without_disk(state.with_only_peer(node))]
+    replicas = len(device.nodes)
+    without_disk = [
+        node
+        for node in others
+        if may_mark_without_disk(state.with_only_peer(node), replicas=replicas)
+    ]
     if without_disk:
-        outdate.mark_without_disk(runner, device.name, without_disk)
-    if serves_from_peer(state):
+        outdate.mark_without_disk(runner, device.name, without_disk, replicas=replicas)
+    if serves_from_peer(state, replicas=replicas):
         own_marks.mark_served_from_peer(runner, device.name, others)
 
 
@@ -202,7 +207,7 @@ def _publish(
         and state is not None
         and not (
             quorum_overlap.may_try_promotion(runner, state, others)
-            and compared_data.is_candidate(runner, state, device.minor)
+            and compared_data.is_candidate(runner, device, state)
         )
     ):
         score = None

@@ -41,7 +41,7 @@ from sanctl.drivers import (
 )
 from sanctl.drivers.pool_files import check_marker, files_of
 from sanctl.errors import CommandError, Problem, SanctlError
-from sanctl.model.drbd import ResourceState
+from sanctl.model.drbd import ResourceState, uses_quorum
 from sanctl.system import journal, state_files
 from sanctl.system.files import is_mount_point
 from sanctl.system.runner import Runner
@@ -125,10 +125,11 @@ def _is_shut_down(device: Device, data: str, *, is_tried: bool) -> bool:
 def _may_detach(runner: Runner, device: Device, state: ResourceState) -> bool:
     """Whether DRBD may give up an attached disk: a peer has good data on a healthy filesystem.
 
-    A Primary of DRBD 9 keeps its disk: without one it may no longer be part of a majority.
+    A Primary keeps its disk where DRBD 9's quorum decides: without one it may no longer be part of
+    a majority.
     """
     good = [peer for peer in state.peers if peer.is_connected and peer.disk == "UpToDate"]
-    if not good or (state.is_primary and state.has_quorum is not None):
+    if not good or (state.is_primary and uses_quorum(len(device.nodes))):
         return False
     if (
         state.is_primary

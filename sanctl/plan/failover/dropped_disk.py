@@ -5,13 +5,18 @@ DRBD compares the replicas' generations when a disk is attached beside a connect
 one. Beside a peer without a disk there is nothing to compare with: the replica would pass for
 UpToDate, however old it is. If the connection is lost before the comparison, DRBD 8.4 takes the
 disk only if its generation is the one that the peer has told of last (drbd_state.c,
-sanitize_state).
+sanitize_state). DRBD 9 takes it by its metadata alone, with which it may be promoted; so there it
+has to be marked as long as it may be behind (fence_rules.py).
 """
 
 from __future__ import annotations
 
-from sanctl.model.drbd import ResourceState
+from sanctl.model.drbd import ResourceState, uses_quorum
 from sanctl.plan.failover.promotion import NO_DISK
+
+#: What DRBD 9 calls a disk that was attached while no connected peer had one: it is not known to be
+#: good, or its metadata says that it is behind (9.3.3: drbd_state.c, disk_state_from_md).
+_NOT_COMPARED_BY_9 = frozenset({"Consistent", "Outdated"})
 
 
 def has_good_peer(state: ResourceState) -> bool:
@@ -28,24 +33,27 @@ def has_good_peer(state: ResourceState) -> bool:
 
 
 def are_all_lost(state: ResourceState, *, peers: int) -> bool:
-    """Whether no replica has its disk, none is Primary, and all are connected.
+    """Whether no replica has a good disk, none is Primary, and all are connected.
 
     None can go on then with a disk that another lacks, and nothing else would ever attach one. The
     replica is attached only once it is marked as outdated: it may be the one that lost its disk
     first, and a peer that leaves before its disk is back would leave that one to be served. Where
     both disks are back, DRBD compares them, and the marks of replicas in sync are taken off.
 
-    Not so with DRBD 9, which was not tried.
+    DRBD 8.4 calls the first disk that is back UpToDate, and the other one is attached beside good
+    data. DRBD 9 does not call it good before it has met the other one, which therefore is attached
+    beside it, under its own mark, too. Not where DRBD 9's own quorum decides, which was not tried.
 
     `peers` is how many other replicas the device has: DRBD 8.4 forgets a peer that it gave up.
     """
+    lost = NO_DISK if state.has_quorum is None else NO_DISK | _NOT_COMPARED_BY_9
     return (
         state.disk == "Diskless"
-        and state.has_quorum is None
+        and not uses_quorum(peers + 1)
         and not state.is_primary
         and 0 < peers == len(state.peers)
         and all(
-            peer.is_connected and peer.role == "Secondary" and peer.disk in NO_DISK
+            peer.is_connected and peer.role == "Secondary" and peer.disk in lost
             for peer in state.peers
         )
     )

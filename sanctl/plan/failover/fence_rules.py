@@ -148,29 +148,37 @@ def may_clear(state: ResourceState | None) -> bool:
     return state is not None and state.is_primary and state.is_in_sync
 
 
-def may_mark_without_disk(state: ResourceState | None) -> bool:
+def may_mark_without_disk(state: ResourceState | None, *, replicas: int) -> bool:
     """Whether a node in that state may mark its connected peer, which has no disk, as outdated.
 
-    A Primary goes on without the peer's disk, and DRBD 8.4 calls no handler for that. The peer's
-    disk lacks what is written from then on, and nothing on it says so.
+    A Primary goes on without the peer's disk, and DRBD calls no handler for that. The peer's disk
+    lacks what is written from then on, and nothing on it says so: DRBD 9 takes a flag off its
+    metadata (drbd_state.c, MDF_WAS_UP_TO_DATE), which fails where the whole disk does; 8.4 not
+    even that.
 
-    `state` has that peer alone.
+    Not where DRBD's own quorum decides: such a peer is not promoted without another replica, and
+    any majority has one with every write.
+
+    `state` has that peer alone; `replicas` is how many replicas the device has.
     """
     return (
         state is not None
         and state.is_primary
-        and state.has_quorum is None
+        and not uses_quorum(replicas)
         and state.disk == "UpToDate"
         and bool(state.peers)
         and all(peer.is_connected and peer.disk == "Diskless" for peer in state.peers)
     )
 
 
-def serves_from_peer(state: ResourceState) -> bool:
-    """Whether a node in that state is a Primary without a disk, and DRBD calls its peer good."""
+def serves_from_peer(state: ResourceState, *, replicas: int) -> bool:
+    """Whether a node in that state is a Primary without a disk, and DRBD calls its peer good.
+
+    Not where DRBD's own quorum decides; `replicas` is how many replicas the device has.
+    """
     return (
         state.is_primary
-        and state.has_quorum is None
+        and not uses_quorum(replicas)
         and state.disk in NO_DISK
         and bool(state.peers)
         and all(peer.is_in_sync for peer in state.peers)
@@ -180,15 +188,17 @@ def serves_from_peer(state: ResourceState) -> bool:
 def may_mark_own(
     state: ResourceState | None,
     *,
+    replicas: int,
     is_quorate: bool,
     nodes: Collection[str],
     marked: Collection[str],
 ) -> bool:
     """Whether a node in that state marks its own replica, if it holds the handlers' lock.
 
-    DRBD 8.4 goes on with the peer's disk when a Primary's own one fails. The disk lacks what is
-    written from then on, and nothing on it says so: DRBD writes nothing more to it. If the peer is
-    lost before it is Primary, and the disk is good again after a restart, it would be served.
+    DRBD goes on with the peer's disk when a Primary's own one fails. The disk lacks what is written
+    from then on, and nothing on it says so: DRBD 8.4 writes nothing more to it, and 9 only what a
+    disk that has failed still takes. If the peer is lost before it is Primary, and the disk is good
+    again after a restart, it would be served.
 
     Not while the peer is marked: it may be behind. DRBD 8.4 calls a peer UpToDate whose resync was
     being prepared when the Primary's disk failed (drbd_state.c, sanitize_state: the resync is
@@ -197,13 +207,14 @@ def may_mark_own(
 
     Args:
         state: what DRBD says here.
+        replicas: how many replicas the device has.
         is_quorate: this node is in a partition with quorum.
         nodes: the nodes of the device's replicas, this one included.
         marked: those whose replica is marked in the CIB.
     """
     return (
         state is not None
-        and serves_from_peer(state)
+        and serves_from_peer(state, replicas=replicas)
         and is_quorate
         and not {*nodes}.intersection(marked)
     )

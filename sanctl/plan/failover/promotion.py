@@ -80,8 +80,8 @@ def may_lack_writes(state: ResourceState, *, bitmap_generation: int) -> bool:
     Only for a replica that has not met a peer's disk since its own was attached. One that has lost
     its peer's disk while it was Primary has a bitmap that counts from there: it is ahead.
 
-    `state` is what DRBD 8.4 reports; `bitmap_generation` the one that the replica's bitmap counts
-    from, 0: none, or not known.
+    `state` is what DRBD reports, 8.4, or 9 of two replicas; `bitmap_generation` the one that the
+    replica's bitmap counts from, 0: none, or not known.
     """
     connected = [peer for peer in state.peers if peer.is_connected]
     return (

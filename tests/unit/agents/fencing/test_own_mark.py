@@ -99,8 +99,6 @@ NOT_SERVED_FROM_THE_PEER = (
     LOST._replace(peers=(GOOD._replace(disk="Diskless"),)),
     LOST._replace(peers=(GOOD._replace(disk="Inconsistent"),)),
     LOST._replace(peers=(GOOD._replace(disk="Outdated"),)),
-    # DRBD 9: its own quorum decides.
-    LOST._replace(has_quorum=True),
     # Attached again: the source of its resync marks it, and a good replica must not be.
     LOST._replace(disk="Inconsistent"),
     LOST._replace(disk="UpToDate"),
@@ -116,6 +114,41 @@ def test_no_other_replica_marks_itself(here: FakeNode, state: ResourceState) -> 
     here.states["vol1"] = state
     replica_state.mark_without_disk(cluster, VOL, LOST)
     assert cluster.changes == 0
+
+
+@pytest.mark.parametrize(
+    ("state", "mark"),
+    [
+        (LOST, "n1"),
+        (LOST._replace(disk="UpToDate", peers=(GOOD._replace(name="n2", disk="Diskless"),)), "n2"),
+    ],
+    ids=["own", "peer"],
+)
+def test_with_drbd_9_what_is_lost_of_two_replicas_is_marked(
+    here: FakeNode, state: ResourceState, mark: str
+) -> None:
+    """Its quorum is off then, and drbdsetup says that there is one."""
+    here.generation = 9
+    here.states["vol1"] = state = state._replace(
+        has_quorum=True, peers=tuple(each._replace(name="n2") for each in state.peers)
+    )
+    cluster = Cluster()
+    replica_state.mark_without_disk(cluster, VOL, state)
+    assert cluster.marked == [mark]
+
+
+@pytest.mark.parametrize("has_quorum", [True, False])
+def test_with_three_the_quorum_of_drbd_9_decides(here: FakeNode, has_quorum: bool) -> None:
+    here.generation = 9
+    three = VOL._replace(nodes=("n1", "n2", "n3"))
+    peers = tuple(GOOD._replace(name=name) for name in ("n2", "n3"))
+    lost = LOST._replace(has_quorum=has_quorum, peers=peers)
+    bare = tuple(each._replace(disk="Diskless") for each in peers)
+    for state in (lost, lost._replace(disk="UpToDate", peers=bare)):
+        here.states["vol1"] = state
+        cluster = Cluster()
+        replica_state.mark_without_disk(cluster, three, state)
+        assert cluster.calls == []
 
 
 def test_nor_one_that_is_not_there(here: FakeNode) -> None:

@@ -129,6 +129,19 @@ def test_all_are_marked_in_one_change_and_their_own_monitors_change_nothing(
     assert [line.partition(":")[0] for line in said] == [*UUIDS]
 
 
+def test_with_drbd_9_too_which_counts_them_in_no_file(
+    cluster: Cluster, fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a device with three replicas its own quorum decides."""
+    fake_node.generation = 9
+    fake_node.states |= {name: LOST._replace(name=name, has_quorum=True) for name in UUIDS}
+    monkeypatch.setattr(drbd_kernel, "count_primaries_without_disk", lambda: 0)
+    nodes = {"vol2": ["n1", "n2", "n3"]}
+    monkeypatch.setattr(resource_file, "replica_nodes", lambda name: nodes.get(name, ["n1", "n2"]))
+    monitor(cluster, "vol1")
+    assert cluster.changes == [["vol1", "vol3"]]
+
+
 def test_what_is_looked_at_for_all_is_what_is_looked_at_for_one(cluster: Cluster) -> None:
     """Quorum and marks under the locks, the change, quorum and marks again."""
     monitor(cluster, "vol1")
@@ -154,7 +167,6 @@ def test_a_single_device_asks_no_more_than_it_has_to(
         LOST._replace(disk="Inconsistent"),
         LOST._replace(peers=()),
         LOST._replace(peers=(GOOD._replace(disk="Diskless"),)),
-        LOST._replace(has_quorum=True),
         None,
     ],
     ids=str,

@@ -6,35 +6,40 @@ from __future__ import annotations
 import pytest
 
 from sanctl.agents.promotion import compared_data
+from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbd_kernel, drbdsetup
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.system.runner import LocalRunner
 
-PEER = PeerState("n2", "Connected", "Secondary", "Established", "UpToDate", 0)
+PEER = PeerState("n2", "Connected", "Secondary", "Established", "UpToDate", 0, node_id=1)
+DEVICE = Device("vol1", "c" * 32, 1 << 20, "main", ("n1", "n2"), 3, ())
 STATE = ResourceState("vol1", "Secondary", "no", "UpToDate", 1024, (PEER,), 3)
 BESIDE_NO_DISK = STATE._replace(peers=(PEER._replace(disk="Diskless"),))
 IN_SYNC = "A18B17B52C3C5FFA:0000000000000000:B9B5A3FC2B1A5A1E:0000000000000000:1:1:0:1:0:0:0"
 AHEAD = IN_SYNC.replace(":0000000000000000:B9", ":6C5F7D3AA91C2B04:B9", 1)
 
 
-@pytest.fixture(autouse=True)
-def _drbd(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drbd_kernel, "generation", lambda: 8)
+@pytest.fixture(autouse=True, params=[8, 9])
+def _drbd(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drbd_kernel, "generation", lambda: request.param)
 
 
 def candidate(
     monkeypatch: pytest.MonkeyPatch,
     told: str | CommandError | None,
     state: ResourceState = BESIDE_NO_DISK,
+    device: Device = DEVICE,
 ) -> bool:
-    def generation_identifiers(*_arguments: object, **_more: object) -> str | None:
+    def generation_identifiers(_runner: object, *subject: str, timeout_s: float) -> str | None:
+        is_9 = drbd_kernel.generation() >= 9
+        assert subject == (("vol1", "1", "0") if is_9 else ("3",)) and timeout_s > 0
         if isinstance(told, CommandError):
             raise told
         return told
 
     monkeypatch.setattr(drbdsetup, "generation_identifiers", generation_identifiers)
-    return compared_data.is_candidate(LocalRunner(), state, 3)
+    return compared_data.is_candidate(LocalRunner(), device, state)
 
 
 @pytest.mark.parametrize(
@@ -72,8 +77,9 @@ def test_others_are_not_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = CommandError(Problem("SAN-CMD-004", "asked for nothing"))
     for state in (STATE, BESIDE_NO_DISK._replace(role="Primary"), STATE._replace(peers=())):
         assert candidate(monkeypatch, broken, state)
-    monkeypatch.setattr(drbd_kernel, "generation", lambda: 9)
-    assert candidate(monkeypatch, broken)
+    # With three replicas the quorum of DRBD 9 decides.
+    three = DEVICE._replace(nodes=("n1", "n2", "n3"))
+    assert candidate(monkeypatch, broken, device=three)
 
 
 def test_a_promotion_that_was_ordered_all_the_same_is_refused(
@@ -82,4 +88,4 @@ def test_a_promotion_that_was_ordered_all_the_same_is_refused(
     compared_data.forget("vol1")
     assert not candidate(monkeypatch, IN_SYNC)
     with pytest.raises(CommandError, match="may have newer data"):
-        compared_data.refuse_promotion(LocalRunner(), BESIDE_NO_DISK, 3)
+        compared_data.refuse_promotion(LocalRunner(), DEVICE, BESIDE_NO_DISK)

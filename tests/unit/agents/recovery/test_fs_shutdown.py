@@ -149,7 +149,12 @@ def test_a_healthy_filesystem_is_left_alone(node: Node, state: ResourceState) ->
     [
         (ATTACHED, ["detach 7"], FilesystemState.SHUT_DOWN),
         (ATTACHED._replace(role="Primary"), ["detach 7"], FilesystemState.SHUT_DOWN),
-        (ATTACHED._replace(role="Primary", has_quorum=True), [], FilesystemState.HEALTHY),
+        # DRBD 9, whose quorum is off with two replicas.
+        (
+            ATTACHED._replace(role="Primary", has_quorum=True),
+            ["detach 7"],
+            FilesystemState.SHUT_DOWN,
+        ),
         (ATTACHED._replace(peers=()), [], FilesystemState.HEALTHY),
         (ATTACHED._replace(peers=(GOOD._replace(disk="Outdated"),)), [], FilesystemState.HEALTHY),
         (
@@ -174,6 +179,16 @@ def test_a_disk_is_detached_if_a_peer_has_good_data(
     if node.loops:
         with pytest.raises(CommandError, match="SAN-POOL-023"):
             fs_shutdown.refuse_promotion(DEVICE)
+
+
+def test_a_primary_keeps_its_disk_where_the_quorum_of_drbd_9_decides(node: Node) -> None:
+    """Without it the Primary may be none of a majority of three any more."""
+    serving = ATTACHED._replace(
+        role="Primary", has_quorum=True, peers=(GOOD, GOOD._replace(name="n3"))
+    )
+    three = DEVICE._replace(nodes=("n1", "n2", "n3"))
+    assert fs_shutdown.release_files(RUNNER, three, serving) is FilesystemState.HEALTHY
+    assert node.done == []
 
 
 def test_a_shutdown_that_the_kernel_does_not_report_is_known_from_the_note(node: Node) -> None:

@@ -73,9 +73,6 @@ def reattach(node: FakeNode, state: ResourceState) -> ResourceState:
         ALL_LOST._replace(role="Primary"),
         # Of two peers one is missing.
         ALL_LOST._replace(peers=(BARE, BARE._replace(connection="StandAlone"))),
-        # DRBD 9: the replica would be a candidate at once.
-        ALL_LOST._replace(has_quorum=True),
-        ALL_LOST._replace(has_quorum=False),
     ],
 )
 def test_no_disk_is_attached_without_a_peer_with_good_data(
@@ -90,6 +87,22 @@ def test_a_disk_is_attached_where_no_replica_has_one_and_none_is_primary(node: F
     assert reattach(node, ALL_LOST).disk == "Inconsistent"
     assert reattach(node, ALL_LOST) is ALL_LOST, "paced as the others"
     assert node.commands() == [ADJUST]
+
+
+@pytest.mark.parametrize("disk", ["Diskless", "Consistent", "Outdated"])
+def test_also_with_drbd_9_whose_quorum_is_off_with_two_replicas(node: FakeNode, disk: str) -> None:
+    """It was never attached again; nor was the second one beside the first, which 9 trusts less."""
+    lost = ALL_LOST._replace(has_quorum=True, peers=(BARE._replace(disk=disk),))
+    assert reattach(node, lost).disk == "Inconsistent"
+    assert node.commands() == [ADJUST]
+
+
+@pytest.mark.parametrize("has_quorum", [True, False])
+def test_not_where_the_quorum_of_drbd_9_decides(node: FakeNode, has_quorum: bool) -> None:
+    lost = ALL_LOST._replace(has_quorum=has_quorum, peers=(BARE, BARE._replace(name="n3")))
+    three = DEVICE._replace(nodes=("n1", "n2", "n3"))
+    assert reattach_disk.reattach(node, three, lost) is lost
+    assert node.calls == []
 
 
 def test_no_disk_is_attached_before_its_replica_is_marked(

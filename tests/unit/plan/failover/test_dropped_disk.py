@@ -15,6 +15,7 @@ GOOD = PeerState("peer", "Connected", "Primary", "Established", "UpToDate", 0)
 BARE = GOOD._replace(role="Secondary", disk="Diskless")
 DISKLESS = ResourceState("vol", "Secondary", "no", "Diskless", 1024, (GOOD,))
 ALL_LOST = DISKLESS._replace(peers=(BARE,))
+OF_9 = ALL_LOST._replace(has_quorum=True)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +43,16 @@ def test_beside_good_data(state: ResourceState, is_good: bool) -> None:
         (ALL_LOST, 2, False),
         (ALL_LOST, 0, False),
         (ALL_LOST._replace(role="Primary"), 1, False),
-        (ALL_LOST._replace(has_quorum=True), 1, False),
+        # DRBD 9: with two replicas its quorum is off, and drbdsetup says yes.
+        (ALL_LOST._replace(has_quorum=True), 1, True),
+        # It does not call the first disk that is back good before it has met the other one.
+        (OF_9._replace(peers=(BARE._replace(disk="Consistent"),)), 1, True),
+        (OF_9._replace(peers=(BARE._replace(disk="Outdated"),)), 1, True),
+        (OF_9._replace(peers=(BARE._replace(disk="Inconsistent"),)), 1, False),
+        (OF_9._replace(peers=(BARE._replace(disk="Consistent", role="Primary"),)), 1, False),
+        # With three its quorum decides.
+        (OF_9._replace(peers=(BARE, BARE._replace(name="other"))), 2, False),
+        (ALL_LOST._replace(peers=(BARE._replace(disk="Outdated"),)), 1, False),
         (ALL_LOST._replace(peers=(BARE._replace(role="Primary"),)), 1, False),
         (ALL_LOST._replace(peers=(BARE._replace(disk="Inconsistent"),)), 1, False),
         (ALL_LOST._replace(peers=(BARE._replace(connection="Connecting"),)), 1, False),

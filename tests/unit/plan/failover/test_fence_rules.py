@@ -74,7 +74,8 @@ _DISKLESS = ResourceState("vol1", "Primary", "no", "Diskless", None, (_GOOD,))
         (_DISKLESS._replace(disk="UpToDate"), False),
         (_DISKLESS._replace(disk="Inconsistent"), False),
         (_DISKLESS._replace(role="Secondary"), False),
-        (_DISKLESS._replace(has_quorum=True), False),
+        # DRBD 9 with quorum off, as with two replicas: drbdsetup says that there is quorum.
+        (_DISKLESS._replace(has_quorum=True), True),
         (_DISKLESS._replace(peers=()), False),
         (_DISKLESS._replace(peers=(_GOOD._replace(disk="Diskless"),)), False),
         (_DISKLESS._replace(peers=(_GOOD._replace(connection="Connecting"),)), False),
@@ -85,15 +86,65 @@ def test_a_primary_without_a_disk_marks_itself_while_its_peer_has_every_write(
 ) -> None:
     def may(*marked: str, is_quorate: bool = True) -> bool:
         return fence_rules.may_mark_own(
-            state, is_quorate=is_quorate, nodes=("n1", "n2"), marked=marked
+            state, replicas=2, is_quorate=is_quorate, nodes=("n1", "n2"), marked=marked
         )
 
-    assert fence_rules.serves_from_peer(state) is is_served_from_peer
+    assert fence_rules.serves_from_peer(state, replicas=2) is is_served_from_peer
     assert may() is may("n9") is is_served_from_peer
     assert not may("n1") and not may("n2") and not may(is_quorate=False)
     assert fence_rules.may_clear(state) is (state.disk == "UpToDate")
 
 
 def test_nor_one_that_is_not_up() -> None:
-    assert not fence_rules.may_mark_own(None, is_quorate=True, nodes=("n1",), marked=())
+    assert not fence_rules.may_mark_own(None, replicas=2, is_quorate=True, nodes=("n1",), marked=())
     assert not fence_rules.may_clear(None)
+
+
+_BESIDE_NO_DISK = _DISKLESS._replace(
+    disk="UpToDate", peers=(_GOOD._replace(disk="Diskless"),), has_quorum=True
+)
+
+
+@pytest.mark.parametrize(
+    ("state", "is_behind"),
+    [
+        (_BESIDE_NO_DISK, True),
+        # DRBD 8.4 says nothing of a quorum.
+        (_BESIDE_NO_DISK._replace(has_quorum=None), True),
+        (_BESIDE_NO_DISK._replace(role="Secondary"), False),
+        (_BESIDE_NO_DISK._replace(disk="Diskless"), False),
+        (_BESIDE_NO_DISK._replace(peers=()), False),
+        (_BESIDE_NO_DISK._replace(peers=(_GOOD,)), False),
+        (
+            _BESIDE_NO_DISK._replace(
+                peers=(_GOOD._replace(connection="Connecting", disk="Diskless"),)
+            ),
+            False,
+        ),
+        (None, False),
+    ],
+)
+def test_a_primary_marks_a_peer_whose_disk_it_goes_on_without(
+    state: ResourceState | None, is_behind: bool
+) -> None:
+    """DRBD 9 calls no handler for it either, and nothing on a disk that fails can say it."""
+    assert fence_rules.may_mark_without_disk(state, replicas=2) is is_behind
+
+
+@pytest.mark.parametrize("has_quorum", [True, False])
+@pytest.mark.parametrize("replicas", [2, 3, 4])
+def test_only_from_three_replicas_on_does_drbds_own_quorum_decide(
+    replicas: int, has_quorum: bool
+) -> None:
+    """What drbdsetup says of a quorum that is off decides nothing."""
+    is_due = replicas == 2
+    lost = _DISKLESS._replace(has_quorum=has_quorum)
+    assert fence_rules.serves_from_peer(lost, replicas=replicas) is is_due
+    assert (
+        fence_rules.may_mark_own(
+            lost, replicas=replicas, is_quorate=True, nodes=("n1", "n2"), marked=()
+        )
+        is is_due
+    )
+    beside = _BESIDE_NO_DISK._replace(has_quorum=has_quorum)
+    assert fence_rules.may_mark_without_disk(beside, replicas=replicas) is is_due
