@@ -108,7 +108,12 @@ def leave(runner: Runner, name: str, path: str, *, why: ModeReason) -> None:
     # A flush that succeeds after one that failed proves nothing: I/O stays frozen.
     if not lost_writes.is_suspect(name, path):
         # Before the marker: after a kill here the next monitor leaves write-back again.
-        minimum_redundancy.clear(runner, name)
+        try:
+            minimum_redundancy.clear(runner, name)
+        except OSError as error:
+            # No room for the resource file on /run; DRBD has it already, and that I/O goes on must
+            # not wait. Each monitor clears the file's requirement while write-back is over.
+            log(name, f"the resource file still requires two replicas: {error}", step="held")
         lost_writes.clear_marker(name, path)
     amount = "" if used is None else f" ({used.dirty_bytes} bytes)"
     reason = f": {MODE_REASON_TEXTS[why]}" if why in MODE_REASON_TEXTS else ""

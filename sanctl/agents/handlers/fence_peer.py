@@ -134,7 +134,9 @@ def _note_dropped_connection(device: str, peer: str) -> None:
         # Imported here: rarely needed, and this handler must start fast.
         from sanctl.agents.connections import reconnect_dropped  # noqa: PLC0415
 
-        reconnect_dropped.write_note(device, peer)
+        # Without room for it that connection stays as it is: the mark must not wait for it.
+        with contextlib.suppress(OSError):
+            reconnect_dropped.write_note(device, peer)
 
 
 def _start_flushes(device: str) -> None:

@@ -288,6 +288,29 @@ def test_a_failed_disk_of_a_peer_ends_write_back(
     assert len(noted) == 1
 
 
+def test_the_handler_needs_no_room_on_run(
+    make: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else I/O would stay frozen: the handler would try the same for ever, and mark no peer."""
+    node = make(n3=MARKED)
+    node.monitor()
+    node.become("n2", DISKLESS)
+
+    def refuse(*_: object, **_options: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(state_files, "replace_on_tmpfs", refuse)
+        patch.setattr(resource_file, "write_atomically", refuse)
+        fence_peer._note_dropped_connection("vm1", "n2")
+        node.handler()
+        assert node.mode is CacheMode.WRITE_THROUGH and not node.is_frozen
+        assert not node.needs_two and not lost_writes.has_marker(node.path)
+    assert minimum_redundancy.is_required("vm1")
+    node.monitor()
+    assert not minimum_redundancy.is_required("vm1")
+
+
 def test_a_standby_leaves_write_back_if_its_primary_has_no_disk(
     make: Callable[..., Node],
 ) -> None:
