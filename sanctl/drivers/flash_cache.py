@@ -239,6 +239,11 @@ def note_attached(pool: Pool) -> None:
     _state_file(pool, _ATTACHED).write()
 
 
+def has_failed_flash(pool: Pool) -> bool:
+    """Whether flash that is not attached has failed since the boot, as a monitor saw it or will."""
+    return _state_file(pool, _LOST).exists() or _state_file(pool, _ATTACHED).exists()
+
+
 def clear_flash_lost(pool: Pool) -> None:
     """Allow flash that has failed to be attached again: an operator has asked for it."""
     _state_file(pool, _LOST).remove()

@@ -96,8 +96,11 @@ def is_blank(runner: Runner, device: str) -> bool:
 class Preparation:
     """One run of `sanctl pool prepare` on this node."""
 
-    def __init__(self, runner: Runner, pool: Pool, identifier: str) -> None:
+    def __init__(
+        self, runner: Runner, pool: Pool, identifier: str, *, leaves_failed_flash: bool
+    ) -> None:
         self._runner = runner
+        self._leaves_failed_flash = leaves_failed_flash
         self._identifier = identifier
         self._pool = pool
         cache = flash_cache.cache_of(pool)
@@ -166,6 +169,7 @@ class Preparation:
             is_making=pool_notes.is_of(name, pool_notes.MAKING, uuid),
             is_made=pool_notes.is_of(name, pool_notes.MADE, uuid),
             is_noted_write_back=flash_cache.has_write_back_note(self._pool),
+            leaves_flash=self._leaves_failed_flash and flash_cache.has_failed_flash(self._pool),
         )
 
     def _inspect(self, refusal: PrepareStep, device: str, *, is_flash: bool) -> DeviceContent:
@@ -295,7 +299,13 @@ class Preparation:
 
 
 def prepare_pool(
-    runner: Runner, topology: Topology, name: PoolName, node: str, *, identifier: str
+    runner: Runner,
+    topology: Topology,
+    name: PoolName,
+    node: str,
+    *,
+    identifier: str,
+    leaves_failed_flash: bool = False,
 ) -> tuple[str, ...]:
     """Make a pool with a flash cache on this node, or attach the flash of one that exists.
 
@@ -309,6 +319,7 @@ def prepare_pool(
         name: the pool.
         node: this node.
         identifier: what the filesystem is known by if the pool begins in it; no other one has it.
+        leaves_failed_flash: flash that has failed is left alone, under a pool that is in use.
 
     Returns:
         What was done; empty where all was there.
@@ -319,7 +330,12 @@ def prepare_pool(
         SanctlError, OSError: a step failed.
     """
     existing_cached_pool(topology, name)
-    return Preparation(runner, pool_of_node(topology, name, node), identifier).carry_out()
+    return Preparation(
+        runner,
+        pool_of_node(topology, name, node),
+        identifier,
+        leaves_failed_flash=leaves_failed_flash,
+    ).carry_out()
 
 
 def pool_of_node(topology: Topology, name: PoolName, node: str) -> Pool:

@@ -142,10 +142,24 @@ def _mode_data(
     is_flag=True,
     help="Discard the pool's replicas on this node; their peers fill them again.",
 )
+@click.option(
+    "--leave-failed-flash",
+    "leaves_failed_flash",
+    is_flag=True,
+    help="Flash that has failed stays out of use: for the rollout.",
+)
 @accept_option
 @yes_option
 @output_option
-def prepare(*, name: str, anew: bool, accepted: tuple[str, ...], yes: bool, output: str) -> None:
+def prepare(
+    *,
+    name: str,
+    anew: bool,
+    leaves_failed_flash: bool,
+    accepted: tuple[str, ...],
+    yes: bool,
+    output: str,
+) -> None:
     """Make a pool with a flash cache on this node, as cluster.toml describes it.
 
     Run again after an interruption, the command goes on. It refuses disks that hold anything else,
@@ -196,6 +210,7 @@ def prepare(*, name: str, anew: bool, accepted: tuple[str, ...], yes: bool, outp
         if not yes:
             click.confirm(_anew_question(wanted, node, is_plain=is_plain), abort=True, err=True)
     options = f"{' --anew' if anew else ''}{f' --accept {ACCEPT_FILESYSTEM}' if accepts else ''}"
+    options += " --leave-failed-flash" if leaves_failed_flash else ""
     with env.logged("pool-prepare", command_line=f"pool prepare {name}{options}"):
         done: tuple[str, ...] = ()
         if accepts:
@@ -214,7 +229,14 @@ def prepare(*, name: str, anew: bool, accepted: tuple[str, ...], yes: bool, outp
                     identifier=env.new_uuid(),
                     given_up=given_up,
                 )
-            done += prepare_pool(env.runner, topology, wanted, node, identifier=env.new_uuid())
+            done += prepare_pool(
+                env.runner,
+                topology,
+                wanted,
+                node,
+                identifier=env.new_uuid(),
+                leaves_failed_flash=leaves_failed_flash,
+            )
         if given_up:
             done = (*done, _given_up_text(given_up, node))
     if anew:

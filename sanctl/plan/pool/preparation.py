@@ -55,6 +55,7 @@ class PoolEvidence(NamedTuple):
         is_making: the note `making` is there.
         is_made: the note `made` is there.
         is_noted_write_back: the note `write-back` is there: data may be on flash alone.
+        leaves_flash: the flash has failed, and no operator has asked for it.
     """
 
     is_mounted: bool
@@ -67,6 +68,7 @@ class PoolEvidence(NamedTuple):
     is_making: bool
     is_made: bool
     is_noted_write_back: bool
+    leaves_flash: bool = False
 
     @property
     def was_made(self) -> bool:
@@ -134,7 +136,7 @@ def _assembled(found: PoolEvidence) -> PrepareStep:
 
 
 def _while_mounted(found: PoolEvidence) -> PrepareStep:
-    if found.is_running and not found.has_flash:
+    if found.is_running and not found.has_flash and not found.leaves_flash:
         is_free = found.flash in {DeviceContent.OURS, DeviceContent.BLANK}
         return PrepareStep.ATTACH_FLASH if is_free else PrepareStep.REFUSE_FLASH
     if found.is_making:

@@ -145,10 +145,15 @@ class World:
         # Where the data begins, in a file of its own: a device of the kernel.
         return bcache.OriginState(f"..{self.origin}", True, CacheMode.WRITE_THROUGH, True, 0, 0, 0)
 
-    def prepare(self) -> tuple[str, ...]:
+    def prepare(self, *, leaves_failed_flash: bool = False) -> tuple[str, ...]:
         self.begun += 1
         return pool_prepare.prepare_pool(
-            self.runner, self.topology, MAIN, "n1", identifier=f"{self.begun:032x}"
+            self.runner,
+            self.topology,
+            MAIN,
+            "n1",
+            identifier=f"{self.begun:032x}",
+            leaves_failed_flash=leaves_failed_flash,
         )
 
     def anew(self) -> None:
@@ -344,6 +349,36 @@ def test_a_blank_flash_is_taken_in_place_of_one_that_failed(world: World) -> Non
     world.replace(world.flash)
     assert world.prepare() == (f"{world.flash} is the pool's flash",)
     assert world.is_mounted
+
+
+@pytest.mark.parametrize("kind", ["flash-lost", "flash-attached"])
+def test_flash_that_failed_waits_for_an_operator_whatever_the_rollout_does(
+    world: World, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """The latter note is that of flash which no monitor has missed yet."""
+    world.prepare()
+    has_flash = False
+
+    def observe(_origin: str) -> bcache.OriginState:
+        return bcache.OriginState("bcache0", has_flash, CacheMode.WRITE_THROUGH, True, 0, 0, 0)
+
+    def attach(_pool: object) -> None:
+        nonlocal has_flash
+        has_flash = True
+        world.step("attach")
+
+    monkeypatch.setattr(bcache, "observe", observe)
+    monkeypatch.setattr(flash_cache, "attach_flash", attach)
+    state_files.of_pool(MAIN.value, kind).write()
+    world.steps.clear()
+    assert world.prepare(leaves_failed_flash=True) == ()
+    assert "attach" not in world.steps and flash_cache.has_failed_flash(world.pool)
+    assert world.prepare() == (f"{world.flash} is the pool's flash",)
+    assert "attach" in world.steps
+    # Flash that the mode `none` has detached has not failed.
+    has_flash = False
+    state_files.of_pool(MAIN.value, kind).remove()
+    assert world.prepare(leaves_failed_flash=True) == (f"{world.flash} is the pool's flash",)
 
 
 def test_notes_of_another_pool_say_nothing(world: World) -> None:

@@ -135,6 +135,11 @@ def test_what_cannot_be_read_is_refused() -> None:
         (MOUNTED._replace(marker=MarkerState.MISSING, is_made=True), PrepareStep.REFUSE_MADE),
         (MOUNTED._replace(marker=MarkerState.FOLDER_ALONE), PrepareStep.REFUSE_MARKER),
         (MOUNTED._replace(has_flash=False), PrepareStep.ATTACH_FLASH),
+        (MOUNTED._replace(has_flash=False, leaves_flash=True), PrepareStep.NOTE_MADE),
+        (
+            MOUNTED._replace(has_flash=False, leaves_flash=True, flash=DeviceContent.ABSENT),
+            PrepareStep.NOTE_MADE,
+        ),
     ],
 )
 def test_next(seen: PoolEvidence, act: PrepareStep) -> None:
