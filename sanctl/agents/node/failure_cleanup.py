@@ -10,8 +10,9 @@ restarted.
 A start that ran out of time, because it was killed at its timeout or a program gave no answer,
 is tried again, too: fifty starts at once may be too many for a busy node, and the next one finds
 it quieter. So is one that made way for a failover, and one that was not begun, because an action
-before it hangs in a system call (SAN-AGENT-015): none is tried again before that has ended. After
-some attempts it is an operator's.
+before it hangs in a system call (SAN-AGENT-015): none is tried again before that has ended. And one
+whose disk gave EIO for a file of the replica, in a pool that can be used: a disk may fail for a
+moment, and a start changes nothing that it could not read. After some attempts it is an operator's.
 
 Each such failure is noted with its operation, and no other is cleaned up. The pool agent does it:
 in a device's own action the cleanup, which waits for running actions, would wait for ever.
@@ -20,6 +21,7 @@ in a device's own action the cleanup, which waits for running actions, would wai
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import time
 from collections.abc import Collection, Iterator
@@ -53,7 +55,7 @@ class Failure(NamedTuple):
         operation: the operation that failed.
         interval_ms: the operation's interval; 0 if it does not recur.
         written_ns: when the failure was noted.
-        is_slow: whether it was a start that ran out of time.
+        is_slow: whether it was a start of which each counts: mostly one that ran out of time.
     """
 
     device: str
@@ -83,6 +85,8 @@ def note_start_failure(device: Device) -> Iterator[None]:
 def note_start_out_of_time(device: Device) -> Iterator[None]:
     """Note a failed start where the code inside is killed, or a program gives it no answer in time.
 
+    Also where its disk gives EIO.
+
     Raises:
         SanctlError, OSError: the failure of the code inside.
     """
@@ -101,8 +105,12 @@ def note_start_out_of_time(device: Device) -> Iterator[None]:
         else:
             remove_notes(device.name, _SLOW_START)
         raise
-    except OSError:
-        remove_notes(device.name, _SLOW_START)
+    except OSError as error:
+        # One that met it in its pool is noted already, and is tried again once that is usable.
+        if error.errno == errno.EIO and not _note(device.name, START).exists():
+            _write_slow_start(device, attempts, runs_s=0.0)
+        else:
+            remove_notes(device.name, _SLOW_START)
         raise
     remove_notes(device.name, _SLOW_START)
 
@@ -227,7 +235,7 @@ def clean_up(runner: Runner, failures: Collection[Failure]) -> None:
             outcome, priority = f"is not cleaned up yet: {error}", journal.WARNING
         why = f"the cause of a failed {one.operation} is gone"
         if one.is_slow:
-            why = "a start ran out of time"
+            why = "a start ran out of time, or its disk gave an error"
         journal.write(
             f"{one.device}: {why}: the failure {outcome}",
             priority=priority,

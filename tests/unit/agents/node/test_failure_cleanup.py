@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -214,6 +215,32 @@ def test_a_start_that_failed_for_another_reason_is_an_operators(
     run_out_of_time("a", error)
     age(runtime)
     assert asked() == []
+
+
+def test_a_start_whose_disk_gave_an_error_is_tried_again_some_times(runtime: Path) -> None:
+    tried = 0
+    for _ in range(9):
+        run_out_of_time("a", OSError(errno.EIO, "Input/output error", "/srv/a.meta"))
+        assert asked() == []
+        age(runtime)
+        tried += len(asked())
+    assert tried == 4
+    with failure_cleanup.note_start_out_of_time(device("a")):
+        pass
+    run_out_of_time("a", OSError(errno.EIO, "Input/output error", "/srv/a.meta"))
+    age(runtime)
+    assert asked() == [cleanup("a")]
+
+
+def test_one_that_met_it_in_its_pool_is_cleaned_up_once(runtime: Path) -> None:
+    with (
+        pytest.raises(OSError),
+        failure_cleanup.note_start_out_of_time(device("a")),
+        failure_cleanup.note_start_failure(device("a")),
+    ):
+        raise OSError(errno.EIO, "Input/output error", "/srv")
+    age(runtime)
+    assert asked() == [cleanup("a")]
 
 
 def test_a_start_that_keeps_running_out_of_time_is_an_operators_in_the_end(runtime: Path) -> None:
