@@ -11,8 +11,11 @@ import sys
 import time
 from collections.abc import Callable
 
+from sanctl.safety.broken_reservations import BROKEN_RESERVATIONS
 from sanctl.safety.broken_rules import BROKEN_RULES, MARKED_DISKLESS, explore_cluster
 from sanctl.safety.lone_marks import LoneMarks, explore_lone_marks
+from sanctl.safety.reservation_world import reservations_text
+from sanctl.safety.reservations import ReservationRules, explore_repair, explore_reservations
 from sanctl.safety.rules import SHIPPED, Rules
 from sanctl.safety.search import Counterexample, Exploration, S
 from sanctl.safety.sharing import BROKEN_SHARING, SharingRules, explore_sharing, sharing_text
@@ -28,7 +31,7 @@ acknowledged write, and the replicas have not diverged; and from every state rep
 to a healthy cluster.
 
 With --devices 2 a second model is explored: two devices of one node whose handlers share a change
-of the CIB.
+of the CIB. With --reservations a third: persistent reservations over failovers.
 """
 _EPILOG = """\
 Ends with 0 where no state breaks an invariant, with 1 and the shortest way to such a state where
@@ -81,6 +84,19 @@ def broken_sharing_table() -> str:
     return "\n".join(lines)
 
 
+def broken_reservations_table() -> str:
+    """Return the table of the same page for persistent reservations."""
+    lines = [
+        "| rule | without it, shortest way there |",
+        "| --- | --- |",
+    ]
+    lines += [
+        f"| {variant.rule} | `{variant.name}`: {variant.finds}; {variant.steps} events |"
+        for variant in BROKEN_RESERVATIONS
+    ]
+    return "\n".join(lines)
+
+
 def main(argv: list[str]) -> int:
     """Explore, or print the table."""
     parser = argparse.ArgumentParser(
@@ -113,6 +129,7 @@ def main(argv: list[str]) -> int:
             "shipped",
             *(variant.name for variant in BROKEN_RULES),
             *(variant.name for variant in BROKEN_SHARING),
+            *(variant.name for variant in BROKEN_RESERVATIONS),
         ),
         default="shipped",
         metavar="NAME",
@@ -126,6 +143,11 @@ def main(argv: list[str]) -> int:
         default=1,
         help="2: two devices of one node whose handlers share a change of the CIB; --nodes and "
         "--faults do not apply (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--reservations",
+        action="store_true",
+        help="persistent reservations of two replicas; --nodes and --faults do not apply",
     )
     parser.add_argument(
         "--lone-marks",
@@ -147,8 +169,17 @@ def main(argv: list[str]) -> int:
     )
     options = parser.parse_args(argv)
     if options.table:
-        sys.stdout.write(broken_rules_table() + "\n\n" + broken_sharing_table() + "\n")
+        tables = (broken_rules_table(), broken_sharing_table(), broken_reservations_table())
+        sys.stdout.write("\n\n".join(tables) + "\n")
         return 0
+    reserved = {"shipped": ReservationRules()}
+    reserved |= {each.name: each.rules for each in BROKEN_RESERVATIONS}
+    if options.reservations != (options.rules in reserved) and options.rules != "shipped":
+        parser.error(f"--rules {options.rules} does not go with or without --reservations")
+    if options.reservations:
+        if options.devices == 2 or options.quorum_device:
+            parser.error("--reservations goes without --devices 2 and --quorum-device")
+        return _explore_reservations(reserved[options.rules], options.rules)
     sharing = {"shipped": SharingRules()} | {each.name: each.rules for each in BROKEN_SHARING}
     if (options.devices == 2) != (options.rules in sharing) and options.rules != "shipped":
         parser.error(f"--rules {options.rules} belongs to --devices {3 - options.devices}")
@@ -206,6 +237,20 @@ def _report_lone_marks(lone: LoneMarks, about: str, begin_s: float) -> int:
         "how they end, all repaired",
         begin_s,
         lambda world: world_text(world) if world else "",
+    )
+
+
+def _explore_reservations(rules: ReservationRules, name: str) -> int:
+    begin = time.process_time()
+    result = explore_reservations(rules)
+    worst = _report(result, f"{name}, reservations, 2 nodes", begin, reservations_text)
+    if worst:
+        return worst
+    return _report(
+        explore_repair(rules),
+        "what repair alone leads to",
+        begin,
+        lambda state: reservations_text(state) if state else "",
     )
 
 
