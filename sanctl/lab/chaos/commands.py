@@ -13,7 +13,7 @@ import click
 
 from sanctl.cli.options import SECONDS
 from sanctl.errors import ExitStatus, SanctlError
-from sanctl.lab.chaos import ledgers, report
+from sanctl.lab.chaos import ledgers, replica_compare, report
 from sanctl.lab.chaos.fault import Fault, describe
 from sanctl.lab.chaos.fault_choice import FAULT_LISTS, KINDS, partitions, random_faults
 from sanctl.lab.chaos.fault_runner import FaultResult, FaultRunner, nodes_by_role
@@ -103,8 +103,9 @@ def run(
 
     Exits with 0 only if every promise held after every fault: no acknowledged write lost, never
     two nodes that serve a device, nothing left over, no device that needs an operator, no I/O error
-    at a host. The devices have a replica on each storage node of the lab: with DRBD 9 that may be
-    three or four, as in one that was made with --nodes 3 --witness none or --nodes 5.
+    at a host, and in the end no two replicas that differ. The devices have a replica on each
+    storage node of the lab: with DRBD 9 that may be three or four, as in one that was made with
+    --nodes 3 --witness none or --nodes 5.
     """
     if scenario and kinds:
         raise click.UsageError("--kind is for random faults, not for those of a --scenario")
@@ -270,6 +271,9 @@ def run_faults(
                 report.collect_logs(bed, folder / f"problem-{number}", result.began_s - 60)
                 if not keep_going or not _repair(runner, print_line):
                     break
+        if results and all(result.is_good for result in results):
+            found = replica_compare.differences(bed, runner.devices, print_line)
+            results[-1].problems.extend(found)
     finally:
         runner.injector.heal()
         report.collect_logs(bed, folder / "nodes", began_s)
