@@ -11,7 +11,15 @@ from sanctl.agents import ocf
 from sanctl.agents.cache import flush_unit, read_cache, write_cache
 from sanctl.agents.connections import peers
 from sanctl.agents.points import unit as point_unit
-from sanctl.agents.replica import access_list, listed_portals, parts, resource_file, sync_policy
+from sanctl.agents.replica import (
+    access_list,
+    listed_portals,
+    lost_writes,
+    parts,
+    resource_file,
+    resync_note,
+    sync_policy,
+)
 from sanctl.agents.replica.parts import Device
 from sanctl.agents.restore import closure as restore_closure
 from sanctl.agents.restore import unit as restore_unit
@@ -44,6 +52,10 @@ def converge(
         backing_device.resume(device.name)
     with _log_failure(steps, device, "DRBD handlers"):
         resource_file.register_for_handlers(device)
+    with _log_failure(steps, device, "note of a resync"):
+        data = lost_writes.data_file(device.name)
+        if data is not None:
+            resync_note.prepare(device.name, data)
     # While I/O is frozen an access list entry could not be removed: its commands never end. And
     # the fence-peer handler is at work for a lost peer: the replica nodes must not change now.
     is_frozen = state.suspended != "no"

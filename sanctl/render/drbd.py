@@ -253,7 +253,7 @@ def render_resource(
         # although its Primary has not noticed the end and goes on without the target.
         f'    before-resync-source "{handlers}/before-resync-source";',
         f'    unfence-peer "{handlers}/unfence-peer";',
-        f'    before-resync-target "{handlers}/resync-target";',
+        f'    before-resync-target "{handlers}/resync-target before";',
         f'    after-resync-target "{handlers}/resync-target";',
         "  }",
         "  volume 0 {",

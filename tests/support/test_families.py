@@ -100,7 +100,7 @@ FAMILIES = {
         "test_point_schedules",
         "test_restore_points",
     ),
-    "Resync and verify": ("test_resync_and_verify", "test_sync_watch"),
+    "Resync and verify": ("test_resync_and_verify", "test_resync_power_cut", "test_sync_watch"),
     "SBD": ("test_sbd", "test_sbd_disks"),
     "Stale reads": ("test_stale_read",),
     "Votes": (

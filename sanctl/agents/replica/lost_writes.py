@@ -3,7 +3,8 @@
 
 The marker lies beside the data while acknowledged writes may be in RAM alone, and holds the
 kernel's boot id. After another boot, or after a flush that failed, the marker makes the replica
-suspect: DRBD would take its data for good, and they are not. See docs/adr/0027.
+suspect: DRBD would take its data for good, and they are not. See docs/adr/0027. The same is so of a
+replica that lost its power while it was filled (resync_note.py).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import contextlib
 import os
 import re
 
+from sanctl.agents.replica import resync_note
 from sanctl.drivers import loop
 from sanctl.system import state_files
 from sanctl.system.files import exists, fsync_folder, read_text, read_text_or, write_atomically
@@ -61,6 +63,7 @@ def clear_marker(name: str, path: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(marker_path(path))
     fsync_folder(os.path.dirname(path))
+    resync_note.forget(path)
     _failed_flush_note(name).remove()
 
 
@@ -95,6 +98,8 @@ def is_known_suspect(name: str, path: str | None) -> bool:
         return True
     if path is None:
         return False
+    if resync_note.is_of_another_boot(path):
+        return True
     marker = read_text_or(marker_path(path), "")
     return bool(marker) and marker != read_text(_BOOT_ID)
 

@@ -9,6 +9,7 @@ the next one reads the kernel and the records beside the data. It
 * begins a full resync where the device's policy asks for one,
 * publishes how far each is, in an attribute that never enters the CIB,
 * records what each moved, and publishes the replica's state at once when one has ended,
+* has what each has written on stable storage before its note is cleared (settling.py),
 * has a verify concluded and repaired (sanctl/agents/sync/verify.py).
 
 A resync that was paused when the process died is not lost: monitors start the service again.
@@ -24,7 +25,7 @@ from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.publish import replica_state
 from sanctl.agents.replica import resource_file, sync_policy
 from sanctl.agents.replica.parts import Device
-from sanctl.agents.sync import tracking, unit, verify
+from sanctl.agents.sync import settling, tracking, unit, verify
 from sanctl.drivers import drbd_kernel, drbdadm, drbdsetup, node_attributes
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import PeerState, ResourceState
@@ -176,6 +177,7 @@ class ResyncScheduler:
         self._trackers: dict[str, _SyncProgressTracker] = {}
         self._counters: dict[str, _ReceivedCounter] = {}
         self._published = ("", 0.0)
+        self._settling = settling.Settling(runner)
 
     def run_once(self) -> bool:
         """Read DRBD's state and act on it once; return whether anything runs."""
@@ -291,6 +293,8 @@ class ResyncScheduler:
             else:
                 self._counter(device.name).update(_received_kib(state))
             return True
+        # First: a full pool takes no record of the end.
+        is_settling = self._settling.settle(device.name)
         if latest is not None and latest.stage == RUNNING and state.is_in_sync:
             self._end(device, state, latest)
         is_verifying = verify.track(self._runner, device, state)
@@ -299,7 +303,7 @@ class ResyncScheduler:
             replica_state.publish(self._runner, device, state)
             if not exists(resource_file.path_of(device.name)):
                 replica_state.withdraw(self._runner, device)  # The replica was stopped meanwhile.
-        return is_verifying
+        return is_verifying or is_settling
 
     def _counter(self, name: str) -> _ReceivedCounter:
         if name not in self._counters:

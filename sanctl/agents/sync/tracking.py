@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from sanctl.agents.replica import parts
+from sanctl.agents.replica import lost_writes, parts, resync_note
 from sanctl.agents.replica.parts import Device
 from sanctl.agents.sync import verify
 from sanctl.model.drbd import ResourceState
@@ -18,8 +18,10 @@ def needs_tracking(device: Device, state: ResourceState) -> bool:
         for peer in state.peers
     ):
         return True
-    return _is_resync_left_open(device, is_in_sync=state.is_in_sync) or verify.needs_tracking(
-        device, state
+    return (
+        _is_resync_left_open(device, is_in_sync=state.is_in_sync)
+        or is_unsettled(device)
+        or verify.needs_tracking(device, state)
     )
 
 
@@ -28,9 +30,17 @@ def is_left_open(device: Device, *, is_in_sync: bool) -> bool:
 
     The service does that. Each monitor starts it, where it has been killed.
     """
-    return _is_resync_left_open(device, is_in_sync=is_in_sync) or verify.is_left_open(
-        device, is_connected=is_in_sync
+    return (
+        _is_resync_left_open(device, is_in_sync=is_in_sync)
+        or is_unsettled(device)
+        or verify.is_left_open(device, is_connected=is_in_sync)
     )
+
+
+def is_unsettled(device: Device) -> bool:
+    """Whether what a resync has written may be lost with the power (resync_note.py)."""
+    data = lost_writes.data_file(device.name)
+    return data is not None and resync_note.is_open(data)
 
 
 def _is_resync_left_open(device: Device, *, is_in_sync: bool) -> bool:

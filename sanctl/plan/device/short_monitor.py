@@ -44,6 +44,7 @@ _HARMLESS_NOTES = frozenset(
         "attrd-cache",
         "connected",
         "duties-done",
+        "filling",
         "io-progress",
         "listed-portals",
         "mark-answer",

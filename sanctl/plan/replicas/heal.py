@@ -197,14 +197,15 @@ def _is_any_suspect(diagnosis: Diagnosis) -> bool:
 
 
 def _lost_in_ram(kept: ReplicaFacts, other: ReplicaFacts) -> str:
-    """Return what a replica may lack that crashed with writes in RAM.
+    """Return what a replica may lack that crashed with writes in RAM, or while it was filled.
 
     A host's flush is answered when the Primary's disk has it, and reaches the peer at about that
     time (docs/explanation/cache.md).
     """
     if kept.replica.was_last_primary and not other.replica.was_last_primary:
         return (
-            "writes that no host had flushed: this replica served last, so it has all that was; "
+            "writes that no host had flushed: this replica served last, so it has all that was, "
+            "unless its own resync was not over; "
             f"what else only {other.node} has cannot be known"
         )
     if other.replica.was_last_primary:

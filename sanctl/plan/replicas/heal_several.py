@@ -112,7 +112,8 @@ def _part_of_absent(kept: ReplicaFacts, other: ReplicaFacts) -> Loss | None:
 def _unflushed(kept: ReplicaFacts, other: ReplicaFacts) -> Loss:
     served = next((facts for facts in (kept, other) if facts.replica.was_last_primary), None)
     which = (
-        f"{served.node} served last, so it has all that was flushed"
+        f"{served.node} served last, so it has all that was flushed, unless its own resync was "
+        "not over"
         if served is not None
         else "which replica served last, and so has all that was flushed, is not known"
     )
