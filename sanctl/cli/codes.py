@@ -240,7 +240,8 @@ _CODES = {
     "its name.",
     "SAN-HOST-021": "Hosts tried to log in to a target of this node without the CHAP that they "
     "have to use, or with a wrong secret. The line says how many logins that were since the last "
-    "such line, at most one a minute for each target, and the initiator and address of the last.",
+    "such line, at most one a minute for each target, and the initiator and address of the last "
+    "login with it that failed, for whatever reason.",
     "SAN-LIO-001": "The kernel's iSCSI target refused a setting; the message says which and why.",
     "SAN-LIO-002": "A target has no ALUA group of this node: sanctl did not set it up, or only in "
     "part.",

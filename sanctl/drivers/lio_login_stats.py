@@ -2,8 +2,10 @@
 """LIO's counters of failed logins, by target: how many, and who the last one was.
 
 The kernel's own messages name neither the initiator nor its address. Of failures from one address
-within ten jiffies it counts the first, and it keeps name and address of the last failure alone,
-which may be of another kind (iscsi_target_util.c, iscsit_collect_login_stats).
+within ten jiffies it counts the first, and it keeps name and address of the last failure alone
+(iscsi_target_util.c, iscsit_collect_login_stats). A login that is refused fails a second time, for
+another reason, when it is given up: later than ten jiffies on a busy node, or where a jiffy is a
+millisecond. So the kind of the last failure says nothing of whose the last refused login was.
 """
 
 from __future__ import annotations
@@ -15,7 +17,6 @@ from sanctl.system.files import is_link, read_text_or
 
 _ROOT = "/sys/kernel/config/target/iscsi"
 _OURS, _POINT = "sanctl-", "sanctl-point."
-_AUTHENTICATE = "5"  # iscsi_target_stat.h, ISCSI_LOGIN_FAIL_AUTHENTICATE
 # A name has at most 223 bytes (RFC 7143), an address with a zone fewer.
 _LENGTH = 223
 
@@ -27,8 +28,8 @@ class FailedLogins(NamedTuple):
         served: what the target stands for: `device NAME` or `restore point DEVICE@NAME`.
         device: the name of the device.
         failures: how many, since the target was made.
-        initiator: the name that the last one gave; empty: the last failure was of another kind.
-        address: where it came from; empty likewise.
+        initiator: the name that the last login gave that failed, for whatever reason; empty: none.
+        address: where that came from; empty likewise.
     """
 
     served: str
@@ -47,13 +48,12 @@ def failed_logins() -> list[FailedLogins]:
         served = _served(f"{_ROOT}/{target}") if count else None
         if served is not None:
             last = f"{folder}/iscsi_tgt_attr"
-            is_last = read_text_or(f"{last}/last_fail_type", "").strip() == _AUTHENTICATE
             found.append(
                 FailedLogins(
                     *served,
                     count,
-                    _shown(f"{last}/fail_intr_name") if is_last else "",
-                    _shown(f"{last}/fail_intr_addr") if is_last else "",
+                    _shown(f"{last}/fail_intr_name"),
+                    _shown(f"{last}/fail_intr_addr"),
                 )
             )
     return found

@@ -53,9 +53,10 @@ def log() -> None:
 
 def _log(found: FailedLogins, count: int) -> None:
     last = (
-        f"the last one {found.initiator} from {found.address}"
+        f"the last login that failed, for whatever reason, was {found.initiator} from"
+        f" {found.address}"
         if found.initiator and found.address
-        else "by whom is not known: another failure came after it"
+        else "by which initiator is not known"
     )
     journal.write(
         f"{found.served}: {count} login{'' if count == 1 else 's'} refused here, "

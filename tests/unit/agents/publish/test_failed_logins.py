@@ -92,10 +92,20 @@ def test_a_target_that_was_made_anew_counts_from_zero(bed: Bed) -> None:
     assert "3 logins" in line
 
 
-def test_a_later_failure_of_another_kind_names_nobody(bed: Bed) -> None:
-    bed.fail("iqn.x.vm1", 1, kind=4, iqn="iqn.another")
+@pytest.mark.parametrize("kind", [2, 5])
+def test_a_refused_login_is_named_though_it_failed_for_another_reason_as_well(
+    bed: Bed, kind: int
+) -> None:
+    """On a busy node the kernel notes its end as a failure of another kind."""
+    bed.fail("iqn.x.vm1", 1, kind=kind)
     (line,) = bed.after(10)
-    assert "not known" in line and "iqn.another" not in line
+    assert f"{A} from 10.77.1.101" in line
+
+
+def test_without_a_name_none_is_told(bed: Bed) -> None:
+    bed.fail("iqn.x.vm1", 1, iqn="")
+    (line,) = bed.after(10)
+    assert "not known" in line
 
 
 def test_what_came_from_the_network_stays_on_its_line(bed: Bed) -> None:
