@@ -37,12 +37,13 @@ _FAILED = re.compile(r"authorization failure|Authentication failed|0x0?201|\(513
 def give_secrets(
     bed: LabSession, secret: str, mutual: str = "", *, nodes: tuple[str, ...] = NODES
 ) -> None:
-    """Put the host's secrets on nodes, as the playbook does."""
+    """Put the host's secrets on nodes, as the playbook does: so that a power cut leaves them."""
     text = f"secret = {secret}\n" + (f"mutual = {mutual}\n" if mutual else "")
     for node in nodes:
         bed.sh(
             node,
-            f"mkdir -p /etc/sanctl/hosts; umask 077; cat >{_FILE}.new; mv {_FILE}.new {_FILE}",
+            f"mkdir -p /etc/sanctl/hosts; umask 077; cat >{_FILE}.new && sync {_FILE}.new"
+            f" && mv {_FILE}.new {_FILE} && sync /etc/sanctl/hosts",
             stdin=text,
         )
 

@@ -215,8 +215,7 @@ def _publish(
     policy = str(sync_policy.in_force(device.name)).replace(" ", "+") or "default"
     value = published_value(state, nodes=len(device.nodes))
     value += f" acl={access} policy={policy}{no_contact_fields}"
-    outside = access_list.hosts_without_secret(device)
-    value += f" no-secret={','.join(outside)}" if outside else ""
+    value += access_list.published_field(device)
     value += admission.published_field(device.name)
     hung = state_files.of_device(device.name, hung_io.NOTE_KIND).read()
     value += f" {hung_io.KEY}={hung}" if hung else ""

@@ -17,6 +17,8 @@ from sanctl.system import journal, state_files
 
 # Of which hosts the secret cannot be used, and why: as last logged.
 _NOTE = "unusable-secrets"
+# Which hosts are not let in here, as last published.
+_OUTSIDE_NOTE = "no-secret"
 # Which entries the kernel refused, and why: as last logged.
 _REFUSED_NOTE = "refused-entries"
 
@@ -44,6 +46,24 @@ def hosts_without_secret(device: Device) -> tuple[str, ...]:
         for host in device.hosts
         if host.chap_user and isinstance(host_secrets.login(host), str)
     )
+
+
+def published_field(device: Device) -> str:
+    """Return what is published of hosts that are not let in, for want of a secret; empty: none.
+
+    The resync service publishes as well, and does not know a device's hosts: it says what the
+    latest start or monitor has found.
+    """
+    note = state_files.of_device(device.name, _OUTSIDE_NOTE)
+    names = note.read()
+    if device.pool:
+        found = ",".join(hosts_without_secret(device))
+        if found != names:
+            # Without room for it the service leaves the field out until the next monitor.
+            with contextlib.suppress(OSError):
+                note.write(found)
+        names = found
+    return f" no-secret={names}" if names else ""
 
 
 def log_refused(device: Device, refused: Collection[str]) -> None:

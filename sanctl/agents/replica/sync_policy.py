@@ -51,6 +51,9 @@ def record(device: Device) -> None:
     text = f"{_policy_line(device)}\n{parameters}\n{device.verify}\n"
     if _record(device.name).read() != text:
         _record(device.name).write(text)
+    # In a file of its own: a release before reads the first one, of three lines.
+    if _cache_record(device.name).read() != device.cache:
+        _cache_record(device.name).write(device.cache)
 
 
 def recorded_device(name: str) -> Device | None:
@@ -69,11 +72,16 @@ def recorded_device(name: str) -> Device | None:
         initiators=(),
         sync=lines[0].partition(" ")[2],
         verify=lines[2],
+        cache=_cache_record(name).read(),
     )
 
 
 def _policy_line(device: Device) -> str:
     return f"{_RENDERING} {device.sync}"
+
+
+def _cache_record(name: str) -> state_files.StateFile:
+    return state_files.of_device(name, "cache-policy")
 
 
 def _record(name: str) -> state_files.StateFile:

@@ -42,6 +42,7 @@ _HARMLESS_NOTES = frozenset(
     {
         "admission",
         "attrd-cache",
+        "cache-policy",
         "connected",
         "duties-done",
         "filling",
@@ -50,6 +51,7 @@ _HARMLESS_NOTES = frozenset(
         "mark-answer",
         "mark-request",
         "met-disk",
+        "no-secret",
         "operator-trust",
         "published",
         "reattach-tried",
