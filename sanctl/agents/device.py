@@ -44,13 +44,12 @@ from sanctl.agents.replica import (
     lost_writes,
     parts,
     resource_file,
-    resync_note,
     sync_policy,
 )
 from sanctl.agents.replica.parts import Device
 from sanctl.agents.restore import closure as restore_closure
 from sanctl.agents.restore import unit as restore_unit
-from sanctl.agents.sync import verify
+from sanctl.agents.sync import settling, verify
 from sanctl.drivers import (
     backing_device,
     drbd_kernel,
@@ -66,7 +65,7 @@ from sanctl.model.access import split_hosts
 from sanctl.model.cache_policy import parse_cache_policy
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.device import discovery
-from sanctl.system import journal, state_files, timed_call
+from sanctl.system import state_files
 from sanctl.system.files import exists
 from sanctl.system.runner import LocalRunner
 
@@ -78,8 +77,6 @@ _GROWTH_WAIT_S = 20.0
 #: How long an action waits for DRBD or for I/O in flight. Less than its timeout, the rest of which
 #: is for programs that are slow to start beside many others.
 _WAIT_S = 57.0
-#: A stop waits so long for a disk, after a resync that was not flushed yet.
-_FLUSH_S = 10.0
 
 
 def _device() -> Device:
@@ -166,7 +163,7 @@ def _start(device: Device, turn: contextlib.ExitStack) -> int:
     resource_file.write(_RUNNER, device, files, only=only_peer or "")
     quorum_overlap.remove_notes(device.name)
     compared_data.forget(device.name)
-    _prepare_resync_note(device, files.data)
+    settling.prepare(device.name, files.data)
     outdate.make_lock(device.name)
     write_cache.prepare_start(_RUNNER, device, files, is_protected=here.is_power_protected)
     is_suspect = lost_writes.is_suspect(device.name, files.data)
@@ -353,7 +350,7 @@ def take_down(device: Device) -> None:
         drbdadm.force_disconnect(_RUNNER, device.name)
         drbdsetup.down(_RUNNER, device.name)
     steps.done("drbd", "DRBD down")
-    _flush_after_resync(device)
+    settling.settle_when_down(device.name)
     resource_file.let_disk_go(device.name)
     parts.detach_files(device)
     resource_file.remove(device.name)
@@ -376,29 +373,6 @@ def take_down(device: Device) -> None:
             Problem("SAN-AGENT-006", f"{device.name} could not be stopped, left over: {left}")
         )
     steps.ended("stopped")
-
-
-def _prepare_resync_note(device: Device, data: str) -> None:
-    try:
-        resync_note.prepare(device.name, data)
-    except OSError as error:
-        # A full pool, say: the replica is up all the same, and no resync begins.
-        journal.write(
-            f"{device.name}: no resync begins until it can be noted beside the data: {error}",
-            priority=journal.WARNING,
-            device=device.name,
-            action="start",
-        )
-
-
-def _flush_after_resync(device: Device) -> None:
-    data = lost_writes.data_file(device.name)
-    if data is None:
-        return
-    # A disk may hang: a note that stays costs a full resync, if the node boots.
-    if timed_call.errno_of(lambda: resync_note.clear_when_down(data), within_s=_FLUSH_S):
-        # No later flush reports it again.
-        lost_writes.record_failed_flush(device.name)
 
 
 def monitor() -> int:

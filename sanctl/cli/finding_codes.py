@@ -99,7 +99,8 @@ CODES = {
     "SAN-HLT-056": "A change of the device's replicas was begun and is not finished: there are "
     "fewer or more replicas than wanted, or one is still being filled. The message says how to "
     "finish the change and how to take it back.",
-    "SAN-HLT-057": "A replica crashed with acknowledged writes in RAM, or could not flush them. "
+    "SAN-HLT-057": "A replica crashed with acknowledged writes in RAM, or in a resync whose blocks "
+    "were not flushed yet, or could not flush them. "
     "It is filled again once another replica serves. If all replicas are suspect, as after a "
     "power cut of both nodes, 'sanctl device heal' asks which one to keep.",
     "SAN-HLT-058": "Reads of a device are to be cached in RAM on the node that serves it, and are "

@@ -14,7 +14,7 @@ import pytest
 
 from sanctl.lab.harness import collect
 from sanctl.lab.harness.lab_session import wait_for
-from sanctl.lab.harness.scenario import Scenario
+from sanctl.lab.harness.scenario import Scenario, await_members_online
 from tests.support.replica_change_steps import CHANGE_S, begin_change
 
 NAME = "fill0"
@@ -69,12 +69,7 @@ def test_a_target_that_loses_its_power_ends_equal(
     )
     bed.cut_power(second)
     bed.ensure_power(second)
-    wait_for(
-        f"{second} to be online",
-        lambda: f"{second} " in bed.sh(first, "crm_mon -1 | grep Online:").stdout,
-        within_s=300,
-        every_s=2.0,
-    )
+    await_members_online(bed)
     scenario.sanctl("device", "replicas", NAME, "2", node=first, timeout_s=CHANGE_S)
     wait_for(
         "both to be in sync", lambda: collect.is_in_sync(bed, first, NAME), within_s=300, every_s=2

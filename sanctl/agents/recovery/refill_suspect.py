@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Starts the full resync of a replica that lost acknowledged writes, once another one serves.
+"""Starts the full resync of a suspect replica, once another one serves.
 
 What makes a replica suspect is in sanctl/agents/replica/lost_writes.py. The resync does not begin
 before: after a power cut of all nodes a suspect replica may be the best there is.
@@ -33,7 +33,7 @@ def refill_if_suspect(runner: Runner, device: Device, state: ResourceState) -> R
         drbdadm.force_disconnect(runner, device.name)
     write_cache_steps.log(
         device.name,
-        "this replica lost acknowledged writes: a full resync begins",
+        "this replica may lack acknowledged writes: a full resync begins",
         step="replace",
     )
     reinitialize.reset(runner, device)

@@ -67,6 +67,15 @@ def clear_marker(name: str, path: str) -> None:
     _failed_flush_note(name).remove()
 
 
+def has_flush_failed(name: str) -> bool:
+    """Whether a flush has failed since the boot: no later one brings back what it lost.
+
+    Raises:
+        OSError: it is not known.
+    """
+    return _failed_flush_note(name).exists()
+
+
 def record_failed_flush(name: str) -> None:
     """Note that a flush failed: no later flush reports that again."""
     _failed_flush_note(name).write()
@@ -94,7 +103,7 @@ def is_known_suspect(name: str, path: str | None) -> bool:
     Raises:
         OSError: the marker, or the note of a flush that failed, cannot be read.
     """
-    if _failed_flush_note(name).exists():
+    if has_flush_failed(name):
         return True
     if path is None:
         return False

@@ -4,8 +4,8 @@
 DRBD writes a resync's blocks past the page cache and, some seconds later, notes them as in sync, on
 both sides. Neither flushes the target's disk: an extent that was written for the first time is in
 the pool's journal for up to 5 s (ext4) or 30 s (XFS), and a disk's own cache may hold the rest. A
-target that loses its power then has blocks of old data or zeros which nobody calls out of sync
-(docs/adr/0082).
+target that loses its power then has blocks of old data or zeros which neither replica calls out of
+sync (docs/adr/0082).
 
 So the note is on stable storage before a resync begins: DRBD waits for its handler
 before-resync-target, which writes it (resource-agents/handlers/resync-target), and it is cleared

@@ -124,7 +124,7 @@ def _row(side: ReplicaFacts) -> tuple[str, ...]:
     if side.is_never_connected:
         notes.append("not connected to another replica since it was started")
     if side.replica.is_suspect:
-        notes.append("suspect: lost acknowledged writes")
+        notes.append("suspect: may lack acknowledged writes")
     kib = side.replica.out_of_sync_kib
     return (
         side.node.value,

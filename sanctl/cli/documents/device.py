@@ -36,7 +36,7 @@ class ReplicaCache(TypedDict):
     ]
     read_held: Annotated[int | None, "bytes of the device that are in it, rounded up a little"]
     read_hit_percent: Annotated[int | None, "percent of reads found in it since it was set up"]
-    suspect: Annotated[bool, "the replica lost acknowledged writes, and is kept from serving"]
+    suspect: Annotated[bool, "the replica may lack acknowledged writes, and is kept from serving"]
 
 
 class DeviceCache(TypedDict):

@@ -113,7 +113,7 @@ def _suspect(device: DeviceSpec, node: NodeName) -> Finding:
         code="SAN-HLT-057",
         severity=Severity.WARNING,
         subject=f"device {device.name}",
-        what=f"the replica on {node} lost writes that it had acknowledged",
+        what=f"the replica on {node} may lack writes that it had acknowledged",
         why="it is kept from serving; it is fully resynced once another replica serves",
         do=f"wait for that; if none may serve: 'sanctl device heal {device.name}'",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -176,8 +177,13 @@ def test_a_flush_that_failed_once_makes_the_replica_suspect(
     monkeypatch.setattr(os, "fdatasync", fail_once)
     monkeypatch.setattr(lost_writes, "data_file", lambda _: data)
     replicas = settling.Settling(LocalRunner())
-    assert replicas.settle(NAME)
-    replicas.wait(NAME)
+    while replicas.settle(NAME):
+        time.sleep(0.001)
+    assert not errors and lost_writes.is_known_suspect(NAME, data)
+    # A stop does not believe the second one either; and the note on tmpfs goes with the boot.
+    settling.settle_when_down(NAME)
+    lost_writes._failed_flush_note(NAME).remove()
+    boot.write_text("00000000-0000-4000-8000-000000000002\n")
     assert lost_writes.is_known_suspect(NAME, data)
 
 
@@ -225,6 +231,49 @@ def test_it_stays_where_the_flush_fails(
     with pytest.raises(resync_note.FlushError):
         resync_note.clear_when_down(data)
     assert resync_note.is_set(data)
+
+
+@pytest.mark.parametrize("number", [5, 30])
+def test_a_note_that_a_stop_cannot_clear_says_nothing_of_the_flush(
+    data: str, boot: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """A filesystem that takes no writes: the data was flushed."""
+    run_handler(tmp_path, boot, "before")
+    monkeypatch.setattr(lost_writes, "data_file", lambda _: data)
+
+    def refuse(_: str) -> None:
+        raise OSError(number, "no")
+
+    monkeypatch.setattr(resync_note, "_clear", refuse)
+    settling.settle_when_down(NAME)
+    assert resync_note.is_set(data) and not lost_writes.has_flush_failed(NAME)
+
+
+def test_a_stop_whose_flush_fails(
+    data: str, boot: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_handler(tmp_path, boot, "before")
+    monkeypatch.setattr(lost_writes, "data_file", lambda _: data)
+
+    def fail(_: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fdatasync", fail)
+    settling.settle_when_down(NAME)
+    assert lost_writes.has_flush_failed(NAME) and resync_note.is_set(data)
+
+
+def test_a_start_in_a_full_pool_goes_on(
+    tmp_path: Path, data: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path(resync_note.path_of(data)).unlink()
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(resync_note, "write_atomically", refuse)
+    settling.prepare(NAME, data)
+    assert state_files.of_device(NAME, resync_note.KIND).exists()
 
 
 def test_a_stop_clears_it(data: str, boot: Path, tmp_path: Path) -> None:
