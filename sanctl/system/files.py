@@ -178,8 +178,8 @@ def file_lock(path: str, *, wait_s: float | None = None, shared: bool = False) -
 def is_locked(path: str) -> bool:
     """Whether a process has the `file_lock` of a file for itself; False where there is no file.
 
-    It needs no room. For the moment of the call nobody can take that lock, so who does waits for it
-    a little.
+    It needs no room. For the moment of the call no process can take that lock for itself: one that
+    wants it waits a little.
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

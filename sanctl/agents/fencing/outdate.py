@@ -106,7 +106,7 @@ def promoting(device: str) -> Iterator[None]:
 
 
 def cancel_promotion(device: str) -> None:
-    """Have a handler that was called for a promotion give up, whoever still holds its lock."""
+    """Have a handler that was called for a promotion give up, also while its lock is held."""
     with contextlib.suppress(FileNotFoundError):
         os.utime(_promotion_lock(device), _CANCELLED)
     _promotion_note(device).remove()
@@ -230,7 +230,7 @@ def make_lock(device: str) -> None:
     with (
         locked(device, wait_s=0.0),
         shared_marks.change_lock(device, wait_s=0.0),
-        # Shared: who has it alone promotes.
+        # Shared: a process that has it for itself promotes.
         state_files.locked(_promotion_lock(device), wait_s=0.0, shared=True),
     ):
         pass
