@@ -253,6 +253,7 @@ def run_faults(
     )
     results: list[FaultResult] = []
     acknowledged = 0
+    is_whole = False
 
     def save() -> None:
         page = summary_of(results, title, repeat, wanted=len(numbered), acknowledged=acknowledged)
@@ -267,11 +268,14 @@ def run_faults(
             )
             _print_result(print_line, result)
             save()
+            is_whole = result.is_good
             if result.problems:
                 report.collect_logs(bed, folder / f"problem-{number}", result.began_s - 60)
-                if not keep_going or not _repair(runner, print_line):
+                is_whole = keep_going and _repair(runner, print_line)
+                if not is_whole:
                     break
-        if results and all(result.is_good for result in results):
+        # After a problem that was repaired there is more reason to compare, not less.
+        if is_whole:
             found = replica_compare.differences(bed, runner.devices, print_line)
             results[-1].problems.extend(found)
     finally:
