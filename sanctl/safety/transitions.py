@@ -282,7 +282,7 @@ def _mark_diskless(world: World, i: int, rules: Rules) -> Iterator[Event]:
     state, marks = drbd_state(here), world.nodes[i].marks
     if (
         rules.marks_diskless
-        and fence_rules.may_mark_without_disk(state, replicas=len(REPLICAS))
+        and fence_rules.may_mark_without_disk(state, NAMES[1 - i], others=NAMES[1 - i])
         and is_peer_certain(world, i, rules)
         and not marks >> (1 - i) & 1
     ):
@@ -290,9 +290,9 @@ def _mark_diskless(world: World, i: int, rules: Rules) -> Iterator[Event]:
         yield f"{name} sees that its peer has no disk", with_replica(world, i, marking)
     if rules.marks_own and fence_rules.may_mark_own(
         state,
-        replicas=len(REPLICAS),
         is_quorate=world.is_quorate(i),
-        nodes=[NAMES[j] for j in REPLICAS],
+        here=NAMES[i],
+        others=NAMES[1 - i],
         marked=[NAMES[j] for j in REPLICAS if marks >> j & 1],
     ):
         marking = here._replace(marks_diskless="own")

@@ -11,11 +11,12 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from sanctl.agents.fencing import quorum_overlap, shared_marks
-from sanctl.drivers import cib, corosync, drbdsetup, outdated_marks
+from sanctl.drivers import cib, corosync, drbd_kernel, drbdsetup, outdated_marks
 from sanctl.errors import CommandError, Problem
+from sanctl.model.drbd import uses_quorum
 from sanctl.plan.failover import fence_rules
 from sanctl.plan.failover import shared_marks as shared_rules
 from sanctl.system import files, lock_priority, state_files
@@ -166,14 +167,16 @@ def clear_marks(runner: Runner, device: str, peers: Iterable[str]) -> bool:
     return True
 
 
-def mark_without_disk(runner: Runner, device: str, peers: Iterable[str], *, replicas: int) -> None:
+def mark_without_disk(
+    runner: Runner, device: str, peers: Iterable[str], *, others: Collection[str]
+) -> None:
     """Mark those peers of a Primary that are connected and have no disk, if that can be certain.
 
     Under the handlers' lock, as for clearing. A mark that comes too late, when the peer is in sync
     again, is cleared by the next monitors. Each monitor asks, for as long as the peer has no disk:
     the lock may be taken, quorum be away, or the mark not be kept.
 
-    `replicas` is how many replicas the device has.
+    `others` are the nodes of the other replicas.
 
     Raises:
         SanctlError: the cluster or DRBD did not answer; the next monitor tries again.
@@ -185,13 +188,44 @@ def mark_without_disk(runner: Runner, device: str, peers: Iterable[str], *, repl
         state = drbdsetup.observe(runner, device)
         for peer in peers:
             if (
-                state is not None
-                and fence_rules.may_mark_without_disk(state.with_only_peer(peer), replicas=replicas)
+                fence_rules.may_mark_without_disk(state, peer, others=others)
                 and peer not in outdated_marks.read_device(runner, device).devices[device].nodes()
             ):
                 # A monitor has less time than a handler, and the next one tries again: one for
                 # each device of a pool, on their own, would be more than the cluster bears.
                 mark_outdated(runner, device, peer, wait_s=5.0, may_lead_alone=False)
+
+
+def mark_lost_and_without_disk(runner: Runner, device: str, peer: str) -> str:
+    """Mark a lost peer, and with it the connected ones that are without a disk where that is due.
+
+    With three and four replicas the node goes on as soon as the handlers have answered: with the
+    lost peer a replica whose disk is back could be promoted, before a monitor here has looked.
+    Called under the device's fencing lock.
+
+    Returns:
+        The peer's membership, `unknown` where one of the others is not certain, as `mark_outdated`.
+
+    Raises:
+        SanctlError: the cluster or DRBD did not answer; nothing is certain.
+    """
+    membership = mark_outdated(runner, device, peer)
+    if not fence_rules.is_certain(membership) or drbd_kernel.generation() < 9:
+        return membership
+    from sanctl.agents.replica import resource_file  # noqa: PLC0415 - this handler must start fast
+
+    others = {*resource_file.replica_nodes(device)} - {os.uname().nodename}
+    if not uses_quorum(1 + len(others)):
+        return membership
+    state = drbdsetup.observe(runner, device)
+    for each in sorted(others - {peer}):
+        if (
+            fence_rules.may_mark_without_disk(state, each, others=others)
+            and each not in outdated_marks.read_device(runner, device).devices[device].nodes()
+            and not fence_rules.is_certain(mark_outdated(runner, device, each))
+        ):
+            return "unknown"
+    return membership
 
 
 def locked(device: str, *, wait_s: float) -> contextlib.AbstractContextManager[bool]:

@@ -89,16 +89,15 @@ def _is_settled(runner: Runner, device: str, others: Collection[str]) -> bool:
                 return is_free  # by a handler, or a demotion: the next monitor asks
         here = os.uname().nodename
         state = drbdsetup.observe(runner, device)
-        replicas = len({here, *others})
-        if state is None or not fence_rules.serves_from_peer(state, replicas=replicas):
+        if state is None or not fence_rules.serves_from_peer(state, others=others):
             return True
         is_quorate = corosync.membership(runner).is_quorate
         seen = outdated_marks.read_device(runner, device)
         if not fence_rules.may_mark_own(
             state,
-            replicas=replicas,
             is_quorate=is_quorate,
-            nodes=(here, *others),
+            here=here,
+            others=others,
             marked=seen.devices[device].nodes(),
         ):
             return True
@@ -141,45 +140,43 @@ def _due_with_others(
     except (SanctlError, OSError):
         return None
     here = os.uname().nodename
-    nodes = {name: (here, *marks.nodes()) for name, marks in seen.devices.items()}
-    nodes |= {device: (here, *others)}
-    replicas = found | {device: len({here, *others})}
     due = tuple(
         name
         for name, marks in seen.devices.items()
-        if fence_rules.may_mark_own(
+        if not (name != device and marks.nodes())
+        and fence_rules.may_mark_own(
             states.get(name),
-            replicas=replicas[name],
             is_quorate=is_quorate,
-            nodes=nodes[name],
+            here=here,
+            others=others if name == device else found[name],
             marked=marks.nodes(),
         )
     )
     return _Due(due, seen)
 
 
-def _lock_others(runner: Runner, device: str, held: contextlib.ExitStack) -> dict[str, int]:
+def _lock_others(runner: Runner, device: str, held: contextlib.ExitStack) -> dict[str, list[str]]:
     """Hold the locks of the other devices that seem to be served from their peer's disk.
 
     Returns:
-        How many replicas each of them has.
+        The nodes of their other replicas.
     """
     # Without a process with DRBD 8.4; 9 does not say it in a file.
     if drbd_kernel.generation() < 9 and drbd_kernel.count_primaries_without_disk() < 2:
         return {}
     deadline_s = time.monotonic() + _LOCKS_S
+    here = os.uname().nodename
     locked = {}
     for name, state in drbdsetup.observe_all(runner, timeout_s=_STATES_S).items():
         nodes = resource_file.replica_nodes(name) if name != device else []
+        peers = [node for node in nodes if node != here]
         # Not a resource of somebody else.
-        if os.uname().nodename in nodes and fence_rules.serves_from_peer(
-            state, replicas=len(nodes)
-        ):
+        if here in nodes and fence_rules.serves_from_peer(state, others=peers):
             left_s = max(deadline_s - time.monotonic(), 0.0)
             with contextlib.ExitStack() as attempt:
                 if attempt.enter_context(outdate.locked_against_marks(name, wait_s=left_s)):
                     held.push(attempt.pop_all())
-                    locked[name] = len(nodes)
+                    locked[name] = peers
     return locked
 
 

@@ -66,7 +66,9 @@ def main() -> int:
             with outdate.locked(device, wait_s=_LOCK_WAIT_S) as is_mine:
                 if is_mine and not outdate.may_mark(_RUNNER, device, peer):
                     return _leave_unmarked(device, peer)
-                membership = outdate.mark_outdated(_RUNNER, device, peer) if is_mine else "unknown"
+                membership = "unknown"
+                if is_mine:
+                    membership = outdate.mark_lost_and_without_disk(_RUNNER, device, peer)
             last = "this node has no quorum" if membership == "alone" else f"{peer} is {membership}"
         except Exception as error:
             # Also an error of this program itself: while I/O is frozen, DRBD does not call the

@@ -116,15 +116,10 @@ def mark_without_disk(runner: Runner, device: Device, state: ResourceState | Non
     if state is None or not state.is_primary:
         return
     others = sorted(set(device.nodes) - {os.uname().nodename})
-    replicas = len(device.nodes)
-    without_disk = [
-        node
-        for node in others
-        if may_mark_without_disk(state.with_only_peer(node), replicas=replicas)
-    ]
+    without_disk = [node for node in others if may_mark_without_disk(state, node, others=others)]
     if without_disk:
-        outdate.mark_without_disk(runner, device.name, without_disk, replicas=replicas)
-    if serves_from_peer(state, replicas=replicas):
+        outdate.mark_without_disk(runner, device.name, without_disk, others=others)
+    if serves_from_peer(state, others=others):
         own_marks.mark_served_from_peer(runner, device.name, others)
 
 

@@ -11,7 +11,9 @@ With three and more replicas (DRBD 9) the invariant is kept in one of two ways, 
 needs the first:
 
 * DRBD sees a majority of the replicas. Any other majority shares a replica with it, and DRBD lets
-  no connected replica become Primary with less than the newest data among them.
+  no connected replica become Primary with less than the newest data among them. One that is being
+  filled, or has no disk, counts for the majority without data to compare: beside such replicas
+  those without a disk are marked (`could_be_missed`).
 * Every replica that is gone is certain and marked, as with two replicas. Then no majority of
   replicas can be promoted against the marks, and the marks last as long as any two quorums of the
   cluster have a node in common.
@@ -19,9 +21,9 @@ needs the first:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
-from sanctl.model.drbd import ResourceState, uses_quorum
+from sanctl.model.drbd import PeerState, ResourceState, uses_quorum
 from sanctl.plan.failover.promotion import NO_DISK
 
 #: Exit codes of fence-peer as drbd_nl.c (conn_try_outdate_peer) understands them.
@@ -148,49 +150,80 @@ def may_clear(state: ResourceState | None) -> bool:
     return state is not None and state.is_primary and state.is_in_sync
 
 
-def may_mark_without_disk(state: ResourceState | None, *, replicas: int) -> bool:
-    """Whether a node in that state may mark its connected peer, which has no disk, as outdated.
+def may_mark_without_disk(
+    state: ResourceState | None, peer: str, *, others: Collection[str]
+) -> bool:
+    """Whether a node in that state may mark that connected peer, which has no disk, as outdated.
 
     A Primary goes on without the peer's disk, and DRBD calls no handler for that. The peer's disk
     lacks what is written from then on, and nothing on it says so: DRBD 9 takes a flag off its
     metadata (drbd_state.c, MDF_WAS_UP_TO_DATE), which fails where the whole disk does; 8.4 not
     even that.
 
-    Not where DRBD's own quorum decides: such a peer is not promoted without another replica, and
-    any majority has one with every write.
-
-    `state` has that peer alone; `replicas` is how many replicas the device has.
+    `others` are the nodes of the other replicas.
     """
+    if state is None or not state.is_primary:
+        return False
+    peers = _replicas(state, others)
+    has_data = state.disk == "UpToDate" or any(
+        each.is_connected and each.disk == "UpToDate" for each in peers
+    )
+    lost = [each for each in state.with_only_peer(peer).peers if each.is_connected]
     return (
-        state is not None
-        and state.is_primary
-        and not uses_quorum(replicas)
-        and state.disk == "UpToDate"
-        and bool(state.peers)
-        and all(peer.is_connected and peer.disk == "Diskless" for peer in state.peers)
+        has_data
+        and bool(lost)
+        and all(each.disk == "Diskless" for each in lost)
+        and could_be_missed(_count_whole(state, peers), replicas=1 + len(others))
     )
 
 
-def serves_from_peer(state: ResourceState, *, replicas: int) -> bool:
-    """Whether a node in that state is a Primary without a disk, and DRBD calls its peer good.
+def could_be_missed(whole: int, *, replicas: int) -> bool:
+    """Whether replicas could serve of which none has every write, as far as DRBD counts them.
 
-    Not where DRBD's own quorum decides; `replicas` is how many replicas the device has.
+    With two replicas the other one is enough. With three and four it takes a majority, in which
+    DRBD finds the newest of those that have a generation of their own: one that is being filled has
+    none, and no disk has none, and both count for DRBD's majority (drbd_state.c, calc_quorum). So
+    the replicas with every write have to be so many that no majority is without one.
+
+    `whole` is how many have every write.
     """
+    return not uses_quorum(replicas) or replicas - whole > replicas // 2
+
+
+def _replicas(state: ResourceState, others: Collection[str]) -> tuple[PeerState, ...]:
+    """Return the peers that are replicas of the device: DRBD 9 may list one that was dropped."""
+    if state.has_quorum is None:
+        return state.peers
+    return tuple(peer for peer in state.peers if peer.name in others)
+
+
+def _count_whole(state: ResourceState, peers: Iterable[PeerState]) -> int:
+    """Count the replicas with every write, as a Primary sees them; not those being compared."""
+    return (state.disk == "UpToDate") + sum(peer.is_in_sync for peer in peers)
+
+
+def serves_from_peer(state: ResourceState, *, others: Collection[str]) -> bool:
+    """Whether a node in that state is a Primary without a disk that others than it could miss.
+
+    That is: DRBD calls a peer good, and no more of them than could be missed.
+
+    `others` are the nodes of the other replicas.
+    """
+    whole = _count_whole(state, _replicas(state, others))
     return (
         state.is_primary
-        and not uses_quorum(replicas)
         and state.disk in NO_DISK
-        and bool(state.peers)
-        and all(peer.is_in_sync for peer in state.peers)
+        and whole > 0
+        and could_be_missed(whole, replicas=1 + len(others))
     )
 
 
 def may_mark_own(
     state: ResourceState | None,
     *,
-    replicas: int,
     is_quorate: bool,
-    nodes: Collection[str],
+    here: str,
+    others: Collection[str],
     marked: Collection[str],
 ) -> bool:
     """Whether a node in that state marks its own replica, if it holds the handlers' lock.
@@ -200,24 +233,26 @@ def may_mark_own(
     disk that has failed still takes. If the peer is lost before it is Primary, and the disk is good
     again after a restart, it would be served.
 
-    Not while the peer is marked: it may be behind. DRBD 8.4 calls a peer UpToDate whose resync was
+    Not by a peer that is marked: it may be behind. DRBD 8.4 calls a peer UpToDate whose resync was
     being prepared when the Primary's disk failed (drbd_state.c, sanitize_state: the resync is
     aborted, and a Consistent peer that is connected becomes UpToDate). Only with quorum: a node
     that is cut off would change its own CIB alone.
 
     Args:
         state: what DRBD says here.
-        replicas: how many replicas the device has.
         is_quorate: this node is in a partition with quorum.
-        nodes: the nodes of the device's replicas, this one included.
-        marked: those whose replica is marked in the CIB.
+        here: this node.
+        others: the nodes of the other replicas.
+        marked: the nodes whose replica is marked in the CIB.
     """
-    return (
-        state is not None
-        and serves_from_peer(state, replicas=replicas)
-        and is_quorate
-        and not {*nodes}.intersection(marked)
-    )
+    if state is None or not is_quorate or here in marked:
+        return False
+    if state.has_quorum is None:
+        if {*others}.intersection(marked):
+            return False  # 8.4 does not say the name of its only peer.
+    else:
+        state = state._replace(peers=tuple(each for each in state.peers if each.name not in marked))
+    return serves_from_peer(state, others=others)
 
 
 def is_idle_in_sync(state: ResourceState | None, *, peers: int) -> bool:

@@ -25,7 +25,7 @@ VOL = Device("vol1", UUID, 1 << 20, "main", ("n1", "n2"), 3, ())
 GOOD = PeerState("peer", "Connected", "Secondary", "Established", "UpToDate", 0)
 LOST = ResourceState("vol1", "Primary", "no", "Diskless", 1024, (GOOD,))
 _QUORUM = "Quorate: {quorate}\n    Nodeid      Votes Name\n         1          1 n1\n{others}"
-_NODES = ("n1", "n2")
+_NODES = ("n1", "n2", "n3")
 
 
 class Cluster(FakeRunner):
@@ -41,7 +41,8 @@ class Cluster(FakeRunner):
     def _answer(self, argv: Sequence[str]) -> Answer:
         if argv[0] == "corosync-quorumtool":
             quorate = self.quorate.pop(0) if len(self.quorate) > 1 else self.quorate[0]
-            others = "         2          1 n2\n" if quorate != "Cut" else ""
+            others = "         2          1 n2\n         3          1 n3\n"
+            others = others if quorate != "Cut" else ""
             return _QUORUM.format(quorate=quorate, others=others)
         if "--modify" in argv:
             (made,) = ET.fromstring(self.calls[-1][1] or "").iter("rsc_location")
@@ -137,18 +138,31 @@ def test_with_drbd_9_what_is_lost_of_two_replicas_is_marked(
     assert cluster.marked == [mark]
 
 
-@pytest.mark.parametrize("has_quorum", [True, False])
-def test_with_three_the_quorum_of_drbd_9_decides(here: FakeNode, has_quorum: bool) -> None:
+@pytest.mark.parametrize(
+    ("own", "n2", "n3", "marks"),
+    [
+        ("Diskless", "UpToDate", "UpToDate", []),
+        ("Diskless", "Diskless", "Inconsistent", []),
+        ("UpToDate", "Diskless", "UpToDate", []),
+        # A majority without n2, or without n1, would serve the disk that has come back.
+        ("Diskless", "UpToDate", "Inconsistent", ["n1"]),
+        ("UpToDate", "Diskless", "Inconsistent", ["n2"]),
+        ("UpToDate", "Diskless", "Diskless", ["n2", "n3"]),
+    ],
+)
+def test_with_three_what_is_lost_is_marked_beside_one_that_is_being_filled(
+    here: FakeNode, own: str, n2: str, n3: str, marks: list[str]
+) -> None:
+    """DRBD counts a replica without a disk, and one that is being filled, for its majority."""
     here.generation = 9
     three = VOL._replace(nodes=("n1", "n2", "n3"))
-    peers = tuple(GOOD._replace(name=name) for name in ("n2", "n3"))
-    lost = LOST._replace(has_quorum=has_quorum, peers=peers)
-    bare = tuple(each._replace(disk="Diskless") for each in peers)
-    for state in (lost, lost._replace(disk="UpToDate", peers=bare)):
-        here.states["vol1"] = state
-        cluster = Cluster()
-        replica_state.mark_without_disk(cluster, three, state)
-        assert cluster.calls == []
+    peers = (GOOD._replace(name="n2", disk=n2), GOOD._replace(name="n3", disk=n3))
+    here.states["vol1"] = state = LOST._replace(disk=own, has_quorum=True, peers=peers)
+    cluster = Cluster()
+    replica_state.mark_without_disk(cluster, three, state)
+    assert cluster.marked == marks
+    replica_state.mark_without_disk(cluster, three, state)
+    assert cluster.marked == marks and cluster.changes == len(marks)
 
 
 def test_nor_one_that_is_not_there(here: FakeNode) -> None:

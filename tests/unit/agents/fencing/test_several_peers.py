@@ -9,10 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents.fencing.outdate import clear_marks, mark_outdated
+from sanctl.agents.fencing.outdate import (
+    clear_marks,
+    mark_lost_and_without_disk,
+    mark_outdated,
+)
 from sanctl.agents.handlers import drbd_environment, fence_peer
 from sanctl.agents.publish import replica_state
 from sanctl.agents.publish.replica_state import published_value
+from sanctl.agents.replica import resource_file
 from sanctl.agents.replica.parts import Device
 from sanctl.model import promotion_score as scores
 from sanctl.model.drbd import ResourceState
@@ -36,6 +41,7 @@ Membership information
          1          1 n1 (local)
 {others}"""
 _GONE = '<node_state uname="{peer}" in_ccm="0" crmd="0" join="down" expected="down"/>'
+_SILENT = '<node_state uname="{peer}" in_ccm="1" crmd="1" join="member" expected="member"/>'
 _CIB = """\
 <xpath-query><cib admin_epoch="0" epoch="7"/>
 <node id="2" uname="n2"/><node id="3" uname="n3"/><node id="4" uname="n4"/>
@@ -50,6 +56,7 @@ def _events(role: str, quorum: str, **peers: str) -> str:
     words = {
         "good": ("Connected", "Established", "UpToDate"),
         "syncing": ("Connected", "SyncSource", "Inconsistent"),
+        "bare": ("Connected", "Established", "Diskless"),
         "gone": ("Connecting", "Off", "DUnknown"),
     }
     suspended = "no" if quorum == "yes" else "quorum"
@@ -73,7 +80,12 @@ def _state(role: str, quorum: str, **peers: str) -> ResourceState:
 
 
 def _node(
-    events: str, members: Sequence[str] = (), flags: str = "", *, marked: Sequence[str] = ()
+    events: str,
+    members: Sequence[str] = (),
+    flags: str = "",
+    *,
+    marked: Sequence[str] = (),
+    silent: str = "",
 ) -> FakeRunner:
     others = "".join(f"         {name[1:]}          1 {name}\n" for name in members)
     marks = list(marked)
@@ -88,7 +100,7 @@ def _node(
                 marks.extend(re.findall(r'node="(\w+)"', node.calls[-1][1] or ""))
             case "cibadmin" if "--query" in argv:
                 peer = re.findall(r"//node_state\[@uname='(\w*)'\]", argv[-1])[0]
-                gone = _GONE.format(peer=peer)
+                gone = (_SILENT if peer == silent else _GONE).format(peer=peer)
                 if "|" not in argv[-1]:
                     return gone
                 elements = "".join(_MARK.format(peer=each, uuid=DEVICE.uuid) for each in marks)
@@ -133,6 +145,69 @@ def test_when_a_lost_peer_is_certain(events: str, flags: str, expected: str) -> 
     node = _node(events, ["n2"], flags)
     assert mark_outdated(node, "vol1", "n3") == expected
     assert _marks(node) == (["mark n3"] if expected == "fenced" else [])
+
+
+@pytest.mark.parametrize(
+    ("peers", "members", "expected", "marks"),
+    [
+        ({"n2": "bare", "n3": "gone"}, ["n2"], "fenced", ["mark n3", "mark n2"]),
+        # Another one is good: no majority is without every write.
+        ({"n2": "bare", "n3": "gone", "n4": "good"}, ["n2", "n4"], "fenced", ["mark n3"]),
+        ({"n2": "bare", "n3": "gone", "n4": "gone"}, ["n2"], "fenced", ["mark n3", "mark n2"]),
+        ({"n2": "syncing", "n3": "gone"}, ["n2"], "fenced", ["mark n3"]),
+        # No member, and not fenced: it is not known what it will do.
+        ({"n2": "bare", "n3": "gone"}, [], "unknown", ["mark n3"]),
+    ],
+)
+def test_io_goes_on_once_those_without_a_disk_are_marked_too(
+    peers: dict[str, str],
+    members: list[str],
+    expected: str,
+    marks: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With the lost peer, the disk that comes back would be a majority without what follows."""
+    monkeypatch.setattr(resource_file, "replica_nodes", lambda _: ["n1", *peers])
+    node = _node(_events("Primary", "no", **peers), members, silent="" if members else "n2")
+    assert mark_lost_and_without_disk(node, "vol1", "n3") == expected
+    assert _marks(node) == marks
+    marked = [mark.removeprefix("mark ") for mark in marks]
+    node = _node(_events("Primary", "no", **peers), members, marked=marked)
+    if expected == "fenced":
+        mark_lost_and_without_disk(node, "vol1", "n3")
+        assert _marks(node) == ["mark n3"], "those that are marked are left as they are"
+
+
+def test_the_handler_does_that(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRBD_RESOURCE", "vol1")
+    monkeypatch.setenv("DRBD_PEER", "n3")
+    monkeypatch.setattr(resource_file, "replica_nodes", lambda _: ["n1", "n2", "n3"])
+    node = fake_node.programs = _node(_events("Primary", "no", n2="bare", n3="gone"), ["n2"])
+    assert fence_peer.main() == 7
+    assert _marks(node) == ["mark n3", "mark n2"]
+
+
+@pytest.mark.parametrize(
+    ("generation", "role", "nodes"),
+    [
+        (9, "Secondary", ["n1", "n2", "n3"]),
+        (9, "Primary", ["n1", "n3"]),
+        (8, "Primary", ["n1", "n2", "n3"]),
+    ],
+    ids=["promotion", "two replicas", "8.4"],
+)
+def test_no_other_handler_looks_for_disks(
+    fake_node: FakeNode,
+    monkeypatch: pytest.MonkeyPatch,
+    generation: int,
+    role: str,
+    nodes: list[str],
+) -> None:
+    fake_node.generation = generation
+    monkeypatch.setattr(resource_file, "replica_nodes", lambda _: nodes)
+    node = _node(_events(role, "yes", n2="bare", n3="gone"), ["n2"])
+    assert mark_lost_and_without_disk(node, "vol1", "n3") == "fenced"
+    assert _marks(node) == ["mark n3"]
 
 
 def test_only_the_mark_of_a_peer_in_sync_is_cleared() -> None:

@@ -132,9 +132,12 @@ def test_all_are_marked_in_one_change_and_their_own_monitors_change_nothing(
 def test_with_drbd_9_too_which_counts_them_in_no_file(
     cluster: Cluster, fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a device with three replicas its own quorum decides."""
+    """Of a device with two other good replicas no majority is without every write."""
     fake_node.generation = 9
-    fake_node.states |= {name: LOST._replace(name=name, has_quorum=True) for name in UUIDS}
+    lost = LOST._replace(
+        has_quorum=True, peers=tuple(LOST.peers[0]._replace(name=name) for name in ("n2", "n3"))
+    )
+    fake_node.states |= {name: lost._replace(name=name) for name in UUIDS}
     monkeypatch.setattr(drbd_kernel, "count_primaries_without_disk", lambda: 0)
     nodes = {"vol2": ["n1", "n2", "n3"]}
     monkeypatch.setattr(resource_file, "replica_nodes", lambda name: nodes.get(name, ["n1", "n2"]))

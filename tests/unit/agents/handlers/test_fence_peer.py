@@ -224,9 +224,9 @@ def test_only_a_primary_in_sync_clears_a_mark(events: str) -> None:
 def test_a_primary_marks_a_connected_peer_that_has_no_disk() -> None:
     """DRBD calls no handler, and nothing on the peer's disk says that it is behind."""
     node = _node(_events("Primary", "Connected", "Diskless"), ["Yes/n2"] * 2)
-    outdate.mark_without_disk(node, "vol1", ["n2"], replicas=2)
+    outdate.mark_without_disk(node, "vol1", ["n2"], others=["n2"])
     assert _done(node) == ["mark n2"]
-    outdate.mark_without_disk(node, "vol1", ["n2"], replicas=2)
+    outdate.mark_without_disk(node, "vol1", ["n2"], others=["n2"])
     assert _done(node) == ["mark n2"]
 
 
@@ -249,7 +249,7 @@ def test_a_primary_marks_a_connected_peer_that_has_no_disk() -> None:
 )
 def test_no_other_peer_is_marked_by_a_monitor(events: str, standing: str) -> None:
     node = _node(events, [standing])
-    outdate.mark_without_disk(node, "vol1", ["n2"], replicas=2)
+    outdate.mark_without_disk(node, "vol1", ["n2"], others=["n2"])
     assert _done(node) == []
 
 

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import combinations, product
+
 import pytest
 
 from sanctl.model.drbd import PeerState, ResourceState
@@ -75,7 +78,7 @@ _DISKLESS = ResourceState("vol1", "Primary", "no", "Diskless", None, (_GOOD,))
         (_DISKLESS._replace(disk="Inconsistent"), False),
         (_DISKLESS._replace(role="Secondary"), False),
         # DRBD 9 with quorum off, as with two replicas: drbdsetup says that there is quorum.
-        (_DISKLESS._replace(has_quorum=True), True),
+        (_DISKLESS._replace(has_quorum=True, peers=(_GOOD._replace(name="n2"),)), True),
         (_DISKLESS._replace(peers=()), False),
         (_DISKLESS._replace(peers=(_GOOD._replace(disk="Diskless"),)), False),
         (_DISKLESS._replace(peers=(_GOOD._replace(connection="Connecting"),)), False),
@@ -86,17 +89,17 @@ def test_a_primary_without_a_disk_marks_itself_while_its_peer_has_every_write(
 ) -> None:
     def may(*marked: str, is_quorate: bool = True) -> bool:
         return fence_rules.may_mark_own(
-            state, replicas=2, is_quorate=is_quorate, nodes=("n1", "n2"), marked=marked
+            state, is_quorate=is_quorate, here="n1", others=("n2",), marked=marked
         )
 
-    assert fence_rules.serves_from_peer(state, replicas=2) is is_served_from_peer
+    assert fence_rules.serves_from_peer(state, others=("n2",)) is is_served_from_peer
     assert may() is may("n9") is is_served_from_peer
     assert not may("n1") and not may("n2") and not may(is_quorate=False)
     assert fence_rules.may_clear(state) is (state.disk == "UpToDate")
 
 
 def test_nor_one_that_is_not_up() -> None:
-    assert not fence_rules.may_mark_own(None, replicas=2, is_quorate=True, nodes=("n1",), marked=())
+    assert not fence_rules.may_mark_own(None, is_quorate=True, here="n1", others=("n2",), marked=())
     assert not fence_rules.may_clear(None)
 
 
@@ -128,23 +131,85 @@ def test_a_primary_marks_a_peer_whose_disk_it_goes_on_without(
     state: ResourceState | None, is_behind: bool
 ) -> None:
     """DRBD 9 calls no handler for it either, and nothing on a disk that fails can say it."""
-    assert fence_rules.may_mark_without_disk(state, replicas=2) is is_behind
+    assert fence_rules.may_mark_without_disk(state, "peer", others=("peer",)) is is_behind
+
+
+# What a peer of three or four may be for a Primary: DRBD's words for the connection, for the
+# replication and for the disk.
+_PEERS = {
+    "whole": ("Connected", "Established", "UpToDate"),
+    "filled": ("Connected", "SyncSource", "Inconsistent"),
+    "behind": ("Connected", "Established", "Outdated"),
+    "lost disk": ("Connected", "Established", "Diskless"),
+    "away": ("Connecting", "Off", "DUnknown"),
+}
+
+
+def _beside(disk: str, kinds: Sequence[str], **extra: str) -> ResourceState:
+    named = dict(zip(("n2", "n3", "n4"), kinds, strict=False)) | extra
+    peers = tuple(
+        PeerState(name, _PEERS[kind][0], "Secondary", *_PEERS[kind][1:], 0)
+        for name, kind in named.items()
+    )
+    return ResourceState("vol1", "Primary", "no", disk, None, peers, has_quorum=True)
+
+
+def _can_serve_without(node: str, whole: set[str], nodes: Sequence[str]) -> bool:
+    """Whether that replica is in a majority of the replicas in which none has every write."""
+    majority = len(nodes) // 2 + 1
+    return any(
+        node in some and not whole & {*some}
+        for size in range(majority, len(nodes) + 1)
+        for some in combinations(nodes, size)
+    )
+
+
+@pytest.mark.parametrize("own", ["UpToDate", "Diskless"])
+@pytest.mark.parametrize("replicas", [3, 4])
+def test_of_three_and_four_what_a_majority_could_serve_is_marked(replicas: int, own: str) -> None:
+    """Whatever the other replicas are: each state is compared with every majority there can be."""
+    nodes = ("n1", "n2", "n3", "n4")[:replicas]
+    marks = 0
+    for kinds in product(_PEERS, repeat=replicas - 1):
+        state = _beside(own, kinds)
+        others = dict(zip(nodes[1:], kinds, strict=True))
+        whole = {name for name, kind in others.items() if kind == "whole"}
+        whole |= {"n1"} if own == "UpToDate" else set()
+        for name, kind in others.items():
+            is_due = kind == "lost disk" and bool(whole) and _can_serve_without(name, whole, nodes)
+            assert fence_rules.may_mark_without_disk(state, name, others=nodes[1:]) is is_due
+            marks += is_due
+        is_own_due = own == "Diskless" and bool(whole) and _can_serve_without("n1", whole, nodes)
+        assert fence_rules.serves_from_peer(state, others=nodes[1:]) is is_own_due
+        for marked in ((), *combinations(whole, 1)):
+            unmarked = whole - {*marked}
+            may = fence_rules.may_mark_own(
+                state, is_quorate=True, here="n1", others=nodes[1:], marked=marked
+            )
+            assert may is (
+                own == "Diskless" and bool(unmarked) and _can_serve_without("n1", unmarked, nodes)
+            )
+        assert not fence_rules.may_mark_own(
+            state, is_quorate=True, here="n1", others=nodes[1:], marked=("n1",)
+        )
+    assert marks
+
+
+def test_a_replica_that_was_dropped_does_not_count() -> None:
+    """DRBD 9 lists it for as long as its connection is there."""
+    dropped = {"n0": "whole"}
+    three = _beside("UpToDate", ("lost disk", "filled"), **dropped)
+    assert fence_rules.may_mark_without_disk(three, "n2", others=("n2", "n3"))
+    two = _beside("Diskless", ("whole",), n0="away")
+    assert fence_rules.serves_from_peer(two, others=("n2",))
+    assert fence_rules.may_mark_own(two, is_quorate=True, here="n1", others=("n2",), marked=())
+    assert not fence_rules.serves_from_peer(_beside("Diskless", (), **dropped), others=("n2",))
 
 
 @pytest.mark.parametrize("has_quorum", [True, False])
-@pytest.mark.parametrize("replicas", [2, 3, 4])
-def test_only_from_three_replicas_on_does_drbds_own_quorum_decide(
-    replicas: int, has_quorum: bool
-) -> None:
-    """What drbdsetup says of a quorum that is off decides nothing."""
-    is_due = replicas == 2
-    lost = _DISKLESS._replace(has_quorum=has_quorum)
-    assert fence_rules.serves_from_peer(lost, replicas=replicas) is is_due
-    assert (
-        fence_rules.may_mark_own(
-            lost, replicas=replicas, is_quorate=True, nodes=("n1", "n2"), marked=()
-        )
-        is is_due
-    )
-    beside = _BESIDE_NO_DISK._replace(has_quorum=has_quorum)
-    assert fence_rules.may_mark_without_disk(beside, replicas=replicas) is is_due
+def test_what_drbd_says_of_its_quorum_decides_nothing(has_quorum: bool) -> None:
+    """It is off with two replicas; and a Primary that is frozen goes on as soon as it may."""
+    lost = _beside("Diskless", ("whole",))._replace(has_quorum=has_quorum)
+    assert fence_rules.serves_from_peer(lost, others=("n2",))
+    beside = _beside("UpToDate", ("lost disk", "away"))._replace(has_quorum=has_quorum)
+    assert fence_rules.may_mark_without_disk(beside, "n2", others=("n2", "n3"))
