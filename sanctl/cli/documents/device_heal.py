@@ -11,7 +11,9 @@ class HealLoss(TypedDict):
 
     node: Annotated[str, "the node of the discarded replica; of several the first"]
     nodes: Annotated[list[str], "the nodes of all discarded replicas"]
-    bytes_at_most: Annotated[int | None, "how much of its data is nowhere else; null: not known"]
+    bytes_at_most: Annotated[
+        int | None, "how much of its data is nowhere else; null: not known, or hosts write to it"
+    ]
     text: Annotated[str, "the same in words"]
 
 
@@ -42,7 +44,9 @@ class HealReplica(TypedDict):
         bool, "whether it has not connected to another replica since its start, and might be old"
     ]
     served_last: Annotated[bool, "whether its node was Primary when it was last up"]
-    only_there_bytes: Annotated[int | None, "what the other replica lacks"]
+    only_there_bytes: Annotated[
+        int | None, "what the other replica lacks; while it serves, as of up to a minute ago"
+    ]
     apart_since: Annotated[str | None, "when the connection was first seen to be lost, UTC"]
     generation: Annotated[str | None, "DRBD's identifier of its data generation"]
     keeping_it: Annotated[HealVerdict, "what keeping it means"]

@@ -50,7 +50,7 @@ from sanctl.plan.replicas.diagnosis import (
     relation_in_contact,
 )
 from sanctl.plan.replicas.heal_several import loss_among_several
-from sanctl.plan.replicas.loss import Loss
+from sanctl.plan.replicas.loss import Loss, written_alone
 
 ACCEPT_SERVED = "SAN-HEAL-004"
 # DRBD 8.4 connects so many replicas; what differs between more is told by heal_several.py.
@@ -153,8 +153,7 @@ def _loss_bytes(diagnosis: Diagnosis, other: ReplicaFacts) -> int | None:
     if diagnosis.condition is Condition.BLOCKED:
         is_known = other.is_present and not _has_no_disk(other)
         return 0 if is_known and not _is_any_suspect(diagnosis) else None
-    kib = other.replica.out_of_sync_kib
-    return None if kib is None else kib * 1024
+    return written_alone(diagnosis, other)[1]
 
 
 def _loss_text(diagnosis: Diagnosis, kept: ReplicaFacts, other: ReplicaFacts) -> str:
@@ -178,13 +177,7 @@ def _loss_text(diagnosis: Diagnosis, kept: ReplicaFacts, other: ReplicaFacts) ->
             f"whatever was written on {other.node} after {kept.node} lost the connection to it; "
             f"{other.node} is {other.state.value}, so how much that is cannot be known"
         )
-    kib = other.replica.out_of_sync_kib
-    amount = (
-        "an unknown amount"
-        if kib is None
-        else f"up to {format_bytes(kib * 1024)} ({kib // 4} blocks of 4 KiB)"
-    )
-    return f"{amount} that were written on {other.node} alone since they disconnected"
+    return written_alone(diagnosis, other)[0]
 
 
 def _has_no_disk(facts: ReplicaFacts) -> bool:

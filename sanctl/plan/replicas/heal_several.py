@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from sanctl.errors import Problem, Refused
 from sanctl.model.crm_mon import NodeState
-from sanctl.model.names import NodeName, format_bytes
+from sanctl.model.names import NodeName
 from sanctl.plan.drbd.data_generations import Relation
 from sanctl.plan.replicas.diagnosis import USABLE_STATES, Diagnosis, ReplicaFacts, relation_of
-from sanctl.plan.replicas.loss import Loss
+from sanctl.plan.replicas.loss import Loss, written_alone
 
 _MAY_SERVE = frozenset({NodeState.UNCLEAN, NodeState.UNKNOWN, NodeState.PENDING})
 _NEVER_WHOLE = "Inconsistent"
@@ -64,12 +64,8 @@ def _part(diagnosis: Diagnosis, kept: ReplicaFacts, other: ReplicaFacts) -> Loss
         text = f"all that only {other.node} has: it has no common past with {kept.node}"
         return Loss(nodes=(other.node,), text=text, bytes_at_most=size)
     if relation is Relation.DIVERGED:
-        kib = other.replica.out_of_sync_kib
-        amount = "an unknown amount" if kib is None else f"up to {format_bytes(kib * 1024)}"
-        text = f"{amount} written on {other.node} alone since they disconnected"
-        return Loss(
-            nodes=(other.node,), text=text, bytes_at_most=None if kib is None else kib * 1024
-        )
+        text, at_most = written_alone(diagnosis, other)
+        return Loss(nodes=(other.node,), text=text, bytes_at_most=at_most)
     if other.replica.disk == _NEVER_WHOLE:
         return None  # It was being filled: what it has is whole at no moment.
     if other.replica.disk not in USABLE_STATES:

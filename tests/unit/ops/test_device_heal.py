@@ -118,6 +118,20 @@ def test_the_standby_that_diverged_is_discarded(cluster: FakePacemaker, session:
     assert len(cluster.patches) == 1
 
 
+def test_no_upper_bound_is_promised_of_what_a_replica_has_that_serves(
+    cluster: FakePacemaker, session: Session
+) -> None:
+    """Its node publishes the amount once a minute: hosts write more all the time."""
+    diverge(cluster)
+    shown = examine_replicas(session, VM1)
+    assert [facts.serves for facts in shown.replicas] == [True, False]
+    assert all(facts.replica.out_of_sync_kib == 0 for facts in shown.replicas)
+    assert loss_of_keeping(shown, N1).bytes_at_most == 0
+    lost = loss_of_keeping(shown, N2)
+    assert lost.bytes_at_most is None
+    assert "0 B (0 blocks of 4 KiB) up to a minute ago, and more while it is served" in lost.text
+
+
 def test_the_replica_that_hosts_use_is_given_up_only_by_its_code(
     cluster: FakePacemaker, session: Session
 ) -> None:

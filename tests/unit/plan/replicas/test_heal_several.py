@@ -208,10 +208,14 @@ def test_one_diverged_and_the_others_serve() -> None:
     assert shown.condition is Condition.DIVERGED
     text = refusal(shown, N1)
     assert text.startswith("SAN-HEAL-007")
-    assert "loses up to 2 MiB written on n3 alone" in text
+    assert "loses up to 2 MiB (512 blocks of 4 KiB) written on n3 alone" in text
     assert "on n3, one after the other" in text and "--discard-my-data vm1" in text
     text = refusal(shown, N3)
-    assert "on n1 alone" in text and "on n2 alone" in text and "n1 and n2" in text
+    assert "n1 and n2" in text
+    # n1 serves, and n2 gets all that n1 does.
+    for node in (N1, N2):
+        amount = "64 KiB (16 blocks of 4 KiB) up to a minute ago, and more while it is served"
+        assert f"written on {node} alone since they disconnected: {amount}" in text
 
 
 def test_without_a_common_past_all_of_it_goes() -> None:
