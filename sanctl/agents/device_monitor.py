@@ -106,7 +106,7 @@ def _see_to(
         steps.is_idle = False
     try:
         # Before anything here attaches the disk: what is noted is of the disk that was there.
-        compared_data.record(drbd)
+        compared_data.record(device, drbd)
         state = frozen_primary.call_handler_again(runner, device, drbd)
         verdict = fs_shutdown.release_files(runner, device, drbd)
         if verdict is fs_shutdown.FilesystemState.REMOUNTED:

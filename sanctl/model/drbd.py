@@ -7,6 +7,7 @@ the largest part of what they import.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 #: The replicas of a device connect on the TCP port with this number and its minor's.
@@ -156,9 +157,16 @@ class ResourceState(NamedTuple):
 
         8.4 has one peer at most, and does not know its name.
         """
+        return self.with_only_peers((peer,))
+
+    def with_only_peers(self, peers: Collection[str]) -> ResourceState:
+        """Return the same resource with those peers alone, as with 8.4 (`with_only_peer`).
+
+        For the nodes of the device's other replicas: DRBD 9 may list one that has been dropped.
+        """
         if self.has_quorum is None:
             return self
-        return self._replace(peers=tuple(each for each in self.peers if each.name == peer))
+        return self._replace(peers=tuple(each for each in self.peers if each.name in peers))
 
     @property
     def is_primary(self) -> bool:

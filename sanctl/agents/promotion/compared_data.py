@@ -28,12 +28,13 @@ from sanctl.system.runner import Runner
 _QUERY_TIMEOUT_S = 8.0
 
 
-def record(state: ResourceState) -> None:
+def record(device: Device, state: ResourceState) -> None:
     """Note that this replica has met a peer's disk, or drop the note: its own disk is gone.
 
     Raises:
         OSError: the note cannot be dropped.
     """
+    state = state.with_only_peers(device.nodes)
     note = _note(state.name)
     if state.disk in NO_DISK:
         note.remove()
@@ -54,11 +55,12 @@ def is_candidate(runner: Runner, device: Device, state: ResourceState) -> bool:
 
     What is not known counts as no.
     """
+    state = state.with_only_peers(device.nodes)
     if uses_quorum(len(device.nodes)) or not may_lack_writes(state, bitmap_generation=0):
         return True
     subject = [str(device.minor)]
     if drbd_kernel.generation() >= 9:
-        # Of two replicas the other one is the only peer.
+        # Of two replicas the other one is the only peer that is left.
         subject = [state.name, str(state.peers[0].node_id), "0"]
     try:
         if _note(state.name).exists():

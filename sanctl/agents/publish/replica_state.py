@@ -182,7 +182,7 @@ def _publish(
     if state is not None and state.is_connected:
         quorum_overlap.record_connection(device.name)
     if state is not None:
-        compared_data.record(state)
+        compared_data.record(device, state)
     is_new = (
         state is not None
         and first_activation.step_here(device, state) is not FirstStep.NONE

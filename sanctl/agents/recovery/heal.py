@@ -94,10 +94,12 @@ def _bitmap_fields(runner: Runner, device: Device, state: ResourceState) -> str:
 def data_generations(runner: Runner, device: Device, state: ResourceState) -> Generations | None:
     """Return the data generations of this node's replica, None when they are not known.
 
-    DRBD 9 keeps a bitmap generation for each peer: of several it is the first one's.
+    DRBD 9 keeps a bitmap generation for each peer: of several it is the first one's, and never that
+    of a replica which was dropped.
     """
     if drbd_kernel.generation() >= 9:
-        return _generations_towards(runner, device, state.peers[0]) if state.peers else None
+        peers = state.with_only_peers(device.nodes).peers
+        return _generations_towards(runner, device, peers[0]) if peers else None
     text = drbdsetup.generation_identifiers(runner, str(device.minor), timeout_s=_QUERY_TIMEOUT_S)
     return None if text is None else parse_generations(text)
 

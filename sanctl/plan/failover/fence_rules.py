@@ -164,7 +164,7 @@ def may_mark_without_disk(
     """
     if state is None or not state.is_primary:
         return False
-    peers = _replicas(state, others)
+    peers = state.with_only_peers(others).peers
     has_data = state.disk == "UpToDate" or any(
         each.is_connected and each.disk == "UpToDate" for each in peers
     )
@@ -190,13 +190,6 @@ def could_be_missed(whole: int, *, replicas: int) -> bool:
     return not uses_quorum(replicas) or replicas - whole > replicas // 2
 
 
-def _replicas(state: ResourceState, others: Collection[str]) -> tuple[PeerState, ...]:
-    """Return the peers that are replicas of the device: DRBD 9 may list one that was dropped."""
-    if state.has_quorum is None:
-        return state.peers
-    return tuple(peer for peer in state.peers if peer.name in others)
-
-
 def _count_whole(state: ResourceState, peers: Iterable[PeerState]) -> int:
     """Count the replicas with every write, as a Primary sees them; not those being compared."""
     return (state.disk == "UpToDate") + sum(peer.is_in_sync for peer in peers)
@@ -209,7 +202,7 @@ def serves_from_peer(state: ResourceState, *, others: Collection[str]) -> bool:
 
     `others` are the nodes of the other replicas.
     """
-    whole = _count_whole(state, _replicas(state, others))
+    whole = _count_whole(state, state.with_only_peers(others).peers)
     return (
         state.is_primary
         and state.disk in NO_DISK

@@ -61,16 +61,29 @@ def test_beside_a_peer_without_a_disk(
 
 
 def test_one_that_has_met_the_peers_disk_may_since(monkeypatch: pytest.MonkeyPatch) -> None:
-    compared_data.record(STATE)
-    compared_data.record(BESIDE_NO_DISK)
+    compared_data.record(DEVICE, STATE)
+    compared_data.record(DEVICE, BESIDE_NO_DISK)
     assert candidate(monkeypatch, IN_SYNC)
     # Its own disk is lost, and attached again.
-    compared_data.record(BESIDE_NO_DISK._replace(disk="Diskless"))
-    compared_data.record(BESIDE_NO_DISK)
+    compared_data.record(DEVICE, BESIDE_NO_DISK._replace(disk="Diskless"))
+    compared_data.record(DEVICE, BESIDE_NO_DISK)
     assert not candidate(monkeypatch, IN_SYNC)
-    compared_data.record(STATE)
+    compared_data.record(DEVICE, STATE)
     compared_data.forget("vol1")
     assert not candidate(monkeypatch, IN_SYNC)
+
+
+def test_a_third_replica_that_was_dropped_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DRBD 9 lists it, before the other one by its name, until its connection is taken down."""
+    compared_data.forget("vol1")
+    dropped = PEER._replace(name="n0", node_id=0)
+    both = BESIDE_NO_DISK._replace(has_quorum=True, peers=(dropped, *BESIDE_NO_DISK.peers))
+    compared_data.record(DEVICE, both)
+    if drbd_kernel.generation() >= 9:
+        assert candidate(monkeypatch, AHEAD, both), "the bitmap of the one that is left is asked"
+        assert not candidate(monkeypatch, IN_SYNC, both)
+    broken = CommandError(Problem("SAN-CMD-004", "asked for nothing"))
+    assert candidate(monkeypatch, broken, both._replace(peers=(dropped,)))
 
 
 def test_others_are_not_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:

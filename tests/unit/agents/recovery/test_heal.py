@@ -307,6 +307,16 @@ def test_of_several_peers_each_ones_bitmap_is_published(here: FakeNode) -> None:
     assert "gi=" not in heal.no_contact_fields(node, THREE, of_three())
 
 
+def test_a_replica_that_was_dropped_is_not_compared_with(here: FakeNode) -> None:
+    """Of two replicas `gi` is all that heal compares by."""
+    here.generation = 9
+    node = Node({})
+    two = DEVICE._replace(nodes=("n2", "n3"))
+    assert "gi=" in heal.no_contact_fields(node, two, of_three())
+    asked = [tuple(argv[2:]) for argv, _ in node.calls if argv[1] == "get-gi"]
+    assert asked == [("vm1", "2", "0")]
+
+
 @pytest.mark.parametrize(
     ("disk", "has_quorum", "is_revived"),
     [("Outdated", False, True), ("UpToDate", False, True), ("UpToDate", True, False)],
