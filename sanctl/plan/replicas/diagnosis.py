@@ -152,11 +152,14 @@ class Diagnosis:
 def relation_of(one: ReplicaFacts, other: ReplicaFacts) -> Relation | None:
     """Return how one of several replicas relates to another; None: not known.
 
-    None, too, where one is no state of any moment: half filled, or without its disk.
+    None, too, where one is no state of any moment: half filled, or without its disk, which DRBD
+    cannot compare with anything.
     """
+    if any(each.replica.disk not in USABLE_STATES for each in (one, other)):
+        return None
     if one.is_connected_with(other):
         return relation_in_contact(one, other)
-    if any(not each.is_present or each.replica.disk not in USABLE_STATES for each in (one, other)):
+    if not (one.is_present and other.is_present):
         return None
     mine, theirs = one.generations_towards(other.node), other.generations_towards(one.node)
     return None if mine is None or theirs is None else compare_generations(mine, theirs)

@@ -71,9 +71,9 @@ def _part(diagnosis: Diagnosis, kept: ReplicaFacts, other: ReplicaFacts) -> Loss
     if other.replica.disk not in USABLE_STATES:
         return Loss(
             nodes=(other.node,),
-            text=f"whatever was written on {other.node} after {kept.node} lost the connection to "
-            f"it; its disk is {other.replica.disk or 'not known'}, so how much that is cannot be "
-            "known",
+            text=f"whatever was written to the disk of {other.node} after that of {kept.node} was "
+            f"lost or out of contact; it is {other.replica.disk or 'not known'}, so how much that "
+            "is cannot be known",
             bytes_at_most=None,
         )
     raise Refused(

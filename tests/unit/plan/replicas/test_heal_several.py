@@ -241,15 +241,19 @@ def test_of_one_that_is_gone_nothing_more_is_lost_where_the_kept_one_serves() ->
     assert "SAN-HEAL-003" in refusal(shown, N3)
 
 
-def test_a_disk_that_is_gone_may_have_had_more() -> None:
+@pytest.mark.parametrize("linked", [(), (N2, N3)], ids=["away", "connected"])
+@pytest.mark.parametrize("disk", ["Diskless", "Failed"])
+def test_a_disk_that_is_gone_may_have_had_more(disk: str, linked: tuple[NodeName, ...]) -> None:
+    """DRBD compares nothing with it, connected or not."""
     shown = diagnosed(
-        facts(N1, disk="Diskless", known=False),
-        facts(N2, disk="Outdated", linked=(N3,)),
-        facts(N3, disk="Outdated", linked=(N2,)),
+        facts(N1, disk=disk, known=False, linked=linked),
+        facts(N2, disk="Outdated", linked=(N3, *((N1,) if linked else ()))),
+        facts(N3, disk="Outdated", linked=(N2, *((N1,) if linked else ()))),
     )
     assert shown.condition is Condition.BLOCKED
     lost = loss_of_keeping(shown, N2)
-    assert lost.nodes == (N1,) and "its disk is Diskless" in lost.text
+    assert lost.nodes == (N1,) and f"it is {disk}" in lost.text
+    assert lost.bytes_at_most is None
     assert refusal(shown, N1).startswith("SAN-HEAL-002")
 
 
