@@ -67,7 +67,7 @@ def test_without_a_choice_it_shows_the_choices(run: Run, cluster: FakePacemaker)
     assert status == 1
     assert "00000000000000B0" in out
     assert "2027-01-15 08:00:00Z" in out
-    assert "--keep n1 loses up to 0 B (0 blocks of 4 KiB) that were written on n2 alone" in out
+    assert "--keep n1 loses up to 0 B (0 blocks of 4 KiB) written on n2 alone" in out
     assert cluster.patches == []
 
 
