@@ -224,6 +224,10 @@ class ReplicaState:
     """Hosts with CHAP that are not let in on the node, as their secret is missing there."""
     is_suspect: bool = False
     """The replica has lost writes that it had acknowledged."""
+    is_unflushed_resync: bool = False
+    """Suspect since what a resync had written there may not have been stable."""
+    is_unflushed_cache: bool = False
+    """Suspect since acknowledged writes were in RAM; a release that does not say why says so."""
     is_let_in: bool = False
     """Its node says that hosts are let in; published only of a device that awaits sites."""
     held_run: str | None = None

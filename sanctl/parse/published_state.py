@@ -62,6 +62,8 @@ def parse_replica_state(text: str) -> ReplicaState:
         read_hit_percent=_number(pairs.get("read-hit")),
         was_last_primary=pairs.get("last") == "1",
         is_suspect=pairs.get("suspect") == "1",
+        is_unflushed_resync="resync" in _causes(pairs),
+        is_unflushed_cache="cache" in _causes(pairs),
         is_let_in=bool(pairs.get(LET_IN_KEY)),
         held_run=held[0] if held else None,
         held_why=held[1] if held else None,
@@ -78,6 +80,12 @@ def parse_replicas(packed: Mapping[str, str]) -> dict[tuple[str, str], ReplicaSt
         for node, text in packed.items()
         for name, state in unpack(text).items()
     }
+
+
+def _causes(pairs: Mapping[str, str]) -> list[str]:
+    """Return why a replica is suspect; none for one that is not."""
+    is_suspect = pairs.get("suspect") == "1"
+    return pairs.get("suspect-of", "cache").split(",") if is_suspect else []
 
 
 def _bitmaps(text: str) -> tuple[tuple[str, str], ...]:

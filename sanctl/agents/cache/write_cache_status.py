@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from sanctl.agents.cache import dirty_limit, write_cache, write_cache_steps
 from sanctl.agents.replica import lost_writes
 from sanctl.agents.replica.parts import Device
@@ -39,6 +41,9 @@ def _fields(device: Device, state: ResourceState | None) -> str:
     text = f" cache={mode.value}"
     if lost_writes.is_suspect(device.name, path):
         text += " suspect=1"
+        # Unreadable: suspect all the same.
+        with contextlib.suppress(OSError):
+            text += f" suspect-of={','.join(lost_writes.causes(path))}"
     if mode is not policy.mode:
         _, reason = write_cache.decide_mode(policy, device.name, path, state)
         if policy.mode is CacheMode.NONE and held.is_buffered and held.is_synchronous:

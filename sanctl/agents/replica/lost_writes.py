@@ -113,6 +113,16 @@ def is_known_suspect(name: str, path: str | None) -> bool:
     return bool(marker) and marker != read_text(_BOOT_ID)
 
 
+def causes(path: str) -> list[str]:
+    """Return why a suspect replica is suspect: `resync`, `cache`, or both.
+
+    Raises:
+        OSError: it is not known.
+    """
+    found = ["resync"] if resync_note.is_set(path) else []
+    return [*found, "cache"] if has_marker(path) or not found else found
+
+
 def has_marker(path: str) -> bool:
     """Whether a marker lies beside the data, of this boot or another.
 

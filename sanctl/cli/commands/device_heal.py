@@ -123,7 +123,9 @@ def _row(side: ReplicaFacts) -> tuple[str, ...]:
         notes.append("served last")
     if side.is_never_connected:
         notes.append("not connected to another replica since it was started")
-    if side.replica.is_suspect:
+    if side.replica.is_unflushed_resync:
+        notes.append("suspect: lost its power before its resync was on its disk")
+    if side.replica.is_unflushed_cache:
         notes.append("suspect: may lack acknowledged writes")
     kib = side.replica.out_of_sync_kib
     return (

@@ -39,7 +39,9 @@ class HealReplica(TypedDict):
     disk: Annotated[str | None, "DRBD's disk state"]
     serves: Annotated[bool, "whether hosts use it"]
     marked: Annotated[bool, "whether it is marked as outdated"]
-    suspect: Annotated[bool, "whether it crashed with acknowledged writes in RAM"]
+    suspect: Annotated[
+        bool, "whether it crashed with acknowledged writes in RAM, or before its resync was stable"
+    ]
     untried: Annotated[
         bool, "whether it has not connected to another replica since its start, and might be old"
     ]

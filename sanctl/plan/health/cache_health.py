@@ -31,7 +31,7 @@ def device_cache_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Find
             continue
         replica = cluster.replica(device.name, node)
         if replica.is_suspect:
-            yield _suspect(device, node)
+            yield _suspect(device, node, replica)
         elif replica.cache is not None and mode_reason(device, replica) is not None:
             yield _not_as_wanted(device, node, replica)
         if replica.read_reason is not None:
@@ -108,12 +108,15 @@ def dirty_limit_findings(cluster: Cluster) -> Iterator[Finding]:
             )
 
 
-def _suspect(device: DeviceSpec, node: NodeName) -> Finding:
+def _suspect(device: DeviceSpec, node: NodeName, replica: ReplicaState) -> Finding:
+    lacks = ["writes that it had acknowledged"] if replica.is_unflushed_cache else []
+    if replica.is_unflushed_resync:
+        lacks.append("what a resync had written there, which was not on its disk yet")
     return Finding(
         code="SAN-HLT-057",
         severity=Severity.WARNING,
         subject=f"device {device.name}",
-        what=f"the replica on {node} may lack writes that it had acknowledged",
+        what=f"the replica on {node} may lack {', and '.join(lacks)}",
         why="it is kept from serving; it is fully resynced once another replica serves",
         do=f"wait for that; if none may serve: 'sanctl device heal {device.name}'",
     )

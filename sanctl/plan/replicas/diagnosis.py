@@ -137,6 +137,7 @@ class Diagnosis:
                     facts.is_present,
                     facts.replica.disk,
                     facts.replica.is_suspect,
+                    facts.replica.is_unflushed_resync,
                     facts.generations,
                     facts.replica.bitmaps,
                     facts.serves,

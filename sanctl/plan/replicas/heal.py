@@ -50,7 +50,7 @@ from sanctl.plan.replicas.diagnosis import (
     relation_in_contact,
 )
 from sanctl.plan.replicas.heal_several import loss_among_several
-from sanctl.plan.replicas.loss import Loss, written_alone
+from sanctl.plan.replicas.loss import Loss, older_problem, with_own_loss, written_alone
 
 ACCEPT_SERVED = "SAN-HEAL-004"
 # DRBD 8.4 connects so many replicas; what differs between more is told by heal_several.py.
@@ -98,14 +98,15 @@ def loss_of_keeping(diagnosis: Diagnosis, keep: NodeName) -> Loss:
             )
         )
     if len(diagnosis.replicas) > _COMPARED:
-        return loss_among_several(diagnosis, kept)
+        return with_own_loss(loss_among_several(diagnosis, kept), kept)
     other = next(facts for facts in diagnosis.replicas if facts.node != keep)
     _refuse_if_newer_is_there(diagnosis, kept, other)
-    return Loss(
+    lost = Loss(
         nodes=(other.node,),
         text=_loss_text(diagnosis, kept, other),
         bytes_at_most=_loss_bytes(diagnosis, other),
     )
+    return with_own_loss(lost, kept)
 
 
 def _refuse_if_newer_is_there(
@@ -137,14 +138,7 @@ def _refuse_if_newer_is_there(
     else:
         relation = compare_generations(kept.generations, other.generations)
     if relation is Relation.BEHIND:
-        raise Refused(
-            Problem(
-                "SAN-HEAL-002",
-                f"the replica on {kept.node} is older than the one on {other.node}, which has "
-                "all of it",
-                f"keep {other.node}: nothing is lost by that",
-            )
-        )
+        raise Refused(older_problem(diagnosis, kept, other))
 
 
 def _loss_bytes(diagnosis: Diagnosis, other: ReplicaFacts) -> int | None:
@@ -152,7 +146,7 @@ def _loss_bytes(diagnosis: Diagnosis, other: ReplicaFacts) -> int | None:
         return diagnosis.device.size.bytes
     if diagnosis.condition is Condition.BLOCKED:
         is_known = other.is_present and not _has_no_disk(other)
-        return 0 if is_known and not _is_any_suspect(diagnosis) else None
+        return 0 if is_known and not _was_any_in_ram(diagnosis) else None
     return written_alone(diagnosis, other)[1]
 
 
@@ -169,7 +163,7 @@ def _loss_text(diagnosis: Diagnosis, kept: ReplicaFacts, other: ReplicaFacts) ->
                 f"lost or out of contact; it is {other.replica.disk or 'not known'}, so how much "
                 "that is cannot be known"
             )
-        if other.is_present and _is_any_suspect(diagnosis):
+        if other.is_present and _was_any_in_ram(diagnosis):
             return _lost_in_ram(kept, other)
         if other.is_present:
             return "nothing: the other replica has nothing that this one lacks"
@@ -185,12 +179,12 @@ def _has_no_disk(facts: ReplicaFacts) -> bool:
     return facts.replica.disk not in {*USABLE_STATES, "Inconsistent"}
 
 
-def _is_any_suspect(diagnosis: Diagnosis) -> bool:
-    return any(facts.replica.is_suspect for facts in diagnosis.replicas)
+def _was_any_in_ram(diagnosis: Diagnosis) -> bool:
+    return any(facts.replica.is_unflushed_cache for facts in diagnosis.replicas)
 
 
 def _lost_in_ram(kept: ReplicaFacts, other: ReplicaFacts) -> str:
-    """Return what a replica may lack that crashed with writes in RAM, or while it was filled.
+    """Return what a replica may lack that crashed with writes in RAM.
 
     A host's flush is answered when the Primary's disk has it, and reaches the peer at about that
     time (docs/explanation/cache.md).

@@ -14,7 +14,7 @@ from sanctl.model.crm_mon import NodeState
 from sanctl.model.names import NodeName
 from sanctl.plan.drbd.data_generations import Relation
 from sanctl.plan.replicas.diagnosis import USABLE_STATES, Diagnosis, ReplicaFacts, relation_of
-from sanctl.plan.replicas.loss import Loss, written_alone
+from sanctl.plan.replicas.loss import Loss, older_problem, written_alone
 
 _MAY_SERVE = frozenset({NodeState.UNCLEAN, NodeState.UNKNOWN, NodeState.PENDING})
 _NEVER_WHOLE = "Inconsistent"
@@ -48,17 +48,10 @@ def _part(diagnosis: Diagnosis, kept: ReplicaFacts, other: ReplicaFacts) -> Loss
         return _part_of_absent(kept, other)
     relation = relation_of(kept, other)
     if relation is Relation.BEHIND:
-        raise Refused(
-            Problem(
-                "SAN-HEAL-002",
-                f"the replica on {kept.node} is older than the one on {other.node}, which has all "
-                "of it",
-                f"keep {other.node}: nothing that {kept.node} has is lost by that",
-            )
-        )
+        raise Refused(older_problem(diagnosis, kept, other))
     if relation in {Relation.SAME, Relation.AHEAD}:
-        is_suspect = kept.replica.is_suspect or other.replica.is_suspect
-        return _unflushed(kept, other) if is_suspect else None
+        is_in_ram = kept.replica.is_unflushed_cache or other.replica.is_unflushed_cache
+        return _unflushed(kept, other) if is_in_ram else None
     if relation is Relation.UNRELATED:
         size = diagnosis.device.size.bytes
         text = f"all that only {other.node} has: it has no common past with {kept.node}"

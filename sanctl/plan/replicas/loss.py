@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from sanctl.errors import Problem
 from sanctl.model.names import NodeName, format_bytes
 from sanctl.plan.replicas.diagnosis import Diagnosis, ReplicaFacts
 
@@ -41,3 +42,30 @@ def _is_written_to(diagnosis: Diagnosis, other: ReplicaFacts) -> bool:
         facts.serves and (facts is other or other.is_connected_with(facts))
         for facts in diagnosis.replicas
     )
+
+
+def with_own_loss(loss: Loss, kept: ReplicaFacts) -> Loss:
+    """Return the loss together with what the kept replica may lack of its own last resync.
+
+    Whatever the others are: DRBD took those blocks out of its bitmaps (docs/adr/0082).
+    """
+    if not kept.replica.is_unflushed_resync:
+        return loss
+    text = (
+        f"what a resync had written on {kept.node} that was not on its disk yet when it lost its "
+        "power: such blocks are old, or zeros, also where hosts had flushed them; which ones is "
+        "not known"
+    )
+    if loss.bytes_at_most != 0:
+        text = f"{loss.text}; and {text}"
+    return replace(loss, text=text, bytes_at_most=None)
+
+
+def older_problem(diagnosis: Diagnosis, kept: ReplicaFacts, other: ReplicaFacts) -> Problem:
+    """Return that a replica cannot be kept which another one has overtaken."""
+    what = f"the replica on {kept.node} is older than the one on {other.node}, which has all of it"
+    hint = f"keep {other.node}: nothing that {kept.node} has is lost by that"
+    if other.replica.is_suspect:
+        what += ", but for what it may have lost with its power"
+        hint = f"'sanctl device heal {diagnosis.device.name}' says what keeping {other.node} loses"
+    return Problem("SAN-HEAL-002", what, hint)

@@ -8,6 +8,7 @@ import pytest
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.ops.device_heal import examine_replicas, heal_device
 from sanctl.ops.session import Session
+from sanctl.parse.published_state import parse_replica_state
 from sanctl.plan.health.cluster_health import all_findings
 from sanctl.plan.replicas.diagnosis import Condition
 from sanctl.plan.replicas.heal import loss_of_keeping
@@ -55,6 +56,44 @@ def test_the_replica_that_served_last_is_named(cluster: FakePacemaker, keep: Nod
     order = f'name="sanctl-revive-vm1" value="{shown.device.uuid} 00000000000000A0"'
     assert order in cluster.patches[0]
     assert cluster.active("vm1") == [keep.value]
+
+
+FILLED = SAME + " suspect-of=resync"
+
+
+def test_one_that_lost_its_power_right_after_a_resync(cluster: FakePacemaker) -> None:
+    """No write was in RAM alone; blocks that the resync had brought are not known to be there."""
+    session = blocked(cluster, SAME.replace(" suspect=1", "") + " last=1", FILLED)
+    cluster.disks["n1"] = "Outdated"
+    cluster.tick()
+    shown = examine_replicas(session, VM1)
+    assert loss_of_keeping(shown, N1).bytes_at_most == 0
+    lost = loss_of_keeping(shown, N2)
+    assert lost.text.startswith("what a resync had written on n2") and lost.bytes_at_most is None
+    (finding,) = (
+        each
+        for each in all_findings(session.observe(), None, now_s=0.0)
+        if each.code == "SAN-HLT-057"
+    )
+    assert finding.what.endswith(
+        "lack what a resync had written there, which was not on its disk yet"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "in_ram", "resynced"),
+    [
+        (SAME, True, False),
+        (FILLED, False, True),
+        (FILLED + ",cache", True, True),
+        (FILLED.replace(" suspect=1", ""), False, False),
+    ],
+)
+def test_why_a_replica_is_suspect_is_read(words: str, in_ram: bool, resynced: bool) -> None:
+    """A node of an older release does not say why: there may be either."""
+    found = parse_replica_state(words)
+    assert found.is_unflushed_cache is in_ram and found.is_unflushed_resync is resynced
+    assert found.is_suspect is (in_ram or resynced)
 
 
 def test_where_it_is_not_known_that_is_shown(cluster: FakePacemaker) -> None:

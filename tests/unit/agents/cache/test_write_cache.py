@@ -296,7 +296,7 @@ def test_after_a_reboot_in_write_back_the_replica_is_suspect(
     assert lost_writes.is_suspect("vm1", kernel.path)
     assert kernel.mode is CacheMode.WRITE_THROUGH
     assert (
-        "suspect=1 cache-wanted=write-back cache-why=suspect"
+        "suspect=1 suspect-of=cache cache-wanted=write-back cache-why=suspect"
         in write_cache_status.published_fields(device(BACK), ALONE)
     )
     with pytest.raises(CommandError, match="SAN-CACHE-003"):

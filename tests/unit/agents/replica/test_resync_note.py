@@ -287,3 +287,18 @@ def test_a_stop_keeps_that_of_another_boot(data: str, boot: Path, tmp_path: Path
     boot.write_text("00000000-0000-4000-8000-000000000002\n")
     resync_note.clear_when_down(data)
     assert lost_writes.is_known_suspect(NAME, data)
+
+
+def test_why_a_replica_is_suspect_is_told(data: str, boot: Path, tmp_path: Path) -> None:
+    assert run_handler(tmp_path, boot, "before") == 0
+    boot.write_text("00000000-0000-4000-8000-000000000002\n")
+    assert lost_writes.is_suspect(NAME, data)
+    assert lost_writes.causes(data) == ["resync"]
+    lost_writes.set_shutdown_marker(data)
+    assert lost_writes.causes(data) == ["resync", "cache"]
+    resync_note.forget(data)
+    assert lost_writes.causes(data) == ["cache"]
+    lost_writes.clear_marker(NAME, data)
+    # A flush that failed, in write-back: no marker need be left.
+    lost_writes.record_failed_flush(NAME)
+    assert lost_writes.is_suspect(NAME, data) and lost_writes.causes(data) == ["cache"]

@@ -42,6 +42,7 @@ def facts(
     marked: bool = False,
     serves: bool = False,
     suspect: bool = False,
+    unstable: bool = False,
     last: bool = False,
     known: bool = True,
     kib: int | None = None,
@@ -66,7 +67,9 @@ def facts(
         generations=text if known else None,
         bitmaps=tuple((peer.value, f"{counts_from:016X}") for peer in peers) if known else (),
         peers=links,
-        is_suspect=suspect,
+        is_suspect=suspect or unstable,
+        is_unflushed_resync=unstable,
+        is_unflushed_cache=suspect,
         was_last_primary=last,
     )
     return ReplicaFacts(
@@ -291,6 +294,32 @@ def test_all_power_was_lost_in_write_back(served: NodeName | None, says: str) ->
     assert lost.nodes == (N2, N3) and lost.bytes_at_most is None
     assert says in lost.text
     assert isinstance(changes(shown, N1)[-1], SetNodeAttribute)
+
+
+def test_one_that_was_filled_right_before_the_power_was_lost() -> None:
+    """It lacks blocks of any age, and no write that was in RAM; the others lack nothing."""
+    links = {node: tuple(other for other in NODES[:3] if other != node) for node in NODES[:3]}
+    shown = diagnosed(
+        facts(N1, linked=links[N1], marked=True),
+        facts(N2, linked=links[N2], marked=True),
+        facts(N3, linked=links[N3], unstable=True),
+    )
+    assert shown.condition is Condition.BLOCKED
+    assert loss_of_keeping(shown, N1).text.startswith("nothing: ")
+    lost = loss_of_keeping(shown, N3)
+    assert lost.text.startswith("what a resync had written on n3") and lost.bytes_at_most is None
+    assert "no host had flushed" not in lost.text
+    # Where another one is gone, that is lost besides.
+    alone = diagnosed(gone(N1), facts(N2, marked=True), facts(N3, unstable=True))
+    text = loss_of_keeping(alone, N3).text
+    assert "n1 is offline" in text and "; and what a resync had written on n3" in text
+    # And of one that is older it is not said that the newer one has all.
+    older = diagnosed(
+        facts(N1, OLD, disk="Outdated", marked=True),
+        facts(N2, OLD, disk="Outdated", marked=True),
+        facts(N3, unstable=True, counts_from=OLD, last=True),
+    )
+    assert "but for what it may have lost" in refusal(older, N1)
 
 
 def test_a_served_device_has_nothing_to_decide() -> None:
