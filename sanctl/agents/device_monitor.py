@@ -280,7 +280,8 @@ def _settle_connections(
 
 
 def _reconnect_stalled(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
-    if not any(peer.replication.startswith("WFBitMap") for peer in state.peers):
+    is_exchanging = any(peer.replication.startswith("WFBitMap") for peer in state.peers)
+    if not is_exchanging and state.disk != "Negotiating":
         return state
     # Imported here: rarely needed, and monitors must start fast.
     from sanctl.agents.connections import reconnect_stalled  # noqa: PLC0415

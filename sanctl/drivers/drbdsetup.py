@@ -214,13 +214,16 @@ def down(runner: Runner, name: str) -> None:
             return
 
 
-def disconnect_peer(runner: Runner, name: str, node_id: int) -> None:
+def disconnect_peer(runner: Runner, name: str, node_id: int, *, is_forced: bool = False) -> None:
     """End the connection to one peer of DRBD 9; one that has ended is fine (drbdsetup-9.0(8)).
+
+    Forced: without the peer's agreement.
 
     Raises:
         CommandError: refused, or DRBD did not answer.
     """
-    runner.run(["drbdsetup", "disconnect", name, str(node_id)], timeout_s=_TIMEOUT_S)
+    force = ["--force"] if is_forced else []
+    runner.run(["drbdsetup", "disconnect", name, str(node_id), *force], timeout_s=_TIMEOUT_S)
 
 
 def new_peer(runner: Runner, name: str, node_id: int, node: str) -> None:

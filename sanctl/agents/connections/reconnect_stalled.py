@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reconnects a DRBD 9 peer whose exchange of bitmaps stalls, as plan.drbd.stalled_handshake says.
+"""Reconnects a DRBD 9 peer whose handshake stalls, as plan.drbd.stalled_handshake says.
 
 Which peers, and why so: sanctl/plan/drbd/stalled_handshake.py. What DRBD's bitmap says of the peer
 stays, and its mark in the CIB, too, until the Primary is in sync with it. Where the next handshake
@@ -25,7 +25,7 @@ _MAX_DOUBLINGS = 6
 
 
 class _Stall(NamedTuple):
-    """An exchange of bitmaps with one peer.
+    """A handshake with one peer.
 
     Attributes:
         first_s: when it was first seen, or last ended, in seconds since the node booted.
@@ -39,9 +39,9 @@ class _Stall(NamedTuple):
 
 
 def reconnect(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
-    """Disconnect from a peer whose exchange of bitmaps has stalled, and connect again.
+    """Disconnect from a peer whose handshake has stalled, and connect again.
 
-    Called while there is an exchange.
+    Called while bitmaps are exchanged, or the disk here is negotiating.
 
     Returns:
         The state after that.
@@ -58,8 +58,10 @@ def reconnect(runner: Runner, device: Device, state: ResourceState) -> ResourceS
         if peer.node_id is None or not is_stalled or not plan.may_reconnect(state, peer):
             _save(device, peer.name, seen)
             continue
+        is_negotiating = plan.is_negotiating(state)
+        what = state.disk if is_negotiating else peer.replication
         journal.write(
-            f"{device.name}: {peer.replication} with {peer.name} does not end: reconnecting; then"
+            f"{device.name}: {what} with {peer.name} does not end: reconnecting; then"
             f" 'sanctl device verify {device.name}' shows whether the replicas are the same",
             priority=journal.WARNING,
             device=device.name,
@@ -69,7 +71,8 @@ def reconnect(runner: Runner, device: Device, state: ResourceState) -> ResourceS
         _save(device, peer.name, _Stall(now_s, now_s, attempts))
         # First: if this process dies before it connects, the next monitor connects.
         reconnect_dropped.write_note(device.name, peer.name)
-        drbdsetup.disconnect_peer(runner, device.name, peer.node_id)
+        # A Primary refuses the orderly end: the replica would be Outdated by it.
+        drbdsetup.disconnect_peer(runner, device.name, peer.node_id, is_forced=is_negotiating)
         drbdadm.adjust(runner, device.name)
         # One at a time: the next monitor sees what became of it.
         return drbdsetup.observe(runner, device.name) or state
@@ -77,7 +80,7 @@ def reconnect(runner: Runner, device: Device, state: ResourceState) -> ResourceS
 
 
 def _seen(device: Device, peer: str, now_s: float) -> _Stall:
-    """Return since when a peer is seen in the exchange, from monitor to monitor."""
+    """Return since when a peer is seen in the handshake, from monitor to monitor."""
     try:
         first, last, attempts = _note(device, peer).read().split()
         before = _Stall(float(first), float(last), int(attempts))

@@ -155,6 +155,14 @@ def test_a_monitor_has_these_duties(duties: Duties) -> None:
     assert duties.done == [*range(len(DUTIES))]
 
 
+def test_a_disk_that_is_negotiating_is_looked_after_as_an_exchange_of_bitmaps(
+    duties: Duties,
+) -> None:
+    duties.node.states["vol1"] = PRIMARY._replace(disk="Negotiating")
+    device.monitor()
+    assert DUTIES.index((reconnect_stalled, "reconnect", False)) in duties.done
+
+
 @pytest.mark.parametrize("number", range(len(DUTIES)))
 def test_a_duty_that_fails_each_time_keeps_no_independent_one_from_its_turn(
     number: int, duties: Duties, monkeypatch: pytest.MonkeyPatch

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""An exchange of bitmaps that does not end is ended and begun anew (DRBD 9)."""
+"""A handshake that does not end is ended and begun anew (DRBD 9)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sanctl.agents.connections import reconnect_stalled
 from sanctl.agents.replica.parts import Device
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
-from sanctl.plan.drbd.stalled_handshake import may_reconnect
+from sanctl.plan.drbd.stalled_handshake import exchanging_peers, may_reconnect
 from sanctl.system import state_files
 from tests.fakes.node import FakeNode
 
@@ -30,9 +30,11 @@ def node(fake_node: FakeNode) -> FakeNode:
     return fake_node
 
 
-def monitors(node: FakeNode, count: int, *, every_s: float = 11.0) -> None:
+def monitors(
+    node: FakeNode, count: int, *, every_s: float = 11.0, state: ResourceState = STANDBY
+) -> None:
     for _ in range(count):
-        reconnect_stalled.reconnect(node, DEVICE, STANDBY)
+        reconnect_stalled.reconnect(node, DEVICE, state)
         node.clock.now_s += every_s
 
 
@@ -81,3 +83,31 @@ def test_no_reconnect_costs_the_primary_its_majority() -> None:
     assert not may_reconnect(primary._replace(disk="Diskless"), STUCK)
     filling = OTHER._replace(replication="SyncSource", disk="Inconsistent")
     assert not may_reconnect(primary._replace(peers=(STUCK, filling)), STUCK)
+
+
+def test_a_disk_that_goes_on_negotiating_is_reconnected_to_one_peer_after_the_other(
+    node: FakeNode,
+) -> None:
+    """By force: a Primary refuses the orderly end, seen with 9.3.3."""
+    peers = (SERVING, OTHER)
+    negotiating = STANDBY._replace(disk="Negotiating", peers=peers)
+    node.states["vol"] = negotiating
+    monitors(node, 6, state=negotiating)
+    assert node.commands() == []
+    monitors(node, 2, state=negotiating)
+    assert node.commands() == [
+        "drbdsetup disconnect vol 0 --force", "drbdadm adjust vol",
+        "drbdsetup disconnect vol 2 --force", "drbdadm adjust vol",
+    ]  # fmt: skip
+
+
+def test_of_two_replicas_one_that_goes_on_negotiating_is_reconnected() -> None:
+    """Its Primary has no second copy before that; of more, none is to lose its majority."""
+    negotiating = STANDBY._replace(disk="Negotiating", peers=(SERVING,))
+    assert exchanging_peers(negotiating) == (SERVING,)
+    assert may_reconnect(negotiating, SERVING)
+    alone = negotiating._replace(peers=(SERVING, OTHER._replace(connection="Connecting")))
+    assert exchanging_peers(alone) == (SERVING,)
+    assert not may_reconnect(alone, SERVING)
+    # It is served from the peer's disk.
+    assert not may_reconnect(negotiating._replace(role="Primary", peers=(OTHER,)), OTHER)
