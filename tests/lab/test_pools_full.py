@@ -306,8 +306,19 @@ def lose_disk(bed: LabSession, load: LedgerLoad, node: str) -> None:
     """Detach a node's disk as one that takes no write any more, not even of DRBD's metadata.
 
     DRBD 9 notes in the metadata that the replica is behind, if it still can; it is put back to what
-    it was before.
+    it was before. The host's writes pause meanwhile: a request that the detaching has given up and
+    that the disk answers all the same is a panic of DRBD's, 8.4 and 9.
     """
+    load.host.sh(f"systemctl kill --signal=STOP {load.run.unit}")
+    try:
+        await_no_request(bed, load, node)
+        detach(bed, load, node)
+    finally:
+        load.host.sh(f"systemctl kill --signal=CONT {load.run.unit}")
+
+
+def detach(bed: LabSession, load: LedgerLoad, node: str) -> None:
+    """See `lose_disk`."""
     bed.sh(
         node,
         "set -eu; set -- /srv/sanctl/main/devices/" + NAME + ".*.meta; cp $1 /run/before.meta;"
@@ -316,6 +327,21 @@ def lose_disk(bed: LabSession, load: LedgerLoad, node: str) -> None:
         " dd if=/run/before.meta of=$1 bs=64k conv=notrunc,fsync status=none; fi;"
         " rm /run/before.meta",
         timeout_s=60,
+    )
+
+
+def await_no_request(bed: LabSession, load: LedgerLoad, node: str) -> None:
+    """Wait until DRBD on a node has no request of the host under way."""
+    # DRBD 9 says nothing of its devices in /proc/drbd.
+    requests = (
+        f"grep --after-context=1 '^ *{load.minor}:' /proc/drbd"
+        f" || drbdsetup events2 --now --statistics {NAME}"
+    )
+    wait_for(
+        "no write under way",
+        lambda: re.search(r" ap:0 | upper-pending:0\b", bed.sh(node, requests).stdout),
+        within_s=30,
+        every_s=1.0,
     )
 
 
@@ -468,17 +494,7 @@ def lose_both_disks(bed: LabSession, load: LedgerLoad, nodes: tuple[str, str]) -
         nodes: the standby, then the active node.
     """
     load.host.sh(f"systemctl kill --signal=STOP {load.run.unit}")
-    # DRBD 9 says nothing of its devices in /proc/drbd.
-    requests = (
-        f"grep --after-context=1 '^ *{load.minor}:' /proc/drbd"
-        f" || drbdsetup events2 --now --statistics {NAME}"
-    )
-    wait_for(
-        "no write under way",
-        lambda: re.search(r" ap:0 | upper-pending:0\b", bed.sh(nodes[1], requests).stdout),
-        within_s=30,
-        every_s=1.0,
-    )
+    await_no_request(bed, load, nodes[1])
     for node in nodes:
         # Tried so often that no monitor tries for an hour.
         bed.sh(node, f"echo 16 >{TRIED}; drbdsetup detach --force {load.minor}", timeout_s=30)
