@@ -104,7 +104,9 @@ def test_the_node_that_returns_serves_after_the_operators_three_steps(
             within_s=SOON_S,
             every_s=2.0,
         )
-        assert case(bed)["condition"] == "sound", "an unclean node may be serving"
+        found = case(bed)
+        assert found["condition"] == "waiting", "an unclean node may be serving"
+        assert "n1 is unclean" in found["waits_for"]
         bed.sh("n2", "stonith_admin --confirm n1")
         wait_for(
             "the condition blocked",
