@@ -224,6 +224,8 @@ class ReplicaState:
     """Hosts with CHAP that are not let in on the node, as their secret is missing there."""
     is_suspect: bool = False
     """The replica has lost writes that it had acknowledged."""
+    is_settling: bool = False
+    """What a resync wrote there is not known to be on stable storage yet."""
     is_unflushed_resync: bool = False
     """Suspect since what a resync had written there may not have been stable."""
     is_unflushed_cache: bool = False

@@ -17,6 +17,7 @@ from sanctl.plan.cluster.convergence import Progress
 from sanctl.plan.cluster.draining import (
     DRAIN_CONSTRAINT,
     StrandedDevice,
+    devices_being_flushed,
     devices_between_nodes,
     drain_outlook,
     stranded_reason,
@@ -82,7 +83,11 @@ def _progress(cluster: Cluster, name: NodeName, moving: tuple[DeviceName, ...]) 
     parts = [f"on {name}: {' '.join(map(str, here))}"] if here else []
     if between:
         parts.append(f"between two nodes: {' '.join(map(str, between))}")
-    return Progress(is_done=not here and not between, seen="; ".join(parts) or "done")
+    flushing = devices_being_flushed(cluster, name)
+    if flushing:
+        parts.append(f"flushed on the other node after a resync: {' '.join(map(str, flushing))}")
+    is_done = not here and not between and not flushing
+    return Progress(is_done=is_done, seen="; ".join(parts) or "done")
 
 
 def _result(

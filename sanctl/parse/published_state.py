@@ -62,6 +62,7 @@ def parse_replica_state(text: str) -> ReplicaState:
         read_hit_percent=_number(pairs.get("read-hit")),
         was_last_primary=pairs.get("last") == "1",
         is_suspect=pairs.get("suspect") == "1",
+        is_settling=pairs.get("unflushed") == "1",
         is_unflushed_resync="resync" in _causes(pairs),
         is_unflushed_cache="cache" in _causes(pairs),
         is_let_in=bool(pairs.get(LET_IN_KEY)),

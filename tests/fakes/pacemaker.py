@@ -105,6 +105,8 @@ class FakePacemaker:
         # Words that disconnected replicas publish in addition, by node, for every device.
         self.disconnected: dict[str, str] = {}
         self.disks: dict[str, str] = {}
+        # Nodes whose replicas say that what a resync wrote is not stable yet.
+        self.settling: set[str] = set()
         self.storage = list(STORAGE)
         # Called after each patch that was taken: a test kills its command there.
         self.after_patch: Callable[[], None] = lambda: None
@@ -420,6 +422,7 @@ class FakePacemaker:
                 f"peer-disk={'UpToDate' if linked else 'DUnknown'} out-of-sync=0 "
                 f"role={drbd} size={parameters['size']} acl={access} policy={policy}{admission}"
                 f"{self.disconnected.get(node, '')}"
+                f"{' unflushed=1' if node in self.settling else ''}"
                 f"{self._cache(parameters.get('cache', ''), is_linked=linked)}"
                 f"{self._read_cache(parameters.get('cache', ''), drbd)}",
             )

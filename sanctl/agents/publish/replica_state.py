@@ -12,7 +12,7 @@ from sanctl.agents.connections import reconnect_dropped
 from sanctl.agents.fencing import outdate, own_marks, quorum_overlap
 from sanctl.agents.promotion import admission, compared_data, first_activation
 from sanctl.agents.publish import attrd_cache, node_states
-from sanctl.agents.replica import access_list, lost_writes, sync_policy
+from sanctl.agents.replica import access_list, lost_writes, resync_note, sync_policy
 from sanctl.agents.replica.parts import Device, note_path
 from sanctl.drivers import drbd_kernel, drbdsetup, lio, node_attributes
 from sanctl.errors import SanctlError
@@ -25,6 +25,8 @@ from sanctl.plan.failover.promotion import FirstStep, are_all_blank, promotion_s
 from sanctl.system import journal, state_files
 from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
+
+_UNFLUSHED = "unflushed=1"
 
 
 def published_value(state: ResourceState | None, *, nodes: int = 1) -> str:
@@ -154,18 +156,26 @@ def log_publish_failure(name: str, error: SanctlError | OSError) -> None:
 def has_changed(device: Device, state: ResourceState) -> bool:
     """Whether this state differs from the published one, apart from amounts.
 
+    Also where all that a resync wrote is stable since: a drop of its source waits for that.
+
     False for a replica of which nothing is published: it is being started or stopped. Also for a
     replica without contact: only its monitor knows all the fields that are published then.
     """
     published = attrd_cache.published_fields(attrd_cache.of_device(device.name))
     fields = published_value(state, nodes=len(device.nodes)).split()
+    has_settled = _UNFLUSHED in published and not resync_note.published_field(
+        lost_writes.data_file(device.name)
+    )
     return (
         bool(published)
         and state.is_connected
         and not are_all_blank(state, replicas=len(device.nodes))
-        and any(
-            field not in published and not field.startswith(("out-of-sync=", "size="))
-            for field in fields
+        and (
+            has_settled
+            or any(
+                field not in published and not field.startswith(("out-of-sync=", "size="))
+                for field in fields
+            )
         )
     )
 
@@ -194,7 +204,8 @@ def _publish(
         is_first=device.nodes[:1] == (os.uname().nodename,),
         replicas=len(device.nodes),
     )
-    if lost_writes.is_suspect(device.name, lost_writes.data_file(device.name)):
+    data = lost_writes.data_file(device.name)
+    if lost_writes.is_suspect(device.name, data):
         score = None
     others = sorted(set(device.nodes) - {os.uname().nodename})
     if (
@@ -210,6 +221,7 @@ def _publish(
     policy = str(sync_policy.in_force(device.name)).replace(" ", "+") or "default"
     value = published_value(state, nodes=len(device.nodes))
     value += f" acl={access} policy={policy}{no_contact_fields}"
+    value += resync_note.published_field(data)
     value += access_list.published_field(device)
     value += admission.published_field(device.name)
     hung = state_files.of_device(device.name, hung_io.NOTE_KIND).read()

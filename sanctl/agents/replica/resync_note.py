@@ -89,6 +89,18 @@ def is_set(data: str) -> bool:
     return read_text_or(path_of(data), _NONE) != _NONE
 
 
+def published_field(data: str | None) -> str:
+    """Return what a replica publishes while what a resync has written may not be stable.
+
+    Read after DRBD's state: it is UpToDate only after the resync, whose note was there before. What
+    is not known counts as set.
+    """
+    try:
+        return " unflushed=1" if data is not None and is_set(data) else ""
+    except OSError:
+        return " unflushed=1"
+
+
 def is_open(data: str) -> bool:
     """Whether what a resync of this boot has written may not be stable yet.
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sanctl.model.cluster import Cluster
-from sanctl.model.device import DeviceSpec
+from sanctl.model.crm_mon import MEMBER_STATES
+from sanctl.model.device import DeviceSpec, ReplicaState
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.plan.cluster.preconditions import unmanaged_problems
 from sanctl.plan.cluster.standby import takeover_obstacle
@@ -70,6 +71,33 @@ def stranded_reason(cluster: Cluster, device: DeviceSpec, leaving: NodeName) -> 
     if None in reasons:
         return None
     return ", ".join(reason for reason in reasons if reason) or "the device has no other replica"
+
+
+def devices_being_flushed(cluster: Cluster, leaving: NodeName) -> tuple[DeviceName, ...]:
+    """Return the devices of which the leaving node alone has all on stable storage.
+
+    Another replica was just filled, and is flushed within seconds. If its node lost its power
+    before, after this one has left and others have written, neither would have everything.
+    """
+    return tuple(
+        device.name
+        for device in cluster.cib.devices
+        if leaving in device.nodes
+        and cluster.replica(device.name, leaving).is_up_to_date
+        and (good := _up_to_date_elsewhere(cluster, device, leaving))
+        and all(replica.is_settling for replica in good)
+    )
+
+
+def _up_to_date_elsewhere(
+    cluster: Cluster, device: DeviceSpec, leaving: NodeName
+) -> list[ReplicaState]:
+    replicas = [
+        cluster.replica(device.name, node)
+        for node in device.nodes
+        if node != leaving and cluster.mon.state(node) in MEMBER_STATES
+    ]
+    return [each for each in replicas if each.is_up_to_date and not each.is_suspect]
 
 
 def devices_between_nodes(

@@ -19,7 +19,7 @@ from sanctl.plan.cluster.preconditions import (
     unreadable_device_problems,
 )
 from sanctl.plan.device.restore_points import only_holder_problems
-from sanctl.plan.replicas.replica_safety import is_known_up_to_date
+from sanctl.plan.replicas.replica_safety import is_known_stable
 
 FLASH_REASON_TEXTS = {
     "flash-lost": "the flash has failed",
@@ -246,6 +246,6 @@ def reformat_problems(cluster: Cluster, pool: Pool, node: NodeName) -> tuple[Pro
         if device.pool == pool.name
         and node in device.nodes
         and not any(
-            is_known_up_to_date(cluster, device, other) for other in device.nodes if other != node
+            is_known_stable(cluster, device, other) for other in device.nodes if other != node
         )
     )

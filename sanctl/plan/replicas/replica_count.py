@@ -56,9 +56,11 @@ from sanctl.plan.replicas.replica_choice import ReplicaRequest, target_nodes
 from sanctl.plan.replicas.replica_safety import (
     RISK_FEWER_REPLICAS,
     drop_problems,
+    is_known_stable,
     is_known_up_to_date,
     lacks_majority,
     majority_problem,
+    may_become_stable,
     may_become_up_to_date,
     new_replica_problems,
     source_problems,
@@ -237,11 +239,20 @@ def _drop(
     context: StepContext,
 ) -> ReplicaStep:
     kept = tuple(node for node in device.nodes if node not in drops)
-    filling = tuple(node for node in kept if may_become_up_to_date(cluster, device, node))
+    filling = tuple(node for node in kept if may_become_stable(cluster, device, node))
     loses = any(is_known_up_to_date(cluster, device, node) for node in drops)
-    remaining = sum(is_known_up_to_date(cluster, device, node) for node in kept)
+    remaining = sum(is_known_stable(cluster, device, node) for node in kept)
     if loses and filling and remaining < request.replicas:
-        return AwaitSync(nodes=filling, seen=replicas_text(cluster, device))
+        seen = replicas_text(cluster, device)
+        flushed = [
+            node
+            for node in filling
+            if is_known_up_to_date(cluster, device, node)
+            and not cluster.replica(device.name, node).is_suspect
+        ]
+        if flushed:
+            seen += f"; what the resync wrote on {_listed(flushed)} is being flushed"
+        return AwaitSync(nodes=filling, seen=seen)
     problems = [
         *drop_problems(cluster, device, drops),
         *only_holder_problems(cluster, device, drops),
@@ -276,7 +287,7 @@ def _drop(
 def _move_away(
     cluster: Cluster, device: DeviceSpec, kept: tuple[NodeName, ...], context: StepContext
 ) -> ReplicaStep:
-    good = [node for node in kept if is_known_up_to_date(cluster, device, node)]
+    good = [node for node in kept if is_known_stable(cluster, device, node)]
     move = cluster.cib.move(device.name)
     if move is not None and move.node in {node.value for node in good}:
         return AwaitMove(to=NodeName.parse(move.node), seen=replicas_text(cluster, device))

@@ -47,6 +47,23 @@ def is_known_up_to_date(cluster: Cluster, device: DeviceSpec, node: NodeName) ->
     return replica.is_in_sync_with((server,)) and not cluster.is_marked(device, node)
 
 
+def is_known_stable(cluster: Cluster, device: DeviceSpec, node: NodeName) -> bool:
+    """Whether a replica is known to have every acknowledged write, over a loss of power as well.
+
+    One that has just been filled is not before it was flushed: it would be suspect, and what filled
+    it has to be there then (docs/adr/0082). Nor is one whose flush has failed.
+    """
+    replica = cluster.replica(device.name, node)
+    return is_known_up_to_date(cluster, device, node) and not (
+        replica.is_settling or replica.is_suspect
+    )
+
+
+def may_become_stable(cluster: Cluster, device: DeviceSpec, node: NodeName) -> bool:
+    """Whether a replica's node is present and `is_known_stable` may become so by itself."""
+    return cluster.mon.state(node) in MEMBER_STATES and not is_known_stable(cluster, device, node)
+
+
 def may_become_up_to_date(cluster: Cluster, device: DeviceSpec, node: NodeName) -> bool:
     """Whether a replica's node is present and the replica may get in sync by itself."""
     return cluster.mon.state(node) in MEMBER_STATES and not is_known_up_to_date(
@@ -122,7 +139,7 @@ def drop_problems(
         if cluster.mon.state(node) not in _CERTAIN
     ]
     kept = [node for node in device.nodes if node not in drops]
-    if any(is_known_up_to_date(cluster, device, node) for node in kept):
+    if any(is_known_stable(cluster, device, node) for node in kept):
         return tuple(problems)
     unknown = source_problems(cluster, device)
     if unknown:
@@ -164,4 +181,7 @@ def _condition(cluster: Cluster, device: DeviceSpec, node: NodeName) -> str:
         return state.value
     if cluster.is_marked(device, node):
         return "marked as outdated"
-    return cluster.replica(device.name, node).brief()
+    replica = cluster.replica(device.name, node)
+    if replica.is_suspect or not replica.is_settling:
+        return replica.brief()
+    return f"{replica.brief()}, what its resync wrote is being flushed"

@@ -92,6 +92,41 @@ def test_it_is_bounded(cluster: FakePacemaker, session: Session) -> None:
     assert drain_node(session, N1, timeout_s=5).late == (VM1,)
 
 
+@pytest.mark.parametrize("serves", [True, False])
+def test_it_waits_until_what_filled_the_other_replica_is_stable_there(
+    cluster: FakePacemaker, serves: bool
+) -> None:
+    """The node that leaves may be the only one that has all of it over a loss of power."""
+    leaving = N1 if serves else N2
+    other = {N1: "n2", N2: "n1"}[leaving]
+    cluster.settling = {other}
+    cluster.tick()
+    waited = []
+
+    def tick() -> None:
+        waited.append(cluster.active("vm1"))
+        if len(waited) == 5:
+            cluster.settling = set()
+        cluster.tick()
+
+    result = drain_node(Session(cluster, FakeClock(tick), FakeReporter()), leaving, timeout_s=30)
+    assert len(waited) >= 5 and not result.late
+    # Not for what nobody needs: the leaving replica is that one itself, or the disk hangs.
+    cluster.settling = {leaving.value}
+    cluster.tick()
+    waited.clear()
+    drain_node(Session(cluster, FakeClock(tick), FakeReporter()), leaving, timeout_s=30)
+    assert len(waited) < 5
+
+
+def test_it_does_not_wait_for_good_for_a_disk_that_hangs(
+    cluster: FakePacemaker, session: Session
+) -> None:
+    cluster.settling = {"n2"}
+    cluster.tick()
+    assert drain_node(session, N1, timeout_s=10).moved == ((VM1, "n2"),)
+
+
 def test_a_cluster_of_an_older_rollout_is_left_to_pacemaker() -> None:
     cluster = FakePacemaker(golden="one-device")
     cluster.tick()

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from sanctl.agents.cache import read_cache, write_cache_status
@@ -10,6 +12,7 @@ from sanctl.agents.connections import reconnect_dropped
 from sanctl.agents.fencing import outdate
 from sanctl.agents.promotion import compared_data, first_activation
 from sanctl.agents.publish import attrd_cache, replica_state
+from sanctl.agents.replica import lost_writes, resync_note
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import lio
 from sanctl.errors import CommandError, Problem
@@ -195,6 +198,30 @@ def test_marks_that_could_not_be_cleared_are_asked_for_by_the_next_monitor(
     assert replica_state.publish(node, DEVICE, primary)
     assert answers == []
     assert replica_state.publish(node, DEVICE, primary), "a third call would find no answer left"
+
+
+def test_what_a_resync_wrote_is_published_as_unstable_until_it_is_flushed(
+    node: FakeNode, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A drop of its source waits for that, and so for the publication."""
+    data = tmp_path / "vol1.data"
+    monkeypatch.setattr(lost_writes, "data_file", lambda _: str(data))
+    note = Path(resync_note.path_of(str(data)))
+    assert resync_note.published_field(None) == resync_note.published_field(str(data)) == ""
+    note.write_text("of a resync\n")
+    monkeypatch.setattr(lost_writes, "is_suspect", lambda *_: False)
+    assert STATES_ATTRIBUTE in written(node, STANDBY)
+    assert "unflushed=1" in attrd_cache.published_fields(attrd_cache.of_device("vol1"))
+    assert not replica_state.has_changed(DEVICE, STANDBY)
+    note.unlink()
+    assert replica_state.has_changed(DEVICE, STANDBY)
+    assert STATES_ATTRIBUTE in written(node, STANDBY)
+    assert "unflushed=1" not in attrd_cache.published_fields(attrd_cache.of_device("vol1"))
+    # The disk does not answer.
+    note.mkdir()
+    assert resync_note.published_field(str(data)) == " unflushed=1"
+    assert parse_replica_state("disk=UpToDate unflushed=1").is_settling
+    assert not parse_replica_state("disk=UpToDate").is_settling
 
 
 def test_a_record_that_is_made_old_is_written_again_and_handlers_still_compare_with_it(

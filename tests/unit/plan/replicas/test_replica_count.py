@@ -17,9 +17,11 @@ from sanctl.model.device import OutdatedMark, PoolUsage, ReplicaState
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
+from sanctl.plan.cluster.draining import devices_being_flushed
 from sanctl.plan.device.creation_request import DeviceArguments, parse_device_request
 from sanctl.plan.device.placement_preview import preview_placement
 from sanctl.plan.health.device_health import device_findings
+from sanctl.plan.pool.flash_mode import reformat_problems
 from sanctl.plan.replicas.pending_change import pending_change_of
 from sanctl.plan.replicas.replica_choice import (
     ReplicaRequest,
@@ -36,6 +38,8 @@ from sanctl.plan.replicas.replica_count import (
 )
 from sanctl.plan.replicas.replica_safety import (
     RISK_FEWER_REPLICAS,
+    drop_problems,
+    is_known_stable,
     is_known_up_to_date,
     up_to_date_primary,
 )
@@ -146,6 +150,8 @@ _disks = st.sampled_from(
         replace(_GOOD, disk="Inconsistent", replication="SyncTarget"),
         replace(_GOOD, peer_disk="Inconsistent", replication="SyncSource"),
         replace(_GOOD, connection="Connecting", peer_disk=None),
+        replace(_GOOD, is_settling=True),
+        replace(_GOOD, is_suspect=True),
         replace(_GOOD, suspended="fencing"),
         replace(_GOOD, disk="Diskless"),
         replace(_GOOD, disk="Outdated", role="Primary"),
@@ -185,7 +191,7 @@ def test_no_step_drops_the_last_good_replica_or_the_primary(
     assert found.changes and found.words
     moves = [change for change in found.changes if isinstance(change, AddMove)]
     for move in moves:
-        assert is_known_up_to_date(cluster, device, move.node) and move.node not in request.drop
+        assert is_known_stable(cluster, device, move.node) and move.node not in request.drop
     for change in found.changes:
         if not isinstance(change, SetNodes):
             continue
@@ -195,7 +201,7 @@ def test_no_step_drops_the_last_good_replica_or_the_primary(
         assert len(change.nodes) <= max(2 if drbd.startswith("8") else 4, len(device.nodes))
         lost = sum(is_known_up_to_date(cluster, device, node) for node in dropped)
         if dropped:
-            assert any(is_known_up_to_date(cluster, device, node) for node in change.nodes)
+            assert any(is_known_stable(cluster, device, node) for node in change.nodes)
             assert cluster.active_node(VM1) not in {node.value for node in dropped}
             assert not any(
                 cluster.mon.state(node) in {NodeState.UNCLEAN, NodeState.UNKNOWN}
@@ -207,7 +213,7 @@ def test_no_step_drops_the_last_good_replica_or_the_primary(
                 if isinstance(c, SetNodeAttribute) and c.attribute == "sanctl-delete-vm1"
             }
             assert stones == dropped
-            left = sum(is_known_up_to_date(cluster, device, node) for node in change.nodes)
+            left = sum(is_known_stable(cluster, device, node) for node in change.nodes)
             assert not lost or left >= request.replicas or is_accepted
             if device.prefer in dropped:
                 assert any(isinstance(c, RemovePreference) for c in found.changes)
@@ -248,6 +254,58 @@ def test_the_new_replica_is_in_sync_before_the_old_one_is_dropped() -> None:
     cluster = world(disks={N2: filling})
     found = step(cluster, ReplicaRequest(replicas=1, drop=(N1,)))
     assert isinstance(found, AwaitSync) and found.nodes == (N2,)
+
+
+@pytest.mark.parametrize("active", [N1, N2])
+def test_what_filled_a_replica_is_kept_until_all_of_that_is_stable(active: NodeName) -> None:
+    """Else a loss of power in the seconds after would leave nobody with what it had brought."""
+    settling = replace(_GOOD, is_settling=True)
+    cluster = world(active=active, disks={N2: settling})
+    found = step(cluster, ReplicaRequest(replicas=1, drop=(N1,)))
+    assert isinstance(found, AwaitSync) and found.nodes == (N2,)
+    assert "what the resync wrote on n2 is being flushed" in found.seen
+    # The replica that was filled may go, as ever.
+    if active == N1:
+        assert nodes_after(step(cluster, ReplicaRequest(replicas=1, drop=(N2,)))) == (N1,)
+    # One whose flush failed is filled again; the other one is what fills it.
+    for suspect in (replace(settling, is_suspect=True), replace(_GOOD, is_suspect=True)):
+        found = step(world(disks={N2: suspect}), ReplicaRequest(replicas=1, drop=(N1,)))
+        assert isinstance(found, AwaitSync) and "flushed" not in found.seen
+    (problem,) = drop_problems(cluster, cluster.cib.devices[0], (N1,))
+    assert problem.code == "SAN-REP-001" and "is being flushed" in problem.text
+
+
+def test_nor_does_its_node_leave_or_discard_it_before() -> None:
+    settling, pool = (
+        replace(_GOOD, is_settling=True),
+        wide_topology().pool(_BASE.cib.devices[0].pool),
+    )
+    assert pool is not None
+    cases = (
+        (world(disks={N2: settling}), True),
+        (world(), False),
+        (world(ALL, disks={N2: settling}), False),
+        (world(ALL, disks={N2: settling, N3: settling}), True),
+        (world(ALL, disks={N2: settling}, states={N3: NodeState.OFFLINE}), True),
+    )
+    for cluster, is_needed in cases:
+        assert devices_being_flushed(cluster, N1) == ((VM1,) if is_needed else ())
+        refused = [each.code for each in reformat_problems(cluster, pool, N1)]
+        assert refused == (["SAN-POOL-020"] if is_needed else [])
+    # One that has nothing good itself, or whose peer is suspect, gains nothing by waiting.
+    diskless = replace(_GOOD, disk="Diskless")
+    for cluster in (
+        world(disks={N1: diskless, N2: settling}, active=N2),
+        world(disks={N2: replace(settling, is_suspect=True)}),
+    ):
+        assert devices_being_flushed(cluster, N1) == ()
+
+
+def test_of_three_the_one_that_is_being_flushed_does_not_count() -> None:
+    cluster = world(ALL, disks={N3: replace(_GOOD, is_settling=True)})
+    found = step(cluster, ReplicaRequest(replicas=2, drop=(N2,)), drbd=NINE)
+    assert isinstance(found, AwaitSync) and found.nodes == (N3,)
+    assert nodes_after(step(cluster, ReplicaRequest(replicas=2, drop=(N3,)), drbd=NINE)) == (N1, N2)
 
 
 NINE = "9.3.3"
