@@ -28,6 +28,8 @@ def takeover_obstacle(cluster: Cluster, device: DeviceSpec, node: NodeName) -> s
         return f"the replica on {node} is {replica.brief()}"
     if cluster.is_marked(device, node):
         return f"the replica on {node} is marked as outdated"
+    if replica.is_suspect:
+        return f"the replica on {node} is suspect"
     return None
 
 

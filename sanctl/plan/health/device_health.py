@@ -262,13 +262,25 @@ def _next_for_unserved(cluster: Cluster, device: DeviceSpec) -> str:
             f"SANCTL_DEVICE={device.name} on {without_disk[0]} says why it is not attached; see "
             "docs/howto/night-page.md, 'Both disks were lost'"
         )
-    may_serve = [node for node in good if not cluster.is_marked(device, node)]
+    may_serve = [
+        node
+        for node in good
+        if not cluster.is_marked(device, node) and not cluster.replica(device.name, node).is_suspect
+    ]
     if may_serve and cluster.cib.drained.issuperset(node.value for node in may_serve):
         return drained_text(may_serve[0])
+    suspect = [node for node in good if cluster.replica(device.name, node).is_suspect]
+    if suspect and not may_serve:
+        absent = [n for n in device.nodes if cluster.mon.state(n) not in MEMBER_STATES]
+        first = f"bring {' and '.join(map(str, absent))} back; else: " if absent else ""
+        return (
+            f"{first}the replica on {suspect[0]} is suspect, and not promoted by itself: 'sanctl "
+            f"device heal {device.name}' says what it may lack"
+        )
     if good:
         return (
-            f"{good[0]} has the data: journalctl SANCTL_DEVICE={device.name} there says why it is "
-            "not promoted"
+            f"{(may_serve or good)[0]} has the data: journalctl SANCTL_DEVICE={device.name} there "
+            "says why it is not promoted"
         )
     return (
         _next_for_lost_disks(cluster, device)

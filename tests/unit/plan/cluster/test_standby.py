@@ -17,7 +17,7 @@ from sanctl.model.restore_point import RestorePoint
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
 from sanctl.plan.cluster.convergence import standby_progress
-from sanctl.plan.cluster.standby import plan_standby
+from sanctl.plan.cluster.standby import plan_standby, takeover_obstacle
 from sanctl.plan.health.cluster_health import all_findings
 from sanctl.plan.pool.flash_mode import reformat_problems
 from sanctl.plan.replicas.node_replacement import plan_replacement
@@ -58,6 +58,16 @@ def vm1(cluster: Cluster) -> DeviceSpec:
 def test_a_replica_that_runs_in_sync_lets_its_peer_go(running: Cluster) -> None:
     assert plan_standby(running, N1)
     assert is_known_up_to_date(running, vm1(running), N2)
+
+
+def test_a_suspect_replica_takes_nothing_over(running: Cluster) -> None:
+    """A flush failed there: it is connected and UpToDate, and Pacemaker does not promote it."""
+    suspect = replace(running.replica(VM1, N2), is_suspect=True)
+    held = {**running.cib.replicas, ("vm1", "n2"): suspect}
+    cluster = replace(running, cib=replace(running.cib, replicas=held))
+    assert takeover_obstacle(cluster, vm1(cluster), N2) == "the replica on n2 is suspect"
+    with pytest.raises(Refused):
+        plan_standby(cluster, N1)
     assert drop_problems(running, vm1(running), (N1,)) == ()
 
 

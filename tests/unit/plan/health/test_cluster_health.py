@@ -287,6 +287,27 @@ def test_a_disk_that_may_have_newer_data_is_named() -> None:
     assert "the disk on n2 may have newer data than n1" in finding.do
 
 
+def test_a_suspect_replica_is_not_promoted_by_undraining_its_node() -> None:
+    fake = _healthy()
+    fake.roles.update({("vm1", "n1"): Role.UNPROMOTED, ("vm1", "n2"): Role.UNPROMOTED})
+    good = "disk=UpToDate connection=Connecting replication=Off peer-disk=DUnknown"
+    for node in ("n1", "n2"):
+        fake.attribute(node, "sanctl-vm1", f"{good} suspect=1")
+        fake.attribute(node, "sanctl.drained", "true")
+
+    def advice() -> str:
+        return next(each for each in _findings(fake) if each.code == "SAN-HLT-032").do
+
+    assert "undrain" not in advice()
+    assert advice().startswith("the replica on n1 is suspect") and "device heal vm1" in advice()
+    fake.attribute("n2", "sanctl-vm1", good)
+    assert "'sanctl node undrain n2'" in advice()
+    fake.attribute("n2", "sanctl.drained", "")
+    assert advice().startswith("n2 has the data")
+    fake.crash("n2")
+    assert advice().startswith("bring n2 back; else: the replica on n1 is suspect")
+
+
 @pytest.mark.parametrize("first", ["Diskless", "Inconsistent"])
 def test_disks_that_all_nodes_have_dropped_are_named(first: str) -> None:
     """It said to bring back a node, with all nodes there."""
