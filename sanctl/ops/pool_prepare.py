@@ -31,6 +31,7 @@ from sanctl.plan.pool.preparation import (
     MarkerState,
     PoolEvidence,
     PrepareStep,
+    leaves_flash,
     next_prepare_step,
 )
 from sanctl.system.files import exists, fsync_folder, is_mount_point, write_atomically
@@ -107,6 +108,8 @@ class Preparation:
         self._origin, self._flash = str(cache.origin), str(cache.flash)
         self._path = str(pool.path)
         self._is_started = False
+        #: What was left as it was, and how to go on; empty: nothing.
+        self.left = ""
         #: The error for each part of the pool, as it was last found.
         self._problems: dict[PrepareStep, Problem] = {}
 
@@ -130,12 +133,18 @@ class Preparation:
             PrepareStep.NOTE_MADE: self._note_made,
         }
         done: list[str] = []
-        while (act := next_prepare_step(self._observe())) is not PrepareStep.DONE:
+        while (act := next_prepare_step(found := self._observe())) is not PrepareStep.DONE:
             if act not in steps:
                 raise Refused(self._problem(act))
             # Each step once: a step without effect would have none again.
             if said := steps.pop(act)():
                 done.append(said)
+        if leaves_flash(found):
+            name = self._pool.name
+            self.left = (
+                f"its flash {self._flash} has failed and stays out of use: 'sanctl pool prepare "
+                f"{name}' empties it and takes it into use"
+            )
         return tuple(done)
 
     def _observe(self) -> PoolEvidence:
@@ -306,6 +315,7 @@ def prepare_pool(
     *,
     identifier: str,
     leaves_failed_flash: bool = False,
+    tell: Callable[[str], None] = lambda _left: None,
 ) -> tuple[str, ...]:
     """Make a pool with a flash cache on this node, or attach the flash of one that exists.
 
@@ -320,6 +330,7 @@ def prepare_pool(
         node: this node.
         identifier: what the filesystem is known by if the pool begins in it; no other one has it.
         leaves_failed_flash: flash that has failed is left alone, under a pool that is in use.
+        tell: is called with what was left alone, in words, if anything was.
 
     Returns:
         What was done; empty where all was there.
@@ -330,12 +341,16 @@ def prepare_pool(
         SanctlError, OSError: a step failed.
     """
     existing_cached_pool(topology, name)
-    return Preparation(
+    preparation = Preparation(
         runner,
         pool_of_node(topology, name, node),
         identifier,
         leaves_failed_flash=leaves_failed_flash,
-    ).carry_out()
+    )
+    done = preparation.carry_out()
+    if preparation.left:
+        tell(preparation.left)
+    return done
 
 
 def pool_of_node(topology: Topology, name: PoolName, node: str) -> Pool:

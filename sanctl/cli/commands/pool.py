@@ -188,6 +188,7 @@ def prepare(
             check_reformat(session.observe(), topology, wanted, node)
 
     given_up: list[str] = []
+    left: list[str] = []
 
     def tell(points: tuple[str, ...]) -> None:
         if points and list(points) != given_up:
@@ -236,6 +237,7 @@ def prepare(
                 node,
                 identifier=env.new_uuid(),
                 leaves_failed_flash=leaves_failed_flash,
+                tell=left.append,
             )
         if given_up:
             done = (*done, _given_up_text(given_up, node))
@@ -243,8 +245,10 @@ def prepare(
         _clean_up_failures(wanted)
     finish(
         output,
-        data={"name": wanted.value, "node": node, "done": list(done)},
-        text=lambda: print(f"pool {wanted} on {node}: {'; '.join(done) or 'nothing to do'}"),
+        data={"name": wanted.value, "node": node, "done": list(done), "left": left},
+        text=lambda: print(
+            f"pool {wanted} on {node}: {'; '.join((*done, *left)) or 'nothing to do'}"
+        ),
     )
 
 

@@ -104,6 +104,11 @@ class PrepareStep(StrEnum):
     REFUSE_MARKER = "refuse marker"
 
 
+def leaves_flash(found: PoolEvidence) -> bool:
+    """Whether the pool is in use without its flash, which is left as it is."""
+    return found.is_mounted and found.is_running and not found.has_flash and found.leaves_flash
+
+
 def next_prepare_step(found: PoolEvidence) -> PrepareStep:
     """Return what to do next."""
     if found.is_made and found.is_making:
@@ -136,7 +141,7 @@ def _assembled(found: PoolEvidence) -> PrepareStep:
 
 
 def _while_mounted(found: PoolEvidence) -> PrepareStep:
-    if found.is_running and not found.has_flash and not found.leaves_flash:
+    if found.is_running and not found.has_flash and not leaves_flash(found):
         is_free = found.flash in {DeviceContent.OURS, DeviceContent.BLANK}
         return PrepareStep.ATTACH_FLASH if is_free else PrepareStep.REFUSE_FLASH
     if found.is_making:

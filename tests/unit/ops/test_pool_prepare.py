@@ -147,6 +147,7 @@ class World:
 
     def prepare(self, *, leaves_failed_flash: bool = False) -> tuple[str, ...]:
         self.begun += 1
+        self.left: list[str] = []
         return pool_prepare.prepare_pool(
             self.runner,
             self.topology,
@@ -154,6 +155,7 @@ class World:
             "n1",
             identifier=f"{self.begun:032x}",
             leaves_failed_flash=leaves_failed_flash,
+            tell=self.left.append,
         )
 
     def anew(self) -> None:
@@ -373,12 +375,15 @@ def test_flash_that_failed_waits_for_an_operator_whatever_the_rollout_does(
     world.steps.clear()
     assert world.prepare(leaves_failed_flash=True) == ()
     assert "attach" not in world.steps and flash_cache.has_failed_flash(world.pool)
-    assert world.prepare() == (f"{world.flash} is the pool's flash",)
+    (left,) = world.left
+    assert left.startswith(f"its flash {world.flash} has failed and stays out of use")
+    assert world.prepare() == (f"{world.flash} is the pool's flash",) and not world.left
     assert "attach" in world.steps
     # Flash that the mode `none` has detached has not failed.
     has_flash = False
     state_files.of_pool(MAIN.value, kind).remove()
     assert world.prepare(leaves_failed_flash=True) == (f"{world.flash} is the pool's flash",)
+    assert not world.left
 
 
 def test_notes_of_another_pool_say_nothing(world: World) -> None:
