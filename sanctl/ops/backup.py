@@ -1,21 +1,22 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Carries out `backup run`, `verify` and `prune`; a backup's own restore point."""
+"""Carries out `backup run`; a backup's own restore point."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from sanctl.drivers import backup_notes, block_stream, point_files, pool_files
-from sanctl.drivers.borg import SILENCE_S, Borg
+from sanctl.drivers import backup_notes, point_files, pool_files
+from sanctl.drivers.borg import Borg
 from sanctl.errors import Busy, CommandError, Problem, Refused, SanctlError
-from sanctl.model.backup import OWN_POINT, WRITING, Backup, BackupName, is_own_point, own_point_name
+from sanctl.model.backup import OWN_POINT, WRITING, BackupName, is_own_point, own_point_name
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName, PoolName
 from sanctl.model.restore_point import PointOrder, RestorePoint
 from sanctl.model.topology import Topology
+from sanctl.ops.backup_prune import busy_in_repository, no_turn
 from sanctl.ops.session import Session
 from sanctl.ops.snapshot import create_point
 from sanctl.parse.borg import Writer
@@ -116,7 +117,7 @@ def run_backup(
         session.reporter.update(f"waiting for other backups into repository {into}")
         with backup_notes.turn(into, wait_s=borg.lock_s) as is_next:
             if not is_next:
-                raise _no_turn(into, borg.lock_s)
+                raise no_turn(into, borg.lock_s)
             # Anew: hours may have passed.
             found = _find(session, request)
             if found is None:
@@ -160,17 +161,6 @@ def _find(session: Session, request: BackupRequest) -> _Found | None:
     return _Found(device, point) if is_reader else None
 
 
-def _no_turn(repository: str, waited_s: float) -> Busy:
-    return Busy(
-        Problem(
-            "SAN-BKP-012",
-            f"repository {repository}: other commands of this node have been using it for "
-            f"{waited_s:g} s",
-            "give --wait SECONDS: each waits for its turn",
-        )
-    )
-
-
 def _run(
     session: Session,
     topology: Topology,
@@ -197,7 +187,7 @@ def _run(
         now_s = session.clock.wall_s()
         still_open = open_archives(archives, device.name.value, here=request.here, now_s=now_s)
         if begun in still_open:
-            raise _busy_in_repository(device.name.value, begun, still_open[begun])
+            raise busy_in_repository(device.name.value, begun, still_open[begun])
         if begun in archives:
             # Another attempt's, which died before it was a backup: borg would refuse the name.
             borg.delete((begun,))
@@ -329,17 +319,6 @@ def _busy(device: DeviceName, where: str, point: str = "") -> Busy:
     )
 
 
-def _busy_in_repository(device: str, archive: str, node: str) -> Busy:
-    return Busy(
-        Problem(
-            "SAN-BKP-008",
-            f"archive {archive} may be about to become a backup of device {device} on {node}",
-            f"wait for its end. If none is under way on {node}: the same command there; after a "
-            "week it is taken for dead here, too",
-        )
-    )
-
-
 def _name_of(point: RestorePoint) -> BackupName:
     name = OWN_POINT if is_own_point(point.name) else point.name
     return BackupName(device=point.device, taken_s=point.made_s, point=name)
@@ -392,84 +371,3 @@ def _file_of(topology: Topology, point: RestorePoint) -> str:
     final = point_files.final_path(str(pool.path), point.device, point.uuid, point.token)
     # A copy that has not got its name yet is the restore point all the same: the CIB says so.
     return final if files.exists(final) else point_files.unnamed_path(final)
-
-
-def existing_backup(borg: Borg, name: BackupName) -> Backup:
-    """Return a whole backup.
-
-    Raises:
-        CommandError: there is none of that name, or the repository cannot be read.
-    """
-    backups = borg.backups()
-    found = next((each for each in backups if each.name == name), None)
-    if found is not None:
-        return found
-    known = ", ".join(str(each.name) for each in backups if each.name.device == name.device)
-    raise Refused(
-        Problem(
-            "SAN-BKP-016",
-            f"repository {borg.repository.name} has no backup {name}",
-            f"of that device it has: {known}" if known else "'sanctl backup list' shows all",
-        )
-    )
-
-
-def verify_backup(
-    session: Session, borg: Borg, name: BackupName, *, size_bytes: int
-) -> tuple[str, bool]:
-    """Read a backup from begin to end; return its SHA-256, and whether it is the one noted.
-
-    Raises:
-        CommandError: it cannot be read.
-    """
-    noted = borg.recorded_digest(name)
-    update: Callable[[str], None] = session.reporter.update
-    with borg.reading(name, name.image) as pipe:
-        digest, done = block_stream.digest_of_pipe(
-            pipe,
-            lambda got: update(f"backup {name}: {100 * got / max(1, size_bytes):.0f} % read"),
-            silence_s=SILENCE_S,
-        )
-    return digest, digest == noted and done == size_bytes
-
-
-def prune_backups(
-    borg: Borg, device: str, keep: tuple[str, ...], *, here: str, now_s: float
-) -> tuple[BackupName, ...]:
-    """Delete a device's backups beyond those to keep, and what broken ones have left.
-
-    Args:
-        borg: the repository.
-        device: the device.
-        keep: borg's options that say what to keep.
-        here: this node.
-        now_s: the time, in seconds since 1970.
-
-    Returns:
-        The names of those that are gone.
-
-    Raises:
-        Busy: a backup may be under way that prune would take, or not count.
-        CommandError: it failed; those that are to be kept are there.
-    """
-    into = borg.repository.name
-    with backup_notes.turn(into, wait_s=borg.lock_s) as is_next:
-        if not is_next:
-            raise _no_turn(into, borg.lock_s)
-        return _prune(borg, device, keep, here=here, now_s=now_s)
-
-
-def _prune(
-    borg: Borg, device: str, keep: tuple[str, ...], *, here: str, now_s: float
-) -> tuple[BackupName, ...]:
-    archives = borg.archives()
-    before = {each.name for each in borg.backups() if each.name.device == device}
-    # borg would count them among those to keep, or delete them.
-    still_open = open_archives(archives, device, here=here, now_s=now_s)
-    for archive, node in still_open.items():
-        raise _busy_in_repository(device, archive, node)
-    borg.delete(left_over(archives, device, ()))
-    borg.prune(device, keep)
-    after = {each.name for each in borg.backups()}
-    borg.compact()
-    return tuple(sorted(before - after))

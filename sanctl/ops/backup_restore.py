@@ -13,7 +13,7 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.device_restore import RestoreOrder
 from sanctl.model.names import DeviceName
 from sanctl.model.topology import Topology
-from sanctl.ops.backup import existing_backup
+from sanctl.ops.backup_verify import existing_backup
 from sanctl.ops.device_change import DeviceOutcome
 from sanctl.ops.device_create import create_devices
 from sanctl.ops.device_restore import order_progress

@@ -20,15 +20,10 @@ from sanctl.errors import CommandError, ConfigError, Problem
 from sanctl.model.backup import Backup, BackupName
 from sanctl.model.names import DeviceName, format_bytes
 from sanctl.model.restore_point import parse_point_name
-from sanctl.ops.backup import (
-    BackupOutcome,
-    BackupRequest,
-    existing_backup,
-    prune_backups,
-    run_backup,
-    verify_backup,
-)
+from sanctl.ops.backup import BackupOutcome, BackupRequest, run_backup
+from sanctl.ops.backup_prune import prune_backups
 from sanctl.ops.backup_restore import restore_backup
+from sanctl.ops.backup_verify import existing_backup, verify_backup
 from sanctl.plan.device.backups import KEEP_UNITS, find_repository, keep_options
 from sanctl.plan.device.creation_request import DeviceArguments
 from sanctl.system.files import read_text

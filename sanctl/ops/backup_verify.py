@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Carries out `backup verify`: reads a backup from begin to end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sanctl.drivers import block_stream
+from sanctl.drivers.borg import SILENCE_S, Borg
+from sanctl.errors import Problem, Refused
+from sanctl.model.backup import Backup, BackupName
+from sanctl.ops.session import Session
+
+
+def existing_backup(borg: Borg, name: BackupName) -> Backup:
+    """Return a whole backup.
+
+    Raises:
+        CommandError: there is none of that name, or the repository cannot be read.
+    """
+    backups = borg.backups()
+    found = next((each for each in backups if each.name == name), None)
+    if found is not None:
+        return found
+    known = ", ".join(str(each.name) for each in backups if each.name.device == name.device)
+    raise Refused(
+        Problem(
+            "SAN-BKP-016",
+            f"repository {borg.repository.name} has no backup {name}",
+            f"of that device it has: {known}" if known else "'sanctl backup list' shows all",
+        )
+    )
+
+
+def verify_backup(
+    session: Session, borg: Borg, name: BackupName, *, size_bytes: int
+) -> tuple[str, bool]:
+    """Read a backup from begin to end; return its SHA-256, and whether it is the one noted.
+
+    Raises:
+        CommandError: it cannot be read.
+    """
+    noted = borg.recorded_digest(name)
+    update: Callable[[str], None] = session.reporter.update
+    with borg.reading(name, name.image) as pipe:
+        digest, done = block_stream.digest_of_pipe(
+            pipe,
+            lambda got: update(f"backup {name}: {100 * got / max(1, size_bytes):.0f} % read"),
+            silence_s=SILENCE_S,
+        )
+    return digest, digest == noted and done == size_bytes
