@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from sanctl.agents import cib_check, deleted_devices, ocf, pool_space
 from sanctl.agents.fencing import cluster_run
 from sanctl.agents.node import failure_cleanup, members, votes
+from sanctl.agents.pool_metadata import METADATA
 from sanctl.agents.publish import attrd_cache, failed_logins, host_sessions, node_states
 from sanctl.agents.recovery import fs_shutdown
 from sanctl.agents.replica import parts
@@ -62,27 +63,6 @@ _MISSING = "SAN-CMD-001"
 _EXPORTS = "/sys/kernel/config/target/core/iblock_1048576"
 #: Of what is copied to second sites.
 _OF_SITES = (COPY_SCHEDULE_PREFIX, COPY_PREFIX, COPY_GROUP_PREFIX)
-
-METADATA = """\
-<?xml version="1.0"?>
-<!DOCTYPE resource-agent SYSTEM "ra-api-1.dtd">
-<resource-agent name="pool" version="0.1.0">
-<version>1.1</version>
-<longdesc lang="en">
-Watches the pools of a storage node: publishes their free space as node attributes, removes the
-files of deleted devices, and applies the wanted vote mode. Runs as a clone, made by the playbook.
-</longdesc>
-<shortdesc lang="en">sanctl pools of a node</shortdesc>
-<parameters/>
-<actions>
-<action name="start" timeout="20s"/>
-<action name="stop" timeout="20s"/>
-<action name="monitor" interval="10s" timeout="30s" depth="0"/>
-<action name="validate-all" timeout="20s"/>
-<action name="meta-data" timeout="5s"/>
-</actions>
-</resource-agent>
-"""
 
 
 def start() -> int:

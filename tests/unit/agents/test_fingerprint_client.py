@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents import device_metadata, pool, reach
+from sanctl.agents import device_metadata, pool_metadata, reach
 from sanctl.parse.drbd import parse_proc_line
 from sanctl.render.fingerprint import Record, environment_text, record, render
 from tests.support.doc_samples import ROOT
@@ -134,7 +134,7 @@ def _asked_for_metadata(node: Node, agent: str) -> tuple[int, str]:
     ("agent", "module", "text"),
     [
         ("device", "device_metadata", device_metadata.METADATA),
-        ("pool", "pool", pool.METADATA),
+        ("pool", "pool_metadata", pool_metadata.METADATA),
         ("reach", "reach", reach.METADATA),
     ],
 )
