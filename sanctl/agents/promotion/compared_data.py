@@ -8,8 +8,8 @@ connected: a peer without a disk has no generation to compare with. DRBD 9 leave
 rule, and UpToDate where it was that before they met. So a replica is promoted only if it has met a
 peer's disk since its own was attached, or knows itself that it is ahead of the peer
 (plan/failover/promotion.py, `may_lack_writes`). When the peer's disk answers, reattach_disk.py
-attaches it, and DRBD finds out which replica is newer. With three and more replicas DRBD 9's own
-quorum decides.
+attaches it, and DRBD finds out which replica is newer. With three and more replicas a majority has
+to be connected, and what it could miss is marked (plan/failover/fence_rules.py, `could_be_missed`).
 """
 
 from __future__ import annotations
