@@ -21,6 +21,7 @@ from sanctl.agents.replica import (
     sync_policy,
 )
 from sanctl.agents.replica.parts import Device
+from sanctl.agents.reservations import hooks
 from sanctl.agents.restore import closure as restore_closure
 from sanctl.agents.restore import unit as restore_unit
 from sanctl.agents.sync import tracking, unit, verify
@@ -66,7 +67,7 @@ def converge(
     with _log_failure(steps, device, "access list"):
         # A restore closes it in any case.
         leaves_list = is_frozen or (device.leaves_list and not device.restore)
-        if not leaves_list and access_list.update(device):
+        if not leaves_list and access_list.update(device, hooks.letting_in(device)):
             steps.done(
                 "initiators", f"access list: {', '.join(device.all_initiators) or 'no initiator'}"
             )

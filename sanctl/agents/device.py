@@ -47,6 +47,7 @@ from sanctl.agents.replica import (
     sync_policy,
 )
 from sanctl.agents.replica.parts import Device
+from sanctl.agents.reservations import hooks
 from sanctl.agents.restore import closure as restore_closure
 from sanctl.agents.restore import unit as restore_unit
 from sanctl.agents.sync import settling, verify
@@ -61,6 +62,7 @@ from sanctl.drivers import (
     ram_cache,
 )
 from sanctl.errors import CommandError, Problem, SanctlError
+from sanctl.model import published_reservations
 from sanctl.model.access import split_hosts
 from sanctl.model.cache_policy import parse_cache_policy
 from sanctl.model.drbd import ResourceState
@@ -102,6 +104,10 @@ def _device() -> Device:
         origin=ocf.parameter("origin", ""),
         awaits=ocf.parameter("awaits", ""),
         released=ocf.parameter("released", ""),
+        reservations=published_reservations.are_on(
+            ocf.parameter(published_reservations.PARAMETER, "")
+        ),
+        clear_reservations=ocf.parameter(published_reservations.CLEAR_PARAMETER, ""),
     )
     return restore_closure.as_ordered(device, ocf.parameter("restore", ""))
 
@@ -180,6 +186,7 @@ def _start(device: Device, turn: contextlib.ExitStack) -> int:
         lio.remove(device.name, device.minor)
         parts.make_gate(device)
     steps.done("gate", "gate closed")
+    reservations = hooks.at_start(_RUNNER, device)
     refused = lio.create(
         lio.Target(
             name=device.name,
@@ -191,6 +198,7 @@ def _start(device: Device, turn: contextlib.ExitStack) -> int:
             initiators=device.all_initiators,
             chap=access_list.chap_logins(device),
             offers_unmap=read_cache.offers_unmap(device),
+            reservations=reservations,
         ),
         gate.target_device(device.name),
     )
@@ -234,6 +242,8 @@ def _promote(device: Device, begun: contextlib.ExitStack) -> int:
         )
     write_cache_steps.refuse_suspect(device.name)
     fs_shutdown.refuse_promotion(device)
+    # Before the cluster is told that the device is not new any more.
+    hooks.check_before_promotion(device, is_first=is_first)
     if is_first:
         first_activation.activate(_RUNNER, device, state, steps)
     device = admission.at_promotion(_RUNNER, device)
@@ -253,7 +263,8 @@ def _promote(device: Device, begun: contextlib.ExitStack) -> int:
         gate.open_gate(device.name, below=device.drbd_device, size_bytes=size)
         steps.done("gate", "gate leads onto DRBD")
     gate.resume(device.name)
-    lio.set_alua_state(device.name, device.minor, lio.ACTIVE_OPTIMIZED)
+    with hooks.promoting(_RUNNER, device, steps, deadline):
+        lio.set_alua_state(device.name, device.minor, lio.ACTIVE_OPTIMIZED)
     steps.done("alua", "ALUA Active/Optimized")
     found = parts.observe(_RUNNER, device)
     # Published before the action ends: until then the other node's score is the higher one, and
@@ -308,7 +319,8 @@ def _demote(device: Device, steps: ocf.Steps) -> None:
             gate.resume(device.name)
         steps.done("gate", "gate closed")
     if drbd_kernel.is_loaded():
-        set_role.demote(_RUNNER, device.name, device.minor, deadline)
+        with hooks.demoting(device):
+            set_role.demote(_RUNNER, device.name, device.minor, deadline)
         write_cache.clear_minimum_redundancy(_RUNNER, device.name)
         steps.done("secondary", "DRBD Secondary")
 
@@ -399,6 +411,7 @@ def reload_agent() -> int:
             raise CommandError(Problem("SAN-AGENT-005", f"{device.name} is not started here"))
         try:
             state = converge(_RUNNER, device, steps, state)
+            device_monitor.look_after_reservations(_RUNNER, device, steps, state)
         except (SanctlError, OSError) as error:
             steps.done(
                 "refused", f"a change could not be applied: {error}; the monitor tries again"

@@ -90,6 +90,18 @@ said so or an administrator has.</longdesc>
 <shortdesc lang="en">order to let hosts in</shortdesc>
 <content type="string" default=""/>
 </parameter>
+<parameter name="reservations" required="0" reloadable="1">
+<longdesc lang="en">Whether hosts may make persistent reservations (SPC-4), which are kept over a
+failover: on or off. Any other word is on. Changed while no host is logged in.</longdesc>
+<shortdesc lang="en">persistent reservations</shortdesc>
+<content type="string" default="off"/>
+</parameter>
+<parameter name="clear-reservations" required="0" reloadable="1">
+<longdesc lang="en">The latest order to clear the reservations, by sanctl target reservations: a
+token. The node that serves carries each out once.</longdesc>
+<shortdesc lang="en">order to clear reservations</shortdesc>
+<content type="string" default=""/>
+</parameter>
 <parameter name="origin" required="0">
 <longdesc lang="en">The restore point that the device was made from, as the words DEVICE POINT TOKEN
 UUID BYTES NODE,NODE; the nodes are those whose files are copies of it. Never changed.</longdesc>

@@ -22,9 +22,10 @@ from sanctl.agents.converge import converge
 from sanctl.agents.fencing import all_marked, hung_io_reboot, quorum_overlap
 from sanctl.agents.node import failure_cleanup, monitor_turn
 from sanctl.agents.promotion import admission, compared_data, first_activation
-from sanctl.agents.publish import replica_state
+from sanctl.agents.publish import attrd_cache, replica_state
 from sanctl.agents.recovery import fs_shutdown, heal, reattach_disk, refill_suspect
 from sanctl.agents.replica.parts import Device, Health
+from sanctl.agents.reservations import hooks
 from sanctl.drivers import drbdsetup
 from sanctl.errors import CommandError, SanctlError
 from sanctl.model.drbd import ResourceState
@@ -210,6 +211,7 @@ def _do_duties(
     duties.run("what is published without contact", look_without_contact)
     duties.run("the mark of the peer", lambda by, now: _unmark_peer(by, device, now))
     duties.run("whether the device is new", lambda by, now: _ask_whether_new(by, device, now))
+    duties.run("reservations", lambda by, now: look_after_reservations(by, device, steps, now))
     return duties.state, "".join(fields)
 
 
@@ -290,13 +292,23 @@ def _reconnect_stalled(runner: Runner, device: Device, state: ResourceState) -> 
 
 
 def _unmark_peer(runner: Runner, device: Device, state: ResourceState) -> None:
-    all_marked.unmark_peer(runner, device, state)
+    all_marked.unmark_peer(runner, device, state, hooks.is_not_older)
 
 
 def _ask_whether_new(runner: Runner, device: Device, state: ResourceState) -> None:
     """Have it noted that the device is not new, so that no failover waits for the CIB."""
     if not are_all_blank(state, replicas=len(device.nodes)):
         first_activation.is_new(runner, device)
+
+
+def look_after_reservations(
+    runner: Runner, device: Device, steps: ocf.Steps, state: ResourceState
+) -> None:
+    """Do what is due for the device's reservations (agents/reservations/upkeep.py)."""
+    # Asked before: a daemon that ends in between makes the record a stale one.
+    pid = attrd_cache.attrd_pid() if device.reservations else ""
+    if hooks.look_after(runner, device, is_active=state.is_primary, attrd_pid=pid):
+        steps.done("reservations", "reservations switched, mirrored or published")
 
 
 def _log_monitor_error(device: Device, what: str, error: Exception) -> None:

@@ -63,7 +63,8 @@ def remove(name: str) -> None:
 
 def read(device: Device) -> Fingerprint | None:
     """Read what this monitor's result depends on; None where a part is not known, or missing."""
-    if ocf.is_probe() or len(device.nodes) != 2 or device.cache:
+    # What hosts reserve on the other node is mirrored by whole monitors.
+    if ocf.is_probe() or len(device.nodes) != 2 or device.cache or device.reservations:
         return None
     try:
         return _read(device)

@@ -22,6 +22,7 @@ from sanctl.agents.pool_metadata import METADATA
 from sanctl.agents.publish import attrd_cache, failed_logins, host_sessions, node_states
 from sanctl.agents.recovery import fs_shutdown
 from sanctl.agents.replica import parts
+from sanctl.agents.reservations import hooks
 from sanctl.drivers import (
     cib,
     configfs,
@@ -179,7 +180,9 @@ def _check_pools(*, may_mount: bool = True) -> None:
                 f"{name}=total={total} free={free // step * step} allocated={allocated}"
                 # A release that does not say so would take a clone for a device of zeros.
                 # Nor would it keep hosts out of a device that awaits its second site.
-                f"{growth} clones=1 holds={cluster_run.word()}{memory_fields}{cache}"
+                # Nor keep what hosts reserve.
+                f"{growth} clones=1 reservations={int(hooks.are_kept_here())} "
+                f"holds={cluster_run.word()}{memory_fields}{cache}"
             )
             usable[name] = path
         except (SanctlError, OSError) as error:

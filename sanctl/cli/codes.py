@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from sanctl.cli.finding_codes import CODES as FINDING_CODES
 from sanctl.cli.point_codes import CODES as POINT_CODES
+from sanctl.cli.reservation_codes import CODES as RESERVATION_CODES
 
 _CODES = {
     "SAN-AGENT-001": "A node that holds a replica of the device is not in this node's "
@@ -410,5 +411,12 @@ def all_codes() -> Mapping[str, str]:
     laboratory: Mapping[str, str] = {}
     if importlib.util.find_spec("sanctl.lab") is not None:
         laboratory = importlib.import_module("sanctl.lab.codes").CODES
-    found = {**_CODES, **POINT_CODES, **FINDING_CODES, **CONFIG_CODES, **laboratory}
+    found = {
+        **_CODES,
+        **POINT_CODES,
+        **RESERVATION_CODES,
+        **FINDING_CODES,
+        **CONFIG_CODES,
+        **laboratory,
+    }
     return dict(sorted(found.items()))

@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from sanctl.drivers import configfs, lio_acl
 from sanctl.errors import CommandError, Problem
+from sanctl.model.reservation import Reservations
 from sanctl.system import state_files
 from sanctl.system.files import exists, is_folder, is_link, read_text, read_text_or
 
@@ -61,6 +62,7 @@ class Target(NamedTuple):
         initiators: the initiators that may log in.
         offers_unmap: the target reports to hosts that UNMAP is supported.
         chap: how initiators authenticate, for those that have to.
+        reservations: what is in force from the first command on; None: the commands are refused.
     """
 
     name: str
@@ -72,11 +74,28 @@ class Target(NamedTuple):
     initiators: tuple[str, ...]
     offers_unmap: bool = True
     chap: Mapping[str, lio_acl.Chap] = NO_CHAP
+    reservations: Reservations | None = None
 
 
 def backstore_folder(name: str, minor: int) -> str:
     """Return the configfs folder of a device's backstore."""
     return f"{_ROOT}/core/iblock_{minor}/sanctl-{name}"
+
+
+def serials() -> list[str]:
+    """Return the unit serial numbers of the backstores of devices, up or half made.
+
+    Raises:
+        OSError: they are not known.
+    """
+    core = f"{_ROOT}/core"
+    return [
+        read_text(f"{core}/{hba}/{entry}/wwn/vpd_unit_serial").rpartition(": ")[2].strip()
+        for hba in configfs.folders(core)
+        if hba.startswith("iblock_")
+        for entry in configfs.folders(f"{core}/{hba}")
+        if entry.startswith("sanctl-")
+    ]
 
 
 def find_targets(name: str) -> list[str]:
@@ -185,8 +204,12 @@ def create(target: Target, block_device: str) -> list[str]:
         _set_relative_port_id(tpg, target.minor, target.node_id)
     lun = f"{tpg}/lun/lun_0"
     os.makedirs(lun, exist_ok=True)
+    if target.reservations is not None and not is_link(f"{lun}/sanctl-{target.name}"):
+        from sanctl.drivers import lio_reservations  # noqa: PLC0415 - few devices have any
+
+        lio_reservations.restore(backstore, tpg, target.reservations)
     configfs.link(backstore, f"{lun}/sanctl-{target.name}")
-    _bind_group(lun, f"sanctl-{target.node_id}")
+    bind_group(lun, f"sanctl-{target.node_id}")
     refused = set_initiators(target.name, target.initiators, target.chap)
     for portal in target.portals:
         for other in tpgs(find_targets(target.name)):
@@ -242,9 +265,6 @@ def _create_backstore(target: Target, block_device: str) -> str:
         ("unmap_granularity", "8"),
         ("unmap_granularity_alignment", "0"),
         ("unmap_zeroes_data", "0"),
-        # Reservations live in one node's memory: until they move with the device, a host sees
-        # that there are none rather than half of them.
-        ("emulate_pr", "0"),
         # Copies within the device. LIO looks for both ends among the LUNs of the session
         # (target_core_xcopy.c, target_xcopy_locate_se_dev_e4), and a target has one.
         ("emulate_3pc", "1"),
@@ -256,6 +276,12 @@ def _create_backstore(target: Target, block_device: str) -> str:
         configfs.set_value(f"{backstore}/attrib/{attribute}", value)
     if has_full_block_limits_page(backstore):
         configfs.set_value(f"{backstore}/attrib/max_write_same_len", str(_ZEROS_BLOCKS_MAX))
+    if target.reservations is None:
+        configfs.set_value(f"{backstore}/attrib/emulate_pr", "0")
+    else:
+        from sanctl.drivers import lio_reservations  # noqa: PLC0415 - as above
+
+        lio_reservations.set_mode(backstore, is_on=True)
     offer_unmap(target.name, target.minor, on=target.offers_unmap)
     return backstore
 
@@ -317,7 +343,12 @@ def _set_relative_port_id(tpg: str, minor: int, node_id: int) -> None:
             return
 
 
-def _bind_group(lun: str, group: str) -> None:
+def bind_group(lun: str, group: str) -> None:
+    """Have a LUN in an ALUA group of its backstore.
+
+    Raises:
+        CommandError: the kernel refused.
+    """
     path = f"{lun}/alua_tg_pt_gp"
     if f"Alias: {group}\n" not in read_text(path):
         configfs.write(path, group)
@@ -346,6 +377,11 @@ def has_lun(tpg: str) -> bool:
 def access(name: str) -> tuple[str, ...]:
     """Return the entries of the access list in force, as text (sanctl/model/access.py)."""
     return tuple(map(lio_acl.read_word, _acls(name)))
+
+
+def initiators(name: str) -> list[str]:
+    """Return the initiators on the access list in force."""
+    return [acl.rpartition("/")[2] for acl in _acls(name)]
 
 
 def has_credentials(name: str, chap: Mapping[str, lio_acl.Chap]) -> bool:

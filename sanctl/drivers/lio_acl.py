@@ -84,10 +84,20 @@ def allow(tpg: str, initiator: str, chap: Chap | None = None) -> None:
             return
         _require_chap(tpg, acl)
         _set_credentials(acl, chap)
-    mapped = f"{acl}/lun_0"
-    os.makedirs(mapped, exist_ok=True)
+    os.makedirs(acl, exist_ok=True)
     if chap is None and exists(f"{acl}/attrib/authentication"):
         configfs.set_value(f"{acl}/attrib/authentication", "0")
+    map_lun(tpg, initiator)
+
+
+def map_lun(tpg: str, initiator: str) -> None:
+    """Map the TPG's LUN 0 for an initiator that has an entry.
+
+    Raises:
+        OSError: the kernel refused.
+    """
+    mapped = f"{tpg}/acls/{initiator}/lun_0"
+    os.makedirs(mapped, exist_ok=True)
     configfs.link(f"{tpg}/lun/lun_0", f"{mapped}/lun_0")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Messages to another node, by its sanctl-points.socket: lines of JSON, each with a MAC.
+"""Messages to another node, by a connection on the sync network: lines of JSON, each with a MAC.
 
 The key is the cluster's DRBD secret. Each side names a number that it has just drawn, and counts
 its messages: one that was recorded is worth nothing later, and none can be left out, repeated, or
@@ -8,6 +8,7 @@ sent back. Nothing in them is secret.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import json
@@ -21,11 +22,16 @@ from sanctl.system.files import read_text_or
 
 #: The TCP port on the sync network. DRBD's begin behind it.
 PORT = 7799
+#: That of sanctl-reservations.service.
+RESERVATIONS_PORT = 7798
 #: The requests that a connection begins with.
 PREPARE, LOOK_FOR_DELETED = "prepare", "look-for-deleted"
+STORE_RESERVATIONS, READ_RESERVATIONS = "store-reservations", "read-reservations"
+#: What both of those are answered with.
+STORED = "reservations"
 _VERSION = 1
 _SECRET = "/etc/sanctl/drbd.secret"  # noqa: S105 - its path, not the secret
-_LONGEST_BYTES = 8192
+_LONGEST_BYTES = 1 << 17
 _NONCE_BYTES = 16
 _HINT_S = 5.0
 
@@ -101,6 +107,23 @@ class Channel:
             raise self._error(f"sent {message.get('kind')!r} instead of {' or '.join(kinds)}")
         return message
 
+    def give_up_after(self, time_s: float) -> None:
+        """Lose the connection once what was sent has not arrived for so long (tcp(7))."""
+        with contextlib.suppress(OSError):
+            self._socket.setsockopt(
+                socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(time_s * 1000)
+            )
+
+    def has_ended(self) -> bool:
+        """Whether the other end has closed the connection, or has sent what nobody asked for."""
+        try:
+            self._socket.settimeout(0.0)
+            return bool(self._rest) or self._socket.recv(1, socket.MSG_PEEK) is not None
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
     def close(self) -> None:
         """End the connection."""
         self._socket.close()
@@ -137,23 +160,26 @@ class Channel:
         return CommandError(Problem("SAN-SNAP-004", f"the replica on {self._peer} {text}"))
 
 
-def connect(address: str, peer: str, own_address: str, *, within_s: float) -> Channel:
-    """Connect to the node that has a standby replica.
+def connect(
+    address: str, peer: str, own_address: str, *, within_s: float, port: int | None = None
+) -> Channel:
+    """Connect to the node that has a standby replica; by default to sanctl-points.socket.
 
     Raises:
         CommandError: nothing listens there, or it does not answer.
     """
+    to = PORT if port is None else port
+    unit = "sanctl-points.socket" if port is None else "sanctl-reservations.service"
     try:
         connection = socket.create_connection(
-            (address, PORT), timeout=within_s, source_address=(own_address, 0)
+            (address, to), timeout=within_s, source_address=(own_address, 0)
         )
     except OSError as error:
         raise CommandError(
             Problem(
                 "SAN-SNAP-004",
-                f"the replica on {peer} cannot be reached at {address} port {PORT}: {error}",
-                f"'systemctl status sanctl-points.socket' on {peer}; the port has to be open on "
-                "the sync network",
+                f"the replica on {peer} cannot be reached at {address} port {to}: {error}",
+                f"'systemctl status {unit}' on {peer}; the port has to be open on the sync network",
             )
         ) from error
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -100,6 +100,10 @@ class DeviceSpec:
     cluster was started anew; sorted."""
     released: tuple[str, ...] = ()
     """Runs of the cluster software in which hosts are let in by an order; sorted."""
+    reservations: bool = False
+    """Hosts may make persistent reservations."""
+    clear_reservations: str = ""
+    """The latest order to clear the reservations, a token; it may have been carried out."""
 
     def host(self, name: HostName) -> Host | None:
         """Return the host of that name, if it may use the device."""
@@ -321,6 +325,8 @@ class PoolUsage:
     holds_run: str | None = None
     """The run of the cluster software there, in which the node keeps hosts out of a device that
     awaits sites; empty: the node does not know it. None: its release keeps no hosts out."""
+    keeps_reservations: bool = False
+    """Whether the release of sanctl there keeps persistent reservations over a failover."""
     cache: CacheState | None = None
     """The pool's flash cache; None: it has none, or the agent has not published it."""
     memory_bytes: int | None = None

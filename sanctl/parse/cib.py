@@ -41,6 +41,7 @@ from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName
 from sanctl.model.outdated_mark import PREFIX as OUTDATED_PREFIX
 from sanctl.model.outdated_mark import parse_mark_id
 from sanctl.model.point_schedule import SCHEDULE_PREFIX, PointSchedule
+from sanctl.model.published_reservations import CLEAR_PARAMETER, PARAMETER, are_on
 from sanctl.model.restore_point import (
     FAILED_PREFIX,
     POINTS_ID,
@@ -373,6 +374,8 @@ def _device(clone: ET.Element, primitive: ET.Element, prefer: str | None) -> Dev
         origin=origin,
         awaits=tuple(sorted(set(parameters.get("awaits", "").split()))),
         released=tuple(sorted(set(parameters.get("released", "").split()))),
+        reservations=are_on(parameters.get(PARAMETER, "")),
+        clear_reservations=parameters.get(CLEAR_PARAMETER, ""),
     )
 
 

@@ -11,6 +11,7 @@ from sanctl.model.cluster import GROUPS_OF_DEVICE, REACH_ATTRIBUTE, clone_id
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.model.promotion_score import PREFERENCE, UNREACHED_PENALTY
+from sanctl.model.published_reservations import ON, PARAMETER
 
 #: A device's weight in a fencing race (priority-fencing-delay): Pacemaker adds up the priorities of
 #: the resources on a node, and one more for each promoted instance. So of two nodes with the same
@@ -79,6 +80,7 @@ def device_element(device: DeviceSpec) -> ET.Element:
         *((("hosts", " ".join(map(str, device.hosts))),) if device.hosts else ()),
         *((("origin", str(device.origin)),) if device.origin else ()),
         *((("restore", str(device.restore)),) if device.restore else ()),
+        *(((PARAMETER, ON),) if device.reservations else ()),
     ):
         add_nvpair(parameters, f"{name}-params-{key}", key, value)
     # This id is the same for every device with that minor: ids are unique in a CIB, so two

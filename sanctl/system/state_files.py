@@ -70,7 +70,7 @@ _OLD_PATHS = {
 #: would take a replica for whole that has lost acknowledged writes: the kernel reports a failed
 #: flush only once. Goes after 0.1.0.
 _WRITTEN_AT_OLD_PATH = frozenset({"flush-failed"})
-_DEVICE_LOCKS = ("cache", "fence", "mark", "promote", "restore")
+_DEVICE_LOCKS = ("cache", "fence", "held", "mark", "promote", "reload", "reservation", "restore")
 
 
 class StateFile:
@@ -241,7 +241,7 @@ def remove_device(name: str) -> None:
 
 
 def device_lock(name: str, kind: str) -> str:
-    """Return the path of a device's lock: `cache`, `fence`, `mark`, `promote` or `restore`."""
+    """Return the path of a device's lock: `cache`, `fence`, `mark`, `promote`, ..."""
     assert kind in _DEVICE_LOCKS
     return f"{RUNTIME}/{kind}-{_checked(name)}.lock"
 

@@ -21,10 +21,15 @@ _SIGNAL = signal.SIGUSR1
 _INTERRUPTED_S = 0.5
 
 
+def allow_in_threads() -> None:
+    """Have `errno_of` work in each thread of this process. For the main thread, once."""
+    signal.signal(_SIGNAL, lambda *_: None)
+
+
 def errno_of(call: Callable[[], object], *, within_s: float) -> int | None:
     """Make a call in a thread, and interrupt it if it does not return in time.
 
-    Only for the main thread, which may set signal handlers.
+    For the main thread, which may set signal handlers; for others after `allow_in_threads`.
 
     Returns:
         The errno of its OSError, 0 without one; None where the call did not end in time.
@@ -43,7 +48,10 @@ def errno_of(call: Callable[[], object], *, within_s: float) -> int | None:
             errors.append(error)
 
     # The handler does nothing: without one the signal would end the process.
-    before = signal.signal(_SIGNAL, lambda *_: None)
+    handler = signal.getsignal(_SIGNAL)
+    has_handler = callable(handler)
+    if not has_handler:
+        allow_in_threads()
     try:
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
@@ -57,8 +65,8 @@ def errno_of(call: Callable[[], object], *, within_s: float) -> int | None:
             return None
     finally:
         # Not while a thread may still get the signal: its default action would end the process.
-        if not thread.is_alive():
-            signal.signal(_SIGNAL, before)
+        if not has_handler and not thread.is_alive():
+            signal.signal(_SIGNAL, handler)
     if not errors:
         return 0
     if isinstance(errors[0], OSError):

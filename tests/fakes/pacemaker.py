@@ -21,8 +21,18 @@ from sanctl.model.crm_mon import Role
 from sanctl.model.device import access_digest
 from sanctl.model.device_restore import REPORT_PREFIX, RestoreOrder, RestoreReport, closes
 from sanctl.model.host import parse_hosts
+from sanctl.model.host_session import SESSIONS_ATTRIBUTE
 from sanctl.model.packed_states import STATES_ATTRIBUTE, pack
 from sanctl.model.point_hook import HookResult
+from sanctl.model.published_reservations import (
+    CLEAR_PARAMETER,
+    ON,
+    PARAMETER,
+    RESERVATIONS_PREFIX,
+    PublishedReservations,
+    format_published,
+)
+from sanctl.model.reservation import Reservations, Version
 from sanctl.model.restore_point import (
     FAILED_PREFIX,
     SIZES_ATTRIBUTE,
@@ -95,6 +105,9 @@ class FakePacemaker:
         self.hook_codes = ("", "")
         self.ignores_points = False
         self.tried_point = ""
+        # By device: what the node that serves it publishes of its reservations.
+        self.reservations: dict[str, PublishedReservations] = {}
+        self.ignores_clearing = False
         # Nothing copies: a restore stays as it is.
         self.ignores_restores = False
         self.is_frozen = False
@@ -272,6 +285,26 @@ class FakePacemaker:
         )
         self.attribute(node, "sanctl-pool-main", usage)
 
+    def keep_reservations(self, *, sessions: str | None = "") -> None:
+        """Give storage nodes a release that keeps reservations; and the sessions they publish."""
+        for node in self.storage:
+            state = self.root.find(f"status/node_state[@uname='{node}']")
+            assert state is not None
+            usage = next(p for p in state.iter("nvpair") if p.get("name") == "sanctl-pool-main")
+            usage.set("value", f"{usage.get('value')} reservations=1")
+            if sessions is not None:
+                self.private_attributes[node, SESSIONS_ATTRIBUTE] = sessions
+
+    def register(self, name: str, keys: dict[str, int], *, kind: int = 5) -> None:
+        """Let hosts register, by their IQNs; the first one holds a reservation of that type."""
+        before = self.reservations[name]
+        epoch, generation = before.version
+        self.reservations[name] = before._replace(
+            version=Version(epoch, generation + 1),
+            reservations=Reservations(tuple(sorted(keys.items())), next(iter(keys)), kind),
+        )
+        self.tick()
+
     def set_permanent(self, node: str, name: str, value: str) -> None:
         """Give a node a permanent attribute, as crm_attribute would."""
         found = self.root.find(f"configuration/nodes/node[@uname='{node}']")
@@ -393,6 +426,7 @@ class FakePacemaker:
         if self.active(name):
             self._forget_new(name)
         self._verify(name, nodes, parameters.get("verify", ""))
+        self._reserve(name, parameters)
         if not self.ignores_points:
             self._make_point(name, nodes, parameters)
         for node in nodes:
@@ -536,6 +570,24 @@ class FakePacemaker:
                 cluster = Cluster.seen(parse_cib(self.root), parse_crm_mon(self.monitor()))
                 if changes := plan_file_removed(cluster, point, node):
                     self.patch(render_patchset(self.root, changes))
+
+    def _reserve(self, name: str, parameters: dict[str, str]) -> None:
+        """Publish a device's reservations as the node that serves it does; clear them once."""
+        attribute = f"{RESERVATIONS_PREFIX}{name}"
+        if parameters.get(PARAMETER) != ON:
+            self.reservations.pop(name, None)
+            for node in NODES:
+                self.private_attributes.pop((node, attribute), None)
+            return
+        none = PublishedReservations(Version(1, 0), Reservations())
+        found = self.reservations.setdefault(name, none)
+        order = parameters.get(CLEAR_PARAMETER, "")
+        if order not in {"", found.cleared} and not self.ignores_clearing:
+            version = Version(found.version.epoch, found.version.generation + 1)
+            found = PublishedReservations(version, Reservations(), order)
+            self.reservations[name] = found
+        for node in self.active(name):
+            self.private_attributes[node, attribute] = format_published(found)
 
     def _heal(self, name: str, nodes: list[str]) -> None:
         """Do as the agents do with an order to discard or to revive."""

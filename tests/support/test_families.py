@@ -71,6 +71,7 @@ FAMILIES = {
         "test_host_paths",
         "test_offloads",
         "test_reservations",
+        "test_reservations_kept",
         "test_target_access",
         "test_two_creators",
     ),

@@ -11,6 +11,7 @@ sanctl/plan/failover/fence_rules.py (peer_to_unmark), its exploration in sanctl/
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.fencing import outdate
@@ -25,13 +26,18 @@ from sanctl.system.runner import Runner
 _log = DeviceLog("unmark")
 
 
-def unmark_peer(runner: Runner, device: Device, state: ResourceState) -> bool:
+def unmark_peer(
+    runner: Runner, device: Device, state: ResourceState, has_all: Callable[[str, str], bool]
+) -> bool:
     """Remove one peer's mark where all replicas are marked; return whether one was removed.
 
     Asks nothing where a Primary is connected: a monitor of a device that is served costs no more.
     DRBD, quorum and marks are read under the lock of the handlers that mark, and the removal
     applies to the very version of the CIB that was read, or not at all: of two nodes that do this
     at once, one is refused.
+
+    `has_all` says whether the peer's replica has what DRBD does not replicate, as this one has it
+    (agents/reservations/keeper.py); it is given the device and the node.
 
     Raises:
         SanctlError: DRBD or the cluster did not answer; the next monitor tries again.
@@ -48,6 +54,8 @@ def unmark_peer(runner: Runner, device: Device, state: ResourceState) -> bool:
             here=os.uname().nodename, others=others, marked=seen.devices[device.name].nodes()
         )
         if peer is None or outdate.peer_membership(runner, peer) != "member":
+            return False
+        if not has_all(device.name, peer):
             return False
         try:
             outdated_marks.remove_at_version(runner, seen, device.name, peer)

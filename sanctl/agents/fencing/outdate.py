@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from sanctl.agents.fencing import quorum_overlap, shared_marks
 from sanctl.drivers import cib, corosync, drbd_kernel, drbdsetup, outdated_marks
@@ -136,7 +136,11 @@ def _promotion_note(device: str) -> state_files.StateFile:
     return state_files.of_device(device, "promoting")
 
 
-def clear_marks(runner: Runner, device: str, peers: Iterable[str]) -> bool:
+#: Whether a peer's replica has what DRBD does not replicate, while its mark is removed within.
+HasAll = Callable[[Runner, str, str], contextlib.AbstractContextManager[bool]]
+
+
+def clear_marks(runner: Runner, device: str, peers: Iterable[str], has_all: HasAll) -> bool:
     """Clear the outdated marks of those peers of a Primary that are in sync with the Primary.
 
     Only the node that would set the mark clears it, under the lock of the handler that sets it:
@@ -146,6 +150,13 @@ def clear_marks(runner: Runner, device: str, peers: Iterable[str]) -> bool:
     Only with quorum, as for setting: a node that was cut off and has changed its own CIB by a mark
     would change that CIB a second time by clearing the mark, and could bring back a CIB newer than
     the others'.
+
+    Args:
+        runner: starts the cluster's tools.
+        device: the device's name.
+        peers: the nodes.
+        has_all: whether a node's replica has the reservations, as long as the mark is removed
+            within (agents/reservations/keeper.py). Given the runner, the device and the node.
 
     Returns:
         Whether the marks are cleared.
@@ -163,7 +174,10 @@ def clear_marks(runner: Runner, device: str, peers: Iterable[str]) -> bool:
                 return False
             if not fence_rules.is_certain(peer_membership(runner, peer)):
                 return False
-            outdated_marks.clear(runner, marks, [peer])
+            with has_all(runner, device, peer) as may_go:
+                if not may_go:
+                    return False
+                outdated_marks.clear(runner, marks, [peer])
     return True
 
 

@@ -26,6 +26,7 @@ MODULES = {
     "point-peer": "sanctl.agents.handlers.point_peer",
     "look-at-sites": "sanctl.agents.sites.look",
     "pool-cache": "sanctl.agents.handlers.pool_cache",
+    "reservations": "sanctl.agents.reservations.service",
     "restore-device": "sanctl.agents.restore.program",
     "resync": "sanctl.agents.sync.scheduler",
     "take-point": "sanctl.agents.points.leader",

@@ -6,6 +6,7 @@ from __future__ import annotations
 from sanctl.agents.fencing import outdate
 from sanctl.agents.handlers import drbd_environment
 from sanctl.agents.publish import replica_state
+from sanctl.agents.reservations import hooks
 from sanctl.agents.sync import unit
 from sanctl.errors import SanctlError
 from sanctl.system import journal
@@ -22,7 +23,7 @@ def main() -> int:
         # It also publishes the new state, which the next monitor would publish only later.
         unit.start(_RUNNER)
         replica_state.publish_primary_score(_RUNNER, device)
-        outdate.clear_marks(_RUNNER, device, peers)
+        outdate.clear_marks(_RUNNER, device, peers, hooks.has_current)
     except (SanctlError, OSError) as error:
         journal.write(
             f"{device}: a peer is still marked as outdated: {error}; the monitor tries again",

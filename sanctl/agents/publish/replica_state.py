@@ -14,6 +14,7 @@ from sanctl.agents.promotion import admission, compared_data, first_activation
 from sanctl.agents.publish import attrd_cache, node_states
 from sanctl.agents.replica import access_list, lost_writes, resync_note, sync_policy
 from sanctl.agents.replica.parts import Device, note_path
+from sanctl.agents.reservations import hooks
 from sanctl.drivers import drbd_kernel, drbdsetup, lio, node_attributes
 from sanctl.errors import SanctlError
 from sanctl.model import hung_io
@@ -254,7 +255,7 @@ def _publish(
         # After a change, and where the pool agent has seen a mark (agents/cib_check.py): a
         # reconnection without a resync calls no handler.
         in_sync = [node for node in others if state.with_only_peer(node).is_in_sync]
-        if in_sync and not outdate.clear_marks(runner, device.name, in_sync):
+        if in_sync and not outdate.clear_marks(runner, device.name, in_sync, hooks.has_current):
             # Not recorded: a standby that stays marked cannot take over, so the next monitor asks.
             return False
     attrd_cache.record(cached, attrd_pid, compared)

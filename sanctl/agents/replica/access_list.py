@@ -94,8 +94,15 @@ def _log_once(device: Device, note_name: str, problems: Collection[str]) -> None
         note.write(text)
 
 
-def update(device: Device) -> bool:
+def update(
+    device: Device,
+    letting_in: contextlib.AbstractContextManager[None] | None = None,
+) -> bool:
     """Bring the access list of a target that runs up to date; return whether anything changed.
+
+    Args:
+        device: as the cluster wants it.
+        letting_in: entered if there is something to change (agents/reservations/hooks.py).
 
     Raises:
         CommandError: the kernel refused an initiator without CHAP.
@@ -106,7 +113,8 @@ def update(device: Device) -> bool:
     had_credentials = lio.has_credentials(device.name, logins)
     if before == device.access and had_credentials:
         return False
-    refused = lio.set_initiators(device.name, device.all_initiators, logins)
+    with letting_in or contextlib.nullcontext():
+        refused = lio.set_initiators(device.name, device.all_initiators, logins)
     log_refused(device, refused)
     # A host without a secret has stayed out, say.
     return set(lio.access(device.name)) != before or not (had_credentials or refused)

@@ -69,6 +69,8 @@ class Device(NamedTuple):
         held: no host is let in, as that is not known yet: the run, and why (admission.py).
         is_let_in: it is known that hosts are let in; of a device that awaits no site it is not set.
         leaves_list: the access list stays as it is, as it is not known what it is to be.
+        reservations: hosts may make persistent reservations.
+        clear_reservations: the latest order to clear them, a token; empty: none.
     """
 
     name: str
@@ -91,6 +93,8 @@ class Device(NamedTuple):
     held: str = ""
     is_let_in: bool = False
     leaves_list: bool = False
+    reservations: bool = False
+    clear_reservations: str = ""
 
     @property
     def all_initiators(self) -> tuple[str, ...]:

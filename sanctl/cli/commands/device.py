@@ -22,6 +22,7 @@ from sanctl.cli.commands.device_heal import heal
 from sanctl.cli.commands.device_place import place
 from sanctl.cli.commands.device_replicas import replicas
 from sanctl.cli.commands.device_restore import restore
+from sanctl.cli.commands.device_set import ON_OFF, set_device
 from sanctl.cli.commands.device_sync import given_sync_options, sync, sync_policy_options
 from sanctl.cli.commands.device_verify import verify
 from sanctl.cli.environment import environment, topology_or_none
@@ -53,6 +54,7 @@ from sanctl.model.device import DeviceSpec
 from sanctl.model.drbd import PORT_BASE
 from sanctl.model.host import HostName
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName
+from sanctl.model.published_reservations import NEW_DEVICES_HAVE_RESERVATIONS
 from sanctl.model.topology import Topology
 from sanctl.ops.device_complete import complete_devices
 from sanctl.ops.device_create import create_devices
@@ -70,7 +72,7 @@ from sanctl.plan.replicas.pending_change import pending_change_of
     no_args_is_help=False,
     sections={
         "See": ("list", "show", "place"),
-        "Create, change, delete": ("create", "resize", "cache", "sync", "restore", "delete"),
+        "Create, change, delete": ("create", "resize", "set", "cache", "sync", "restore", "delete"),
         "Replicas": ("move", "replicas", "verify", "heal"),
         "For the playbook": ("complete",),
     },
@@ -84,6 +86,7 @@ device.add_command(heal)
 device.add_command(place)
 device.add_command(replicas)
 device.add_command(restore)
+device.add_command(set_device)
 device.add_command(sync)
 device.add_command(verify)
 device.add_command(cache)
@@ -165,6 +168,13 @@ device.add_command(cache)
 )
 @DIRTY_LIMIT_OPTION
 @READ_CACHE_OPTION
+@click.option(
+    "--reservations",
+    type=ON_OFF,
+    default="on" if NEW_DEVICES_HAVE_RESERVATIONS else "off",
+    show_default=True,
+    help="Whether hosts may make persistent reservations, see 'device set'.",
+)
 @yes_option
 @devices_timeout_option
 @output_option
@@ -184,6 +194,7 @@ def create(
     cache_mode: str,
     dirty_limit: str | None,
     read_cache: str | None,
+    reservations: str,
     yes: bool,
     timeout_s: float | None,
     output: str,
@@ -222,6 +233,7 @@ def create(
         host_groups=host_groups,
         sync=given_sync_options(policy),
         cache=parse_cache_change(cache_mode, dirty_limit, read_cache).applied_to(NO_CACHE),
+        reservations=reservations == "on",
     )
     topology = env.topology()
     is_one = len(names) == 1 and names_file is None
@@ -349,6 +361,7 @@ def _print_device(cluster: Cluster, found: DeviceSpec, topology: Topology, now_s
         ("wwid", found.wwid),
         ("hosts", ", ".join(map(str, _users_of(found))) or "none may use it"),
         *(("host group", str(group)) for group in found.host_groups),
+        ("reservations", "on" if found.reservations else "off"),
         ("sync", sync_policy_text(found.sync)),
         ("drbd", f"minor {found.minor}, port {PORT_BASE + found.minor}"),
         ("uuid", found.uuid),

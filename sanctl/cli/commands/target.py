@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sanctl.cli.commands.target_reservations import reservations
 from sanctl.cli.environment import environment
 from sanctl.cli.options import output_option, timeout_option
 from sanctl.cli.output import finish, print_table
@@ -39,7 +40,10 @@ _PORT = 3260
 
 @click.group(no_args_is_help=False)
 def target() -> None:
-    """ISCSI targets: what hosts need to log in, and which hosts may."""
+    """ISCSI targets: what hosts need to log in, which hosts may, and what they have reserved."""
+
+
+target.add_command(reservations)
 
 
 @target.command()

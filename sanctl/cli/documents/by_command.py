@@ -25,6 +25,7 @@ from sanctl.cli.documents.device import (
     Completed,
     Deleted,
     Device,
+    DeviceSet,
     DeviceShown,
     Moved,
     Placed,
@@ -82,7 +83,7 @@ from sanctl.cli.documents.snapshot import (
 )
 from sanctl.cli.documents.status import Status
 from sanctl.cli.documents.sync import ReplicaSync, Verified
-from sanctl.cli.documents.target import Access, Target
+from sanctl.cli.documents.target import Access, Reservations, ReservationsCleared, Target
 
 #: What `data` holds when a command succeeds, by the command's words.
 DOCUMENTS: Mapping[str, object] = {
@@ -106,6 +107,7 @@ DOCUMENTS: Mapping[str, object] = {
     "device replicas": ReplicasChanged,
     "device resize": Resized,
     "device restore": Restored,
+    "device set": DeviceSet,
     "device show": DeviceShown,
     "device sync": PolicyChanged,
     "device verify": Verified | PolicyChanged,
@@ -163,5 +165,6 @@ DOCUMENTS: Mapping[str, object] = {
     "sync status": list[ReplicaSync],
     "target allow": Access,
     "target deny": Access,
+    "target reservations": Reservations | ReservationsCleared,
     "target show": list[Target] | Target,
 }

@@ -122,6 +122,7 @@ class Device(TypedDict):
     initiators: Annotated[list[str], "the initiators that may use it by their IQN alone"]
     hosts: Annotated[list[str], "the names of the hosts that may use it, through a group or not"]
     host_groups: Annotated[list[str], "the host groups that it is given to"]
+    reservations: Annotated[bool, "hosts may make persistent reservations"]
     sync: Annotated[SyncPolicy, "how its replicas are resynced and verified"]
     replicas_wanted: Annotated[int, "how many replicas are wanted"]
     unfinished: Annotated[
@@ -148,6 +149,13 @@ class CacheSet(Device):
     in_effect: Annotated[
         bool, "false: write-back is stored, and `cache.reason` of a replica says what is missing"
     ]
+
+
+class DeviceSet(Device):
+    """A device, and whether the command switched anything."""
+
+    changed: Annotated[bool, "false: it was like that already"]
+    duration_s: Annotated[float, "seconds until the node that serves it had done so"]
 
 
 class Resized(Device):

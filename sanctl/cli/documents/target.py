@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Declares the JSON fields of `sanctl target ...`: portals, WWID, access list."""
+"""Declares the JSON fields of `sanctl target ...`: portals, WWID, access list, reservations."""
 
 from __future__ import annotations
 
@@ -41,3 +41,34 @@ class Access(TypedDict):
     left: Annotated[
         list[str], "in words, the entries that still let in an IQN of a host that was denied"
     ]
+
+
+class Registration(TypedDict):
+    """An initiator that is registered with a device."""
+
+    initiator: Annotated[str, "its name"]
+    host: Annotated[str | None, "the host of `sanctl host` that has it; null: none"]
+    key: Annotated[str, "its reservation key, in hexadecimal digits behind `0x`"]
+    holder: Annotated[bool, "it holds the reservation, alone or as all that are registered"]
+
+
+class Reservations(TypedDict):
+    """The persistent reservations of a device, as the node that serves it says."""
+
+    device: Annotated[str, "the device"]
+    on: Annotated[bool, "hosts may make reservations"]
+    active_node: Annotated[str | None, "as in `Device`"]
+    type: Annotated[
+        int | None, "the type in force, as SPC numbers them; null: nothing is reserved, or unknown"
+    ]
+    type_name: Annotated[
+        str | None, "the same in words, such as `Write Exclusive, Registrants Only`"
+    ]
+    registrations: Annotated[list[Registration] | None, "null: not known, or reservations are off"]
+
+
+class ReservationsCleared(Reservations):
+    """A device after `clear`; hosts that are alive may have registered again."""
+
+    changed: Annotated[bool, "false: no host was registered"]
+    duration_s: Annotated[float, "seconds until the node that serves it had done so"]

@@ -80,6 +80,7 @@ def device_data(
         "initiators": [iqn.value for iqn in device.initiators],
         "hosts": [host.name.value for host in device.hosts],
         "host_groups": [group.value for group in device.host_groups],
+        "reservations": device.reservations,
         "sync": sync_policy_data(device.sync),
         "replicas_wanted": device.replicas,
         "unfinished": left[0] if left else None,

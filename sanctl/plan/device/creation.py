@@ -35,6 +35,7 @@ from sanctl.plan.device.placement import (
     place_device,
     placement_candidates,
 )
+from sanctl.plan.device.reservations import keeping_problem
 from sanctl.plan.device.restore_points import existing_point
 from sanctl.plan.drbd.version_limits import drbd_version_problem, full_resync_problem
 from sanctl.plan.host.access import host_iqn_problems
@@ -212,6 +213,9 @@ def plan_creation(
     problem = older_release_problem(cluster, pool, nodes) if needs_this_release else None
     if problem is not None:
         return problem
+    keeping = keeping_problem(cluster, pool, nodes) if request.reservations else None
+    if keeping is not None:
+        return keeping
     minor = free_minor(cluster, MINORS)
     if minor is None:
         return Problem(
@@ -244,6 +248,7 @@ def plan_creation(
         origin=None if point is None else CloneOrigin.of(point),
         restore=request.restore,
         is_restoring=request.restore is not None,
+        reservations=request.reservations,
     )
     clash = sorted(cluster.cib.ids.intersection(_identifiers(device)))
     if clash:

@@ -14,6 +14,7 @@ from sanctl.model.device_restore import RestoreOrder
 from sanctl.model.host import HostName
 from sanctl.model.host_group import HostGroupName
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName
+from sanctl.model.published_reservations import NEW_DEVICES_HAVE_RESERVATIONS
 from sanctl.model.sync_policy import DEFAULT_SYNC_POLICY, SyncPolicy
 from sanctl.plan.cache.policy_request import read_cache_problems
 from sanctl.plan.device.reserved_names import reserved_name_problem
@@ -43,6 +44,7 @@ class DeviceArguments:
     sync: Mapping[str, str] = field(default_factory=dict)
     cache: CachePolicy = NO_CACHE
     restore: RestoreOrder | None = None
+    reservations: bool = NEW_DEVICES_HAVE_RESERVATIONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +68,7 @@ class DeviceRequest:
     origin: tuple[DeviceName, str] | None = None
     """The restore point that it is made from: a device and the restore point's name."""
     restore: RestoreOrder | None = None
+    reservations: bool = False
 
 
 @dataclass(slots=True)
@@ -154,6 +157,7 @@ def parse_device_request(arguments: DeviceArguments) -> DeviceRequest:
         host_groups=tuple(sorted(group for group in groups if group is not None)),
         origin=origin,
         restore=arguments.restore,
+        reservations=arguments.reservations,
     )
 
 

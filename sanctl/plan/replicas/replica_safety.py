@@ -18,6 +18,7 @@ from sanctl.model.drbd import uses_quorum
 from sanctl.model.names import NodeName
 from sanctl.plan.cluster.hold_nodes import unfit_for_hold
 from sanctl.plan.device.node_eligibility import node_problems
+from sanctl.plan.device.reservations import keeping_problem
 
 #: Fewer good replicas than wanted for a while, because DRBD 8.4 has no room for one more.
 RISK_FEWER_REPLICAS = "SAN-RISK-004"
@@ -164,6 +165,9 @@ def new_replica_problems(
     problems = list(node_problems(cluster, device.pool, node, device.size.bytes, accepted=accepted))
     if device.awaits and not problems:
         problems += unfit_for_hold(cluster, device.pool, (node,))
+    if device.reservations and not problems:
+        keeping = keeping_problem(cluster, device.pool, (node,))
+        problems += [keeping] if keeping is not None else []
     if any(stone.node == node for stone in cluster.cib.tombstones_of(device.name)):
         problems.append(
             Problem(

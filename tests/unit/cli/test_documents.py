@@ -52,6 +52,12 @@ _LIFE = (
     "snapshot schedule vm1 vm2 '1h keep 24' --group",
     "snapshot schedule vm1",
     "snapshot schedule vm1 vm2 off --group",
+    "target reservations vm2",
+    "device set vm2 --reservations on",
+    "device set vm2 --reservations on",
+    "target reservations vm2",
+    "target reservations vm2 clear --yes",
+    "device set vm2 --reservations off",
     "device place --size 1G --explain",
     "device replicas vm2 1",
     "device replicas vm2 2",
@@ -197,6 +203,7 @@ def test_every_command_keeps_the_promise(
 ) -> None:
     fake = FakeEnvironment()
     fake.host = FakeHost()  # type: ignore[attr-defined]
+    fake.pacemaker.keep_reservations()
     monkeypatch.setattr(sanctl.cli.environment, "Environment", lambda: fake)
     for line in _LIFE:
         status, out = _printed(line, monkeypatch, capsys)

@@ -48,3 +48,25 @@ def test_a_late_call_that_it_cannot_is_abandoned() -> None:
     assert callable(signal.getsignal(signal.SIGUSR1))
     hangs.set()
     signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+
+
+def test_in_another_thread_it_needs_a_handler() -> None:
+    found: list[object] = []
+
+    def run() -> None:
+        try:
+            found.append(timed_call.errno_of(lambda: os.rmdir("/none"), within_s=10))
+        except ValueError as error:
+            found.append(str(error))
+
+    for is_allowed in (False, True):
+        if is_allowed:
+            timed_call.allow_in_threads()
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+    assert "main thread" in str(found[0]) and found[1:] == [errno.ENOENT]
+    # As a call of the main thread leaves it.
+    assert timed_call.errno_of(lambda: None, within_s=10) == 0
+    assert callable(signal.getsignal(signal.SIGUSR1))
+    signal.signal(signal.SIGUSR1, signal.SIG_DFL)

@@ -56,12 +56,18 @@ def _local(fake_node: FakeNode) -> None:
 
 def test_the_peer_is_unmarked_at_the_version_that_was_read() -> None:
     node = _node(("n1", "n2"))
-    assert all_marked.unmark_peer(node, VOL, IDLE)
+    assert all_marked.unmark_peer(node, VOL, IDLE, lambda *_: True)
     (patch,) = _patches(node)
     assert '<source admin_epoch="2" epoch="7"' in patch
     assert '<target admin_epoch="2" epoch="8"' in patch
     assert "node[@id='2']/instance_attributes[@id='s2']/nvpair[@id='m2']" in patch
     assert "node[@id='1']" not in patch, "its own mark stays: the peer may go on alone"
+
+
+def test_a_peer_whose_reservations_are_older_stays_marked() -> None:
+    node = _node(("n1", "n2"))
+    assert not all_marked.unmark_peer(node, VOL, IDLE, lambda *seen: seen != ("vol1", "n2"))
+    assert _patches(node) == []
 
 
 @pytest.mark.parametrize(
@@ -80,7 +86,7 @@ def test_no_mark_is_removed_otherwise(node: FakeRunner) -> None:
         patch.setattr(quorum_overlap, "is_fenced", lambda _state: False)
         # The peer is no member, and the cluster may not know it.
         with contextlib.suppress(CommandError):
-            assert not all_marked.unmark_peer(node, VOL, IDLE)
+            assert not all_marked.unmark_peer(node, VOL, IDLE, lambda *_: True)
     assert _patches(node) == []
 
 
@@ -97,7 +103,7 @@ def test_no_mark_is_removed_otherwise(node: FakeRunner) -> None:
 )
 def test_nothing_is_asked_for_a_device_that_is_served_or_out_of_sync(state: ResourceState) -> None:
     node = _node(("n1", "n2"))
-    assert not all_marked.unmark_peer(node, VOL, state)
+    assert not all_marked.unmark_peer(node, VOL, state, lambda *_: True)
     assert node.calls == []
 
 
@@ -105,9 +111,9 @@ def test_the_state_is_read_again_under_the_lock(fake_node: FakeNode) -> None:
     node = _node(("n1", "n2"))
     lost = IDLE._replace(peers=(GOOD._replace(connection="Connecting"),))
     fake_node.states["vol1"] = lost
-    assert not all_marked.unmark_peer(node, VOL, IDLE)
+    assert not all_marked.unmark_peer(node, VOL, IDLE, lambda *_: True)
     fake_node.states["vol1"] = IDLE
     with outdate.locked("vol1", wait_s=0.0) as is_mine:
         assert is_mine
-        assert not all_marked.unmark_peer(node, VOL, IDLE), "a handler is marking"
+        assert not all_marked.unmark_peer(node, VOL, IDLE, lambda *_: True), "a handler is marking"
     assert _patches(node) == []

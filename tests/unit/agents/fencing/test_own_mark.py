@@ -13,6 +13,7 @@ from sanctl.agents.fencing import outdate, own_marks
 from sanctl.agents.publish import replica_state
 from sanctl.agents.recovery import reattach_disk
 from sanctl.agents.replica.parts import Device
+from sanctl.agents.reservations import hooks
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.plan.failover import fence_rules
@@ -254,7 +255,7 @@ def test_a_primary_without_a_disk_clears_no_mark(state: ResourceState, here: Fak
     assert not fence_rules.may_clear(state)
     here.states["vol1"] = state
     cluster = Cluster("n2")
-    assert not outdate.clear_marks(cluster, "vol1", ["n2"])
+    assert not outdate.clear_marks(cluster, "vol1", ["n2"], hooks.has_current)
     assert cluster.marked == ["n2"]
 
 

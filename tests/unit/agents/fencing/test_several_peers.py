@@ -19,6 +19,7 @@ from sanctl.agents.publish import replica_state
 from sanctl.agents.publish.replica_state import published_value
 from sanctl.agents.replica import resource_file
 from sanctl.agents.replica.parts import Device
+from sanctl.agents.reservations import hooks
 from sanctl.model import promotion_score as scores
 from sanctl.model.drbd import ResourceState
 from sanctl.parse.drbd import parse_events2
@@ -216,9 +217,9 @@ def test_only_the_mark_of_a_peer_in_sync_is_cleared() -> None:
         ["n2", "n3"],
         marked=["n2", "n3", "n4"],
     )
-    assert clear_marks(node, "vol1", ["n2"])
-    assert not clear_marks(node, "vol1", ["n3"])
-    assert not clear_marks(node, "vol1", ["n4"])
+    assert clear_marks(node, "vol1", ["n2"], hooks.has_current)
+    assert not clear_marks(node, "vol1", ["n3"], hooks.has_current)
+    assert not clear_marks(node, "vol1", ["n4"], hooks.has_current)
     assert _marks(node) == ["clear n2"]
 
 

@@ -6,13 +6,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
 from sanctl.agents.fencing import failed_stop_reboot, outdate
 from sanctl.agents.fencing.outdate import clear_marks, mark_outdated, peer_membership
 from sanctl.agents.handlers import fence_peer
+from sanctl.agents.reservations import hooks
 from sanctl.errors import CommandError, Problem
 from sanctl.system import state_files
 from tests.fakes.node import Clock, FakeNode, Rebooted
@@ -185,14 +186,41 @@ pytestmark = pytest.mark.usefixtures("fake_node")
 
 def test_a_primary_in_sync_clears_its_peers_marks() -> None:
     node = _marked_node(_events("Primary", "Connected", "UpToDate"), ["Yes/n2"])
-    assert clear_marks(node, "vol1", ["n2"])
+    assert clear_marks(node, "vol1", ["n2"], hooks.has_current)
     assert _done(node) == ["clear n2"]
+
+
+def test_a_peer_without_the_reservations_stays_marked() -> None:
+    node = _marked_node(_events("Primary", "Connected", "UpToDate"), ["Yes/n2"])
+    asked: list[tuple[str, str]] = []
+
+    @contextlib.contextmanager
+    def has_not(_: object, device: str, peer: str) -> Iterator[bool]:
+        asked.append((device, peer))
+        yield False
+
+    assert not clear_marks(node, "vol1", ["n2"], has_not)
+    assert (_done(node), asked) == ([], [("vol1", "n2")])
+
+
+def test_a_mark_goes_while_the_reservations_are_held() -> None:
+    node = _marked_node(_events("Primary", "Connected", "UpToDate"), ["Yes/n2"])
+    seen: list[list[str]] = []
+
+    @contextlib.contextmanager
+    def has(*_: object) -> Iterator[bool]:
+        seen.append(_done(node))
+        yield True
+        seen.append(_done(node))
+
+    assert clear_marks(node, "vol1", ["n2"], has)
+    assert seen == [[], ["clear n2"]]
 
 
 def test_where_there_is_no_mark_nothing_is_changed_or_asked() -> None:
     """A monitor of a device that is served looks once a minute."""
     node = _node(_events("Primary", "Connected", "UpToDate"))
-    assert clear_marks(node, "vol1", ["n2"])
+    assert clear_marks(node, "vol1", ["n2"], hooks.has_current)
     assert [argv[0] for argv, _ in node.calls] == ["cibadmin"]
 
 
@@ -200,7 +228,7 @@ def test_where_there_is_no_mark_nothing_is_changed_or_asked() -> None:
 def test_a_primary_that_was_cut_off_clears_nothing(standing: str) -> None:
     """Found by the safety model: a mark and its clearing without quorum made the newer CIB."""
     node = _marked_node(_events("Primary", "Connected", "UpToDate"), [standing])
-    assert not clear_marks(node, "vol1", ["n2"])
+    assert not clear_marks(node, "vol1", ["n2"], hooks.has_current)
     assert _done(node) == []
 
 
@@ -217,7 +245,7 @@ def test_a_primary_that_was_cut_off_clears_nothing(standing: str) -> None:
 def test_only_a_primary_in_sync_clears_a_mark(events: str) -> None:
     """A standby may not have noticed yet that its Primary has gone on without it."""
     node = _marked_node(events)
-    assert not clear_marks(node, "vol1", ["n2"])
+    assert not clear_marks(node, "vol1", ["n2"], hooks.has_current)
     assert _done(node) == []
 
 
@@ -256,7 +284,7 @@ def test_no_other_peer_is_marked_by_a_monitor(events: str, standing: str) -> Non
 def test_no_mark_is_cleared_while_the_handler_sets_one() -> None:
     node = _marked_node(_events("Primary", "Connected", "UpToDate"))
     with outdate.locked("vol1", wait_s=0.0):
-        assert not clear_marks(node, "vol1", ["n2"])
+        assert not clear_marks(node, "vol1", ["n2"], hooks.has_current)
     assert _done(node) == []
 
 

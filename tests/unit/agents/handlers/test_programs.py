@@ -77,6 +77,7 @@ def run(tmp_path: Path, name: str, release: dict[str, str]) -> subprocess.Comple
             "flush-only-replicas",
             "point-hook",
             "point-peer",
+            "reservations",
             "restore-device",
             "take-point",
         }

@@ -176,7 +176,7 @@ def test_a_first_promotion_asks_for_no_marks(
     asked: list[object] = []
 
     def clear(*args: object) -> bool:
-        asked.append(args[1:])
+        asked.append(args[1:3])
         return True
 
     monkeypatch.setattr(outdate, "clear_marks", clear)
@@ -231,7 +231,7 @@ def test_a_record_that_is_made_old_is_written_again_and_handlers_still_compare_w
     asked: list[object] = []
 
     def clear(*args: object) -> bool:
-        asked.append(args[1:])
+        asked.append(args[1:3])
         return True
 
     monkeypatch.setattr(outdate, "clear_marks", clear)

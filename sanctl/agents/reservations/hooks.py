@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What the device agent calls for reservations; light, as most devices have none.
+
+What does the work is imported where a device has reservations, or had them until now.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+
+from sanctl.agents import ocf
+from sanctl.agents.replica import parts
+from sanctl.agents.replica.parts import Device
+from sanctl.model.published_reservations import NOTE_KIND
+from sanctl.model.reservation import Reservations
+from sanctl.system import state_files
+from sanctl.system.files import exists
+from sanctl.system.runner import Runner
+
+#: Before it, FUSE does not hand out again what a process has read and not answered.
+_LINUX = (6, 9)
+
+
+def are_kept_here() -> bool:
+    """Whether this node keeps reservations over the end of the process that stores them."""
+    found = re.match(r"(\d+)\.(\d+)", os.uname().release)
+    return found is not None and (int(found[1]), int(found[2])) >= _LINUX
+
+
+def at_start(runner: Runner, device: Device) -> Reservations | None:
+    """See `in_force.at_start`."""
+    if not device.reservations:
+        path = parts.note_path(device, NOTE_KIND)
+        if path is None or not exists(path):
+            return None
+    from sanctl.agents.reservations import in_force  # noqa: PLC0415 - see the module's docstring
+
+    return in_force.at_start(runner, device)
+
+
+def check_before_promotion(device: Device, *, is_first: bool) -> None:
+    """See `in_force.check_before_promotion`."""
+    if device.reservations:
+        from sanctl.agents.reservations import in_force  # noqa: PLC0415 - as above
+
+        in_force.check_before_promotion(device, is_first=is_first)
+
+
+@contextlib.contextmanager
+def promoting(runner: Runner, device: Device, steps: ocf.Steps, deadline: float) -> Iterator[None]:
+    """Let hosts in within: all replicas have what is in force then, and no change comes before.
+
+    Once DRBD is Primary here: what the file has now no push replaces any more.
+
+    Raises:
+        SanctlError: they have not; this node does not serve.
+        OSError: the same.
+    """
+    if not device.reservations:
+        yield
+        return
+    from sanctl.agents.reservations import in_force  # noqa: PLC0415 - as above
+
+    with in_force.locked(device):
+        in_force.settle(runner, device, deadline)
+        steps.done("settled", "reservations stored on all replicas that may be promoted")
+        if in_force.at_promotion(device):
+            steps.done("reservations", "reservations in force; hosts log in again")
+        yield
+
+
+def letting_in(device: Device) -> contextlib.AbstractContextManager[None]:
+    """See `in_force.letting_in`."""
+    if not device.reservations:
+        return contextlib.nullcontext()
+    from sanctl.agents.reservations import in_force  # noqa: PLC0415 - as above
+
+    return in_force.letting_in(device)
+
+
+def demoting(device: Device) -> contextlib.AbstractContextManager[None]:
+    """See `in_force.demoting`."""
+    if not device.reservations:
+        return contextlib.nullcontext()
+    from sanctl.agents.reservations import in_force  # noqa: PLC0415 - as above
+
+    return in_force.demoting(device)
+
+
+def look_after(runner: Runner, device: Device, *, is_active: bool, attrd_pid: str) -> bool:
+    """See `upkeep.look_after`."""
+    if not device.reservations and _is_without(device.name):
+        return False
+    from sanctl.agents.reservations import upkeep  # noqa: PLC0415 - as above
+
+    return upkeep.look_after(runner, device, is_active=is_active, attrd_pid=attrd_pid)
+
+
+@contextlib.contextmanager
+def has_current(runner: Runner, device: str, peer: str) -> Iterator[bool]:
+    """See `keeper.has_current`."""
+    if _is_without(device):
+        yield True
+        return
+    from sanctl.agents.reservations import keeper  # noqa: PLC0415 - as above
+
+    with keeper.has_current(runner, device, peer) as may:
+        yield may
+
+
+def is_not_older(device: str, peer: str) -> bool:
+    """See `keeper.is_not_older`."""
+    if _is_without(device):
+        return True
+    from sanctl.agents.reservations import keeper  # noqa: PLC0415 - as above
+
+    return keeper.is_not_older(device, peer)
+
+
+def _is_without(name: str) -> bool:
+    """Whether the replica here has no reservations: it has no note of them (replica_note.py)."""
+    try:
+        return not state_files.of_device(name, NOTE_KIND).exists()
+    except OSError:
+        return False  # not known

@@ -1,0 +1,444 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Has the reservations that a replica keeps in force in LIO: at its start, before it serves, after.
+
+A target that takes reservations is exported only while sanctl-reservations.service can keep them:
+without it a host would be told that a change was made which nobody keeps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Iterator
+
+from sanctl.agents.device_log import DeviceLog
+from sanctl.agents.replica import parts
+from sanctl.agents.replica.parts import Device
+from sanctl.agents.reservations import replica_note
+from sanctl.agents.reservations.replica_note import Replica
+from sanctl.agents.reservations.store import Store
+from sanctl.drivers import lio, lio_reload, lio_reservations, reservation_file
+from sanctl.drivers.reservation_file import Kept
+from sanctl.errors import CommandError, Problem, SanctlError
+from sanctl.model.reservation import Reservations, StoredReservations, Version
+from sanctl.plan.failover import reservation_rules
+from sanctl.system import journal, state_files
+from sanctl.system.files import exists, read_text
+from sanctl.system.runner import Runner
+
+UNIT = "sanctl-reservations.service"
+_MOUNTS = "/proc/self/mountinfo"
+_ROOT = "/sys/kernel/config/target/dbroot"
+_SERVICE_S, _POLL_S = 20.0, 0.05
+#: A promotion or a demotion waits so long for a change that is under way; hosts wait meanwhile.
+_LOCK_S = 15.0
+#: What the kernel has been given, or has taken from hosts, as far as is known: for a standby.
+_MIRRORED = "reservations-mirrored"
+_SENT_S = 600.0
+#: Of a device: the replicas that were sent the state, or were marked, when it was last promoted.
+SETTLED = "reservations-settled"
+#: Of the node: the order to clear reservations that stood when the file was first missed.
+_MISSED = "reservations-missed"
+_log = DeviceLog("reservations")
+
+
+def at_start(runner: Runner, device: Device) -> Reservations | None:
+    """Return what the target that a start is about to make has in force; None: the device has none.
+
+    Raises:
+        CommandError: the service does not run.
+        OSError: /run has no room, or the pool refused.
+    """
+    if not device.reservations:
+        try:
+            empty_file(device)
+        except (SanctlError, OSError) as error:
+            # Only a later switch on needs it, and stores an empty state itself.
+            log_failure(device.name, f"the file of its reservations is as it was: {error}")
+        replica_note.remove(device.name)
+        return None
+    run_service(runner)
+    replica = replica_note.write(device)
+    if not lio.is_exported(device.name):
+        # One that is half made may have been given registrations already.
+        lio.remove(device.name, device.minor)
+    # The lock's file is made here: promotion and demotion must not depend on room for it in /run.
+    for path in (replica_note.reload_path, replica_note.held_path):
+        with state_files.locked(path(device.name), wait_s=0.0, shared=True):
+            pass
+    with locked(device):
+        # A standby may be without: it is not promoted then, and gets it from the node that serves.
+        kept = reservation_file.load_whole(replica.path)
+    given = to_give(device, kept)
+    note_mirrored(device.name, given.limited_to(device.all_initiators))
+    return given
+
+
+def check_before_promotion(device: Device, *, is_first: bool) -> None:
+    """Check that this replica's reservations are known, before DRBD is Primary (R6).
+
+    The first activation makes them: none. So does an order to clear them that was given since the
+    file is missed: the way out where no replica has one.
+
+    Raises:
+        CommandError: they are not: the device is not served from here.
+        OSError: the same.
+    """
+    if not device.reservations:
+        return
+    replica = replica_note.write(device)
+    replica_note.set_closing(device.name, is_on=False)
+    with locked(device):
+        kept = reservation_file.load_whole(replica.path)
+        own = None if kept is None else kept.stored.version
+        if reservation_rules.may_promote(own, is_first_activation=is_first):
+            if kept is None:
+                empty = StoredReservations(Version(0, 0), Reservations())
+                reservation_file.store(replica.path, Kept(empty))
+            return
+        missed = state_files.of_node(f"{_MISSED}.{device.name}")
+        if not missed.exists():
+            missed.write(device.clear_reservations)
+        if device.clear_reservations and device.clear_reservations != missed.read():
+            begin_anew(replica, cleared=device.clear_reservations)
+            missed.remove()
+            return
+    raise CommandError(
+        Problem(
+            "SAN-RES-002",
+            f"{replica.path} is missing, or not whole: which reservations are in force is not "
+            "known here",
+            f"bring a node with a good replica back; or 'sanctl target reservations {device.name} "
+            "clear' gives them up: docs/howto/night-page.md, SAN-RES-002",
+        )
+    )
+
+
+def begin_anew(replica: Replica, *, cleared: str = "") -> None:
+    """Write a state without reservations where there is no file: newer than any that was before.
+
+    A replica that was away with one of these stays the older one.
+    """
+    version = Version(reservation_file.epoch_above_lost(), 0)
+    state = StoredReservations(version, Reservations(), cleared)
+    reservation_file.store(replica.path, Kept(state, version.epoch))
+    _log(replica.device, f"reservations begin anew: {replica.path} has none", step="anew")
+
+
+def empty_file(device: Device) -> None:
+    """Have the file of a device whose reservations are off say that there are none.
+
+    It stays, with its version: switched on again, the state has to be newer than what another
+    replica, which is away now, still has.
+
+    Raises:
+        CommandError: another process holds the lock.
+        OSError: the pool refused.
+    """
+    path = parts.note_path(device, reservation_file.KIND)
+    if path is None or not exists(path):
+        return
+    with _locked(device.name):
+        kept = reservation_file.load_whole(path)
+        if kept is not None and kept.stored.reservations != Reservations():
+            stored = kept.stored._replace(reservations=Reservations())
+            reservation_file.store(path, kept._replace(stored=stored))
+
+
+@contextlib.contextmanager
+def locked(device: Device) -> Iterator[None]:
+    """Keep changes of reservations out while the replica's role changes.
+
+    Raises:
+        CommandError: a change is under way, and does not end.
+    """
+    if not device.reservations:
+        yield
+        return
+    with _locked(device.name):
+        yield
+
+
+@contextlib.contextmanager
+def _locked(name: str) -> Iterator[None]:
+    with state_files.locked(replica_note.lock_path(name), wait_s=_LOCK_S) as is_mine:
+        if not is_mine:
+            raise CommandError(
+                Problem(
+                    "SAN-RES-004",
+                    f"a change of the reservations of {name} is under way on this node, and "
+                    f"does not end within {_LOCK_S:.0f} s",
+                    f"'journalctl -u {UNIT}' says what it waits for",
+                )
+            )
+        yield
+
+
+@contextlib.contextmanager
+def demoting(device: Device) -> Iterator[None]:
+    """As `locked`, for a demotion: what waits for a replica gives up."""
+    if device.reservations:
+        replica_note.set_closing(device.name, is_on=True)
+    with locked(device):
+        yield
+        replica_note.set_closing(device.name, is_on=False)
+
+
+def settle(runner: Runner, device: Device, deadline: float) -> Store:
+    """Store the state of this Primary in a new epoch, before hosts are served (R7).
+
+    Called under `locked`, once DRBD is Primary here: what a standby was sent is in the file now.
+
+    Returns:
+        What stores further changes of this process.
+
+    Raises:
+        SanctlError: a replica neither stores it nor is marked: this node does not serve.
+        OSError: the file could not be written.
+    """
+    replica, store = replica_note.write(device), Store(runner)
+    store.settle(replica, until=deadline)
+    # Without room for it the monitor stores it once more.
+    with contextlib.suppress(OSError):
+        _settled(device.name).write(" ".join(replica.nodes))
+    return store
+
+
+def is_settled(device: Device) -> bool:
+    """Whether all replicas of now were sent the state lately, those that have lost it, too.
+
+    A replica without a file is not promoted, and gets one from the node that serves alone.
+
+    Raises:
+        OSError: it is not known.
+    """
+    note = _settled(device.name)
+    age_s = note.age_s()
+    return age_s is not None and 0 <= age_s < _SENT_S and note.read() == " ".join(device.nodes)
+
+
+def _settled(name: str) -> state_files.StateFile:
+    return state_files.of_device(name, SETTLED)
+
+
+def bring_up_to_date(device: Device, *, must_reload: bool = False) -> bool:
+    """Have in force what this replica keeps; return whether hosts' sessions were ended for it.
+
+    Called under `locked`, while no host's command waits, or with `must_reload`: what such a command
+    has changed is undone, and what is in force is not asked, as the kernel may spin under that lock
+    until the command is answered (service.py).
+
+    Raises:
+        CommandError: the kernel refused; nothing is served by a target without its reservations.
+        OSError: the same.
+    """
+    if not device.reservations:
+        return False
+    replica = replica_note.write(device)
+    kept = reservation_file.load_whole(replica.path)
+    return put_in_force(device, to_give(device, kept), must_reload=must_reload)
+
+
+def at_promotion(device: Device) -> bool:
+    """As `bring_up_to_date`, before hosts are served; a command that waits is ended."""
+    with state_files.locked(replica_note.held_path(device.name), wait_s=0.0) as is_free:
+        return bring_up_to_date(device, must_reload=not is_free)
+
+
+def to_give(device: Device, kept: Kept | None) -> Reservations:
+    """Return what a target is given of a replica's file.
+
+    Only of initiators that have an entry, or are to have one: what the kernel is given besides it
+    keeps until the backstore goes, and puts in force with a later entry, whatever came since.
+    """
+    return to_keep(device, kept).limited_to(device.all_initiators)
+
+
+def to_keep(device: Device, kept: Kept | None) -> Reservations:
+    """Return what stays of a replica's file: not what an initiator had that was taken off the list.
+
+    One that is kept out for a while comes back with what it had.
+    """
+    if kept is None:
+        return Reservations()
+    reservations = kept.stored.reservations
+    return reservations if is_closed(device) else reservations.limited_to(device.all_initiators)
+
+
+@contextlib.contextmanager
+def letting_in(device: Device) -> Iterator[None]:
+    """Let initiators onto the access list within: with what they have registered, or not at all.
+
+    The kernel takes registrations while the target has no LUN. So the TPG is disabled meanwhile, if
+    one of them has a registration: no host writes before the reservation is in force.
+
+    Raises:
+        CommandError: the kernel refused.
+        OSError: the same.
+    """
+    new = set(device.all_initiators) - set(lio.initiators(device.name))
+    replica = replica_note.write(device)
+    with locked(device):
+        kept = reservation_file.load_whole(replica.path)
+        if kept is None or not new.intersection(kept.stored.reservations.keys):
+            yield
+            return
+        with _reloading(device):
+            lio_reload.disable(device.name, device.minor)
+            yield
+            given = to_give(device, kept).limited_to(lio.initiators(device.name))
+            lio_reload.reload(device.name, device.minor, given)
+        note_mirrored(device.name, given)
+
+
+def is_closed(device: Device) -> bool:
+    """Whether the access list in force is not the one that the device is to have."""
+    return bool(device.restore or device.held or device.leaves_list)
+
+
+def put_in_force(device: Device, given: Reservations, *, must_reload: bool = False) -> bool:
+    """Have just these reservations in force; return whether hosts' sessions were ended for it.
+
+    Raises:
+        CommandError: the kernel refused.
+        OSError: the same.
+    """
+    backstore = lio.backstore_folder(device.name, device.minor)
+    wanted = given.limited_to(lio.initiators(device.name))
+    was_on = lio_reservations.is_on(backstore)
+    if not was_on:
+        # What the kernel remembers of an earlier time goes with the LUN (docs/adr/0055), and what
+        # it is given while reservations are off, it drops.
+        reload(device, Reservations())
+        lio_reservations.set_mode(backstore, is_on=True)
+        note_mirrored(device.name, Reservations())
+    elif not must_reload and is_in_force(device, wanted):
+        return False
+    if was_on or given != Reservations():
+        reload(device, given)
+    note_mirrored(device.name, wanted)
+    found = lio_reservations.read(backstore)
+    if found is not None and found != wanted:
+        raise CommandError(
+            Problem("SAN-RES-005", f"{device.name}: LIO has {found} in force, not {wanted}")
+        )
+    _log(
+        device.name,
+        f"{len(wanted.registrations)} registrations are in force, of which this target had others; "
+        "its sessions were ended",
+        step="reloaded",
+    )
+    return True
+
+
+def reload(device: Device, given: Reservations) -> None:
+    """Have LIO take other reservations in place of those that it has.
+
+    The kernel ends the sessions first, and waits for the host's command that waits here; the
+    service answers it once it sees this lock, as what it did is undone, and no host hears of it.
+
+    Raises:
+        CommandError: the kernel refused, or another process is about it.
+        OSError: the same.
+    """
+    with _reloading(device):
+        lio_reload.reload(device.name, device.minor, given)
+
+
+@contextlib.contextmanager
+def _reloading(device: Device) -> Iterator[None]:
+    with state_files.locked(replica_note.reload_path(device.name), wait_s=_LOCK_S) as is_mine:
+        if not is_mine:
+            raise CommandError(
+                Problem("SAN-RES-004", f"another process reloads the target of {device.name}")
+            )
+        yield
+
+
+def is_in_force(device: Device, wanted: Reservations) -> bool:
+    """Whether the target is whole and has just these reservations."""
+    if not lio_reload.is_whole(device.name, device.minor):
+        return False
+    backstore = lio.backstore_folder(device.name, device.minor)
+    found = lio_reservations.read(backstore)
+    if wanted.registrations and not lio_reservations.is_writing(backstore):
+        return False
+    # LIO lists no more than a page: then what it was given, or has written since, is compared.
+    return (mirrored(device.name) if found is None else found) == wanted
+
+
+def has_all(device: Device, kept: Kept) -> bool:
+    """Whether an active node's target is whole, with the registrations that its file has.
+
+    And goes on to write changes: a CLEAR that waits longer than the REGISTER after it ends that.
+    Who holds the device is not asked, as hosts' commands may be under way (service.py).
+    """
+    if not lio_reload.is_whole(device.name, device.minor):
+        return False
+    backstore = lio.backstore_folder(device.name, device.minor)
+    found = lio_reservations.read_registrations(backstore)
+    wanted = to_give(device, kept).limited_to(lio.initiators(device.name))
+    return found is None or (
+        dict(found) == wanted.keys and (not found or lio_reservations.is_writing(backstore))
+    )
+
+
+def note_mirrored(name: str, reservations: Reservations) -> None:
+    """Note what the kernel has, for the next command that a standby gets."""
+    state = StoredReservations(Version(0, 0), reservations)
+    text = json.dumps(reservation_file.encode(state))
+    state_files.of_device(name, _MIRRORED).write(text)
+
+
+def mirrored(name: str) -> Reservations:
+    """Return what the kernel had before the latest command.
+
+    Raises:
+        OSError: it is not known; ValueError and KeyError: the note is not whole.
+    """
+    text = state_files.of_device(name, _MIRRORED).read()
+    return reservation_file.decode(json.loads(text)).reservations if text else Reservations()
+
+
+def run_service(runner: Runner, *, within_s: float = _SERVICE_S) -> None:
+    """Have the service keep what hosts reserve.
+
+    Raises:
+        CommandError: it does not run.
+    """
+    if is_mounted():
+        return
+    deadline = time.monotonic() + within_s
+    runner.run(["systemctl", "start", UNIT], timeout_s=within_s)
+    while not is_mounted():
+        if time.monotonic() > deadline:
+            raise CommandError(
+                Problem(
+                    "SAN-RES-006",
+                    f"{UNIT} does not keep reservations: nothing is mounted at {folder()}",
+                    f"'systemctl status {UNIT}'",
+                )
+            )
+        time.sleep(_POLL_S)
+
+
+def folder() -> str:
+    """Return the folder into which LIO writes (target_core_pr.c)."""
+    return f"{read_text(_ROOT).strip()}/pr"
+
+
+def is_mounted() -> bool:
+    """Whether the service's filesystem is mounted there."""
+    path = os.path.realpath(folder())
+    for line in read_text(_MOUNTS).splitlines():
+        fields = line.split()
+        if fields[4] == path and " - fuse " in line:
+            return True
+    return False
+
+
+def log_failure(name: str, text: str) -> None:
+    """Log what keeps a change of reservations from being made."""
+    _log(name, text, priority=journal.ERROR)

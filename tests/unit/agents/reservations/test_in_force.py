@@ -1,0 +1,462 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What the kernel has in force: of a file that is known, before hosts are served, and in order."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from sanctl.agents import ocf
+from sanctl.agents.replica import parts
+from sanctl.agents.replica.parts import Device
+from sanctl.agents.reservations import hooks, in_force, peers, replica_note, upkeep
+from sanctl.agents.reservations.replica_note import Replica
+from sanctl.drivers import lio, lio_reload, lio_reservations, node_attributes, reservation_file
+from sanctl.drivers.reservation_file import Kept
+from sanctl.errors import CommandError, Problem
+from sanctl.model.drbd import PeerState, ResourceState
+from sanctl.model.published_reservations import parse_published
+from sanctl.model.reservation import Reservations, StoredReservations, Version
+from sanctl.system import state_files
+from tests.fakes.node import FakeNode
+
+H, J = "iqn.x:i", "iqn.x:j"
+VOL = Device("vol1", "a" * 32, 1, "main", ("n1", "n2"), 1, (H, J), reservations=True)
+OFF = VOL._replace(reservations=False)
+HELD = Reservations(((H, 1), (J, 2)), H, 5)
+NONE = Reservations()
+PEER = PeerState("n2", "Connected", "Secondary", "Established", "UpToDate", 0)
+PRIMARY = ResourceState("vol1", "Primary", "no", "UpToDate", 1024, (PEER,))
+
+
+class Reload(NamedTuple):
+    """What a target was given, and whether it took reservations."""
+
+    given: Reservations
+    was_on: bool
+
+
+class Bed:
+    """A replica here; LIO in memory: what it is given for who has no entry stays pending."""
+
+    def __init__(self, node: FakeNode, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self.node = node
+        node.states["vol1"] = PRIMARY
+        self.path = str(folder / "vol1.reservations")
+        self.entries = [H, J]
+        self.is_on = True
+        self.kernel: Reservations | None = NONE
+        self.is_whole = self.is_exported = True
+        self.reloads: list[Reload] = []
+        self.sent: list[StoredReservations] = []
+        self.is_silent = False
+        self.published: dict[str, str] = {}
+        patch.setattr(parts, "note_path", lambda *_: self.path)
+        patch.setattr(peers, "send", self.send)
+        patch.setattr(in_force, "run_service", lambda *_, **__: None)
+        patch.setattr(lio, "is_exported", lambda _: self.is_exported)
+        patch.setattr(lio, "initiators", lambda _: self.entries)
+        patch.setattr(lio, "remove", lambda *_: None)
+        patch.setattr(lio_reload, "reload", self.reload)
+        patch.setattr(lio_reload, "is_whole", lambda *_: self.is_whole)
+        patch.setattr(lio_reservations, "read", lambda _: self.kernel)
+        patch.setattr(lio_reservations, "read_registrations", lambda _: self.registered())
+        self.is_writing = True
+        patch.setattr(lio_reservations, "is_writing", lambda _: self.is_writing)
+        patch.setattr(lio_reservations, "is_on", lambda _: self.is_on)
+        patch.setattr(lio_reservations, "set_mode", self.set_mode)
+        patch.setattr(
+            node_attributes, "publish_private", lambda _, name, text: self.publish(name, text)
+        )
+        patch.setattr(node_attributes, "delete", lambda _, name: self.published.pop(name, None))
+
+    def send(
+        self, _: Replica, node: str, state: StoredReservations, *, within_s: float = 1.0
+    ) -> Version | None:
+        assert node == "n2" and within_s > 0
+        if self.is_silent:
+            raise CommandError(Problem("SAN-RES-003", "away"))
+        self.sent.append(state)
+        return None
+
+    def registered(self) -> list[tuple[str, int]] | None:
+        return None if self.kernel is None else list(self.kernel.registrations)
+
+    def publish(self, name: str, text: str) -> None:
+        self.published[name] = text
+
+    def reload(self, _name: str, _minor: int, given: Reservations) -> None:
+        self.reloads.append(Reload(given, self.is_on))
+        self.kernel = given.limited_to(self.entries) if self.is_on else NONE
+        self.is_whole = True
+
+    def set_mode(self, _: str, *, is_on: bool) -> None:
+        self.is_on = is_on
+
+    def keep(self, reservations: Reservations, *, cleared: str = "") -> None:
+        reservation_file.store(
+            self.path, Kept(StoredReservations(Version(3, 2), reservations, cleared), 3)
+        )
+        in_force._settled("vol1").write("n1 n2")
+
+    def kept(self) -> StoredReservations:
+        found = reservation_file.load(self.path)
+        assert found is not None
+        return found.stored
+
+    def look(self, device: Device = VOL, *, is_active: bool = True, pid: str = "7") -> bool:
+        return upkeep.look_after(self.node, device, is_active=is_active, attrd_pid=pid)
+
+
+@pytest.fixture
+def bed(fake_node: FakeNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bed:
+    return Bed(fake_node, tmp_path, monkeypatch)
+
+
+def test_a_start_gives_the_target_what_the_file_has_for_its_list(bed: Bed) -> None:
+    assert in_force.at_start(bed.node, VOL) == NONE, "a standby may be without a file"
+    bed.keep(HELD)
+    assert in_force.at_start(bed.node, VOL) == HELD
+    assert in_force.at_start(bed.node, VOL._replace(initiators=(J,))) == Reservations(((J, 2),))
+    assert os.path.exists(replica_note.lock_path("vol1"))
+    Path(bed.path).write_text("torn")
+    assert in_force.at_start(bed.node, VOL) == NONE
+
+
+def test_a_start_of_a_device_that_is_off_empties_the_file_and_keeps_its_version(bed: Bed) -> None:
+    assert in_force.at_start(bed.node, OFF) is None
+    bed.keep(HELD)
+    assert in_force.at_start(bed.node, OFF) is None
+    assert bed.kept() == StoredReservations(Version(3, 2), NONE)
+
+
+@pytest.mark.parametrize("text", [None, "torn"])
+def test_a_replica_whose_reservations_are_not_known_is_not_promoted(
+    bed: Bed, text: str | None
+) -> None:
+    if text is not None:
+        Path(bed.path).write_text(text)
+    for _ in range(2):
+        with pytest.raises(CommandError, match="SAN-RES-002"):
+            in_force.check_before_promotion(VOL, is_first=False)
+    in_force.check_before_promotion(OFF, is_first=False)
+
+
+def test_the_first_activation_has_none(bed: Bed) -> None:
+    in_force.check_before_promotion(VOL, is_first=True)
+    assert bed.kept() == StoredReservations(Version(0, 0), NONE)
+    bed.keep(HELD)
+    in_force.check_before_promotion(VOL, is_first=True)
+    assert bed.kept().reservations == HELD
+
+
+def test_an_order_of_before_does_not_make_up_for_a_file(bed: Bed) -> None:
+    """One that was carried out long ago must not free the device; one that is given now does."""
+    before = VOL._replace(clear_reservations="t1")
+    for _ in range(2):
+        with pytest.raises(CommandError, match="SAN-RES-002"):
+            in_force.check_before_promotion(before, is_first=False)
+    in_force.check_before_promotion(VOL._replace(clear_reservations="t2"), is_first=False)
+    state = bed.kept()
+    assert (state.reservations, state.cleared) == (NONE, "t2")
+    assert state.version.epoch > time.time() - 100, "newer than what is away"
+
+
+def test_a_promotion_stores_what_it_serves_before_hosts_see_it(bed: Bed) -> None:
+    bed.keep(HELD)
+    with in_force.locked(VOL):
+        in_force.settle(bed.node, VOL, time.monotonic() + 5.0)
+        assert bed.sent == [StoredReservations(Version(4, 0), HELD)]
+        assert in_force.bring_up_to_date(VOL) and bed.kernel == HELD
+        assert not in_force.bring_up_to_date(VOL)
+    assert len(bed.reloads) == 1
+
+
+def test_a_promotion_fails_where_another_replica_may_lack_it(bed: Bed) -> None:
+    bed.keep(HELD)
+    bed.is_silent = True
+    with pytest.raises(CommandError, match="n2 within the time"), in_force.locked(VOL):
+        in_force.settle(bed.node, VOL, time.monotonic() + 1.0)
+    assert bed.kept().version == Version(3, 2)
+
+
+def test_hosts_are_let_in_after_that_and_under_the_lock(bed: Bed) -> None:
+    bed.keep(HELD)
+    steps = ocf.Steps("vol1", "promote")
+    with hooks.promoting(bed.node, VOL, steps, time.monotonic() + 5.0):
+        assert bed.sent[-1] == bed.kept() and bed.kernel == HELD
+        with state_files.locked(replica_note.lock_path("vol1"), wait_s=0.0) as is_free:
+            assert not is_free
+    bed.is_silent = True
+    with (
+        pytest.raises(CommandError),
+        hooks.promoting(bed.node, VOL, steps, time.monotonic() + 1.0),
+    ):
+        pytest.fail("hosts are let in")
+    with hooks.promoting(bed.node, OFF, steps, 0.0):
+        pass
+
+
+def test_a_device_that_never_had_any_costs_nothing(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lio, "is_exported", lambda _: pytest.fail("looked at"))
+    assert hooks.at_start(bed.node, OFF) is None
+    hooks.check_before_promotion(OFF, is_first=False)
+    with hooks.demoting(OFF):
+        assert not hooks.look_after(bed.node, OFF, is_active=True, attrd_pid="")
+    with hooks.has_current(bed.node, "vol1", "n2") as may:
+        assert may and hooks.is_not_older("vol1", "n2")
+
+
+def test_what_the_kernel_does_not_take_is_not_served(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bed.keep(HELD)
+    monkeypatch.setattr(lio_reload, "reload", lambda *_: None)
+    with pytest.raises(CommandError, match="SAN-RES-005"):
+        in_force.bring_up_to_date(VOL)
+
+
+def test_a_target_that_was_off_forgets_what_it_remembers_first(bed: Bed) -> None:
+    bed.keep(HELD)
+    bed.is_on, bed.kernel = False, Reservations(((J, 9),))
+    assert in_force.bring_up_to_date(VOL)
+    assert bed.reloads == [Reload(NONE, was_on=False), Reload(HELD, was_on=True)]
+    assert bed.kernel == HELD
+
+
+def test_who_is_kept_out_for_a_while_stays_registered(bed: Bed) -> None:
+    bed.keep(HELD)
+    bed.entries = []
+    closed = VOL._replace(initiators=(), held="run why")
+    bed.is_whole = False
+    assert bed.look(closed) and bed.kept().reservations == HELD
+    # The kernel would keep it for a later entry, whatever came since.
+    assert bed.reloads[-1].given == NONE
+
+
+def test_who_is_let_in_again_has_what_it_had_before_it_writes(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(lio_reload, "disable", lambda *_: done.append("disabled"))
+    bed.keep(HELD)
+    bed.entries = []
+    with hooks.letting_in(VOL):
+        done.append("let in")
+        bed.entries = [H, J]
+        assert replica_note.is_reloading("vol1")
+    assert done == ["disabled", "let in"] and bed.kernel == HELD
+    assert in_force.mirrored("vol1") == HELD
+    # Nobody new, or one without a registration: no session ends for that.
+    for entries in ([H, J], [J, H]):
+        bed.entries = entries
+        with hooks.letting_in(VOL):
+            pass
+    bed.keep(Reservations(((H, 1),)))
+    bed.entries = [H]
+    with hooks.letting_in(VOL):
+        bed.entries = [H, J]
+    assert len(bed.reloads) == 1 and done == ["disabled", "let in"]
+
+
+def test_what_the_kernel_has_dropped_with_an_entry_is_in_force_again(bed: Bed) -> None:
+    """Denied and allowed between two monitors."""
+    bed.keep(HELD)
+    bed.kernel = Reservations(((J, 2),))
+    bed.look()
+    assert bed.kernel == HELD == bed.kept().reservations
+
+
+@pytest.mark.parametrize("is_active", [True, False])
+def test_a_target_that_writes_no_changes_is_reloaded(bed: Bed, is_active: bool) -> None:
+    """LIO ends that with a CLEAR, and with a REGISTER that failed."""
+    bed.keep(HELD)
+    bed.kernel = HELD
+    bed.look(is_active=is_active)
+    assert bed.reloads == []
+    bed.is_writing = False
+    bed.look(is_active=is_active)
+    assert [each.given for each in bed.reloads] == [HELD]
+
+
+def test_a_promotion_undoes_what_a_waiting_command_has_changed(bed: Bed) -> None:
+    bed.keep(HELD)
+    bed.kernel = HELD
+    assert not in_force.at_promotion(VOL) and bed.reloads == []
+    bed.kernel = None  # not asked: the kernel may spin until the command is answered
+    in_force.note_mirrored("vol1", HELD)
+    with state_files.locked(replica_note.held_path("vol1"), shared=True):
+        assert in_force.at_promotion(VOL)
+    assert [each.given for each in bed.reloads] == [HELD]
+
+
+def test_more_than_lio_lists_is_compared_with_what_it_was_given(bed: Bed) -> None:
+    bed.keep(HELD)
+    bed.kernel = None
+    in_force.note_mirrored("vol1", HELD)
+    assert not in_force.bring_up_to_date(VOL) and bed.reloads == []
+    in_force.note_mirrored("vol1", NONE)
+    assert in_force.bring_up_to_date(VOL)
+
+
+def test_a_standby_mirrors_what_it_was_sent_unless_a_command_waits(bed: Bed) -> None:
+    bed.keep(HELD)
+    with state_files.locked(replica_note.held_path("vol1"), shared=True):
+        assert not bed.look(is_active=False) and bed.reloads == []
+    with state_files.locked(replica_note.lock_path("vol1")):
+        assert not bed.look(is_active=False) and bed.reloads == []
+    assert bed.look(is_active=False) and bed.kernel == HELD
+    assert not bed.look(is_active=False)
+    assert bed.sent == [] and bed.published == {}
+
+
+def test_the_active_node_publishes_once_for_each_daemon(bed: Bed) -> None:
+    bed.keep(HELD, cleared="t0")
+    bed.kernel = HELD
+    assert bed.look() and not bed.look()
+    found = parse_published(bed.published["sanctl.reservations.vol1"])
+    assert found is not None
+    assert (found.version, found.reservations, found.cleared) == (Version(3, 2), HELD, "t0")
+    assert bed.look(pid="8") and not bed.look(pid="8")
+    assert bed.reloads == [] and bed.sent == []
+
+
+def test_an_order_to_clear_is_carried_out_once(bed: Bed) -> None:
+    bed.keep(HELD)
+    bed.kernel = HELD
+    ordered = VOL._replace(clear_reservations="t1")
+    with state_files.locked(replica_note.held_path("vol1"), shared=True):
+        bed.look(ordered)
+        assert bed.reloads == [] and bed.kept().cleared == "", "a host's command is under way"
+    assert bed.look(ordered)
+    assert (bed.kernel, bed.kept()) == (NONE, StoredReservations(Version(4, 1), NONE, "t1"))
+    assert bed.sent[-1] == bed.kept()
+    bed.kernel = Reservations(((H, 1),))  # registered again
+    bed.keep(bed.kernel, cleared="t1")
+    bed.look(ordered)
+    assert len(bed.reloads) == 1 and bed.kept().reservations == bed.kernel
+
+
+def test_an_order_that_a_replica_does_not_store_stands(bed: Bed) -> None:
+    bed.keep(HELD)
+    bed.kernel = HELD
+    bed.is_silent = True
+    ordered = VOL._replace(clear_reservations="t1")
+    for _ in range(2):
+        with pytest.raises(CommandError, match="SAN-RES-003"):
+            bed.look(ordered)
+    assert bed.kept() == StoredReservations(Version(3, 2), HELD)
+    assert len(bed.reloads) == 1
+    bed.is_silent = False
+    assert bed.look(ordered)
+    assert (bed.kept().reservations, bed.kept().cleared) == (NONE, "t1")
+
+
+def test_who_is_taken_off_the_list_does_not_come_back(bed: Bed) -> None:
+    bed.keep(HELD)
+    bed.entries, bed.kernel = [J], Reservations(((J, 2),))
+    bed.look(VOL._replace(initiators=(J,)))
+    assert bed.kept().reservations == bed.kernel == bed.sent[-1].reservations
+    assert bed.reloads == []
+
+
+def test_a_command_that_is_under_way_is_not_undone(bed: Bed) -> None:
+    """LIO has changed its memory; the service stores that, once it gets the lock."""
+    bed.keep(HELD)
+    bed.kernel = Reservations(((J, 2),))
+    with state_files.locked(replica_note.held_path("vol1"), shared=True):
+        bed.look()
+    assert bed.reloads == [] and bed.kept().reservations == HELD
+
+
+def test_switched_on_all_replicas_know_before_a_host_may(bed: Bed) -> None:
+    bed.is_on, bed.kernel = False, HELD
+    bed.is_silent = True
+    with pytest.raises(CommandError, match="SAN-RES-003"):
+        bed.look()
+    assert not bed.is_on and bed.reloads == []
+    bed.is_silent = False
+    assert bed.look()
+    assert bed.is_on and bed.kernel == NONE and bed.kept().reservations == NONE
+    assert bed.sent[-1] == bed.kept()
+    assert "sanctl.reservations.vol1" in bed.published
+
+
+def test_switched_on_what_an_earlier_time_has_left_ends(bed: Bed) -> None:
+    bed.is_on = False
+    bed.keep(HELD)
+    bed.look()
+    assert bed.kept() == StoredReservations(Version(4, 1), NONE)
+
+
+def test_a_standby_that_is_switched_on_later_has_what_it_was_sent(bed: Bed) -> None:
+    bed.is_on, bed.kernel = False, Reservations(((J, 9),))
+    assert bed.look(is_active=False) and bed.is_on and bed.kernel == NONE
+    bed.is_on = False
+    bed.keep(HELD)
+    assert bed.look(is_active=False) and bed.kernel == HELD
+
+
+def test_switched_off(bed: Bed) -> None:
+    bed.keep(HELD)
+    bed.kernel = HELD
+    bed.look()
+    assert bed.look(OFF) and not bed.look(OFF)
+    assert (bed.is_on, bed.kernel, bed.published) == (False, NONE, {})
+    assert bed.reloads == [Reload(NONE, was_on=True)]
+    assert bed.kept() == StoredReservations(Version(3, 2), NONE)
+    assert replica_note.read("vol1") is None
+
+
+def test_a_demotion_ends_what_waits_and_a_promotion_begins_anew(bed: Bed) -> None:
+    bed.keep(HELD)
+    with in_force.demoting(VOL):
+        assert replica_note.is_closing("vol1")
+    assert not replica_note.is_closing("vol1")
+    with pytest.raises(ZeroDivisionError), in_force.demoting(VOL):
+        raise ZeroDivisionError
+    assert replica_note.is_closing("vol1"), "it failed: no host's command is stored until then"
+    assert not bed.look()
+    in_force.check_before_promotion(VOL, is_first=False)
+    assert not replica_note.is_closing("vol1")
+    with (
+        state_files.locked(replica_note.lock_path("vol1")),
+        pytest.raises(CommandError, match="SAN-RES-004"),
+        in_force.demoting(VOL),
+    ):
+        pytest.fail("a change is under way")
+
+
+@pytest.mark.parametrize(
+    ("release", "are_kept"),
+    [("6.9.0", True), ("7.2.7-generic", True), ("6.8.12", False), ("6.1.0-28-amd64", False)],
+)
+def test_a_kernel_that_hands_nothing_out_again_keeps_none(
+    monkeypatch: pytest.MonkeyPatch, release: str, *, are_kept: bool
+) -> None:
+    monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "n1", release, "", "")))
+    assert hooks.are_kept_here() is are_kept
+    monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "n1", "", "", "")))
+    assert not hooks.are_kept_here()
+
+
+def test_a_replica_that_has_none_gets_it_without_a_change(bed: Bed) -> None:
+    """One that was added, or has lost its file: it could never be promoted."""
+    bed.keep(HELD)
+    bed.kernel = HELD
+    in_force._settled("vol1").remove()
+    bed.look()
+    assert [each.reservations for each in bed.sent] == [HELD]
+    bed.look()
+    assert len(bed.sent) == 1
+    bed.look(VOL._replace(nodes=("n2", "n1")))
+    assert len(bed.sent) == 2
+    in_force._settled("vol1").make_old()
+    bed.look(VOL._replace(nodes=("n2", "n1")))
+    assert len(bed.sent) == 3

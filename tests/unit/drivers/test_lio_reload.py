@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A target is given other reservations while it is disabled; LIO is a tree of files here."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sanctl.drivers import configfs, lio, lio_reload, lio_reservations
+from sanctl.errors import CommandError
+from sanctl.model.reservation import Reservations
+
+NAME, MINOR, IQN = "vol1", 1, "iqn.2026-11.net.example:san.vol1"
+A, B = "iqn.x:a", "iqn.x:b"
+HELD = Reservations(((A, 1), (B, 2)), B, 5)
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(lio, "_ROOT", str(tmp_path))
+    monkeypatch.setattr(lio, "_is_ours", lambda *_: True)
+    backstore = Path(lio.backstore_folder(NAME, MINOR))
+    for folder in ("pr", "attrib", "wwn", "alua/sanctl-2", "alua/default_tg_pt_gp"):
+        (backstore / folder).mkdir(parents=True)
+    (backstore / "pr/res_aptpl_metadata").touch()
+    (backstore / "wwn/vpd_unit_serial").write_text(f"T10 VPD Unit Serial Number: {'a' * 32}\n")
+    for name in ("emulate_pr", "force_pr_aptpl"):
+        (backstore / "attrib" / name).write_text("0\n")
+    (backstore / "attrib/enforce_pr_isids").write_text("1\n")
+    tpg = tmp_path / f"iscsi/{IQN}/tpgt_2"
+    for folder in ("lun/lun_0", f"acls/{A}/lun_0", f"acls/{B}/lun_0", "attrib"):
+        (tpg / folder).mkdir(parents=True)
+    (tpg / "enable").write_text("1\n")
+    (tpg / "attrib/rtpi").write_text("0x22\n")
+    (tpg / "lun/lun_0/alua_tg_pt_gp").write_text("TG Port Alias: sanctl-2\nTG Port Group ID: 2\n")
+    (tpg / "lun/lun_0/sanctl-vol1").symlink_to(backstore)
+    for initiator in (A, B):
+        (tpg / f"acls/{initiator}/lun_0/lun_0").symlink_to(tpg / "lun/lun_0")
+    return tpg
+
+
+def note_writes(monkeypatch: pytest.MonkeyPatch, look: Callable[[str, str], None]) -> None:
+    write = configfs.write
+
+    def noted(path: str, value: str) -> None:
+        look(path, value)
+        write(path, value)
+
+    monkeypatch.setattr(configfs, "write", noted)
+
+
+def test_what_is_given_is_given_without_the_lun_and_disabled(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[str] = []
+
+    def look(path: str, value: str) -> None:
+        if path.endswith("res_aptpl_metadata"):
+            assert (root / "enable").read_text().strip() == "0"
+            assert not (root / "lun/lun_0/sanctl-vol1").is_symlink()
+            assert not any((root / f"acls/{each}/lun_0").exists() for each in (A, B))
+            given.append(value)
+
+    note_writes(monkeypatch, look)
+    assert lio_reload.is_whole(NAME, MINOR)
+    lio_reload.reload(NAME, MINOR, HELD)
+    assert lio_reload.is_whole(NAME, MINOR)
+    assert len(given) == 2 and f"target_node={IQN},tpgt=2,port_rtpi=34" in given[1]
+    assert (root / "lun/lun_0/sanctl-vol1").resolve() == Path(lio.backstore_folder(NAME, MINOR))
+
+
+class Died(BaseException):
+    """The process is killed."""
+
+
+def die_after(run: Callable[..., None], times: int) -> Callable[..., None]:
+    left = times
+
+    def die(*words: str) -> None:
+        nonlocal left
+        if not left:
+            raise Died
+        left -= 1
+        run(*words)
+
+    return die
+
+
+@pytest.mark.parametrize("step", ["link", "remove_links", "set_value", "write"])
+@pytest.mark.parametrize("times", range(3))
+def test_one_that_dies_on_the_way_is_not_whole_and_is_done_again(
+    root: Path, monkeypatch: pytest.MonkeyPatch, step: str, times: int
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(configfs, step, die_after(getattr(configfs, step), times))
+        with contextlib.suppress(Died):
+            lio_reload.reload(NAME, MINOR, HELD)
+        # Killed before its first step, or not at all, it leaves a whole one.
+        assert lio_reload.is_whole(NAME, MINOR) is ((root / "enable").read_text().strip() == "1")
+    lio_reload.reload(NAME, MINOR, HELD)
+    assert lio_reload.is_whole(NAME, MINOR)
+
+
+def test_without_a_target_there_is_nothing_to_reload(root: Path) -> None:
+    os.rename(root.parent, root.parent.with_name("iqn.2026-11.net.example:san.vol2"))
+    with pytest.raises(CommandError, match="SAN-LIO-002"):
+        lio_reload.reload(NAME, MINOR, HELD)
+
+
+def test_the_mode_is_complete_before_a_command_is_taken(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del root
+    backstore = lio.backstore_folder(NAME, MINOR)
+    written: list[str] = []
+    note_writes(monkeypatch, lambda path, _: written.append(os.path.basename(path)))
+    assert not lio_reservations.is_on(backstore)
+    lio_reservations.set_mode(backstore, is_on=True)
+    assert lio_reservations.is_on(backstore)
+    assert written == ["force_pr_aptpl", "enforce_pr_isids", "emulate_pr"]
+    lio_reservations.set_mode(backstore, is_on=False)
+    assert not lio_reservations.is_on(backstore)
+
+
+def test_the_serial_numbers_of_devices(root: Path) -> None:
+    other = root.parents[2] / "core/iblock_7/somebody-elses"
+    other.mkdir(parents=True)
+    assert lio.serials() == ["a" * 32]
