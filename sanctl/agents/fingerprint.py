@@ -20,7 +20,14 @@ from sanctl.agents.cache import flush_unit
 from sanctl.agents.fencing import quorum_overlap
 from sanctl.agents.points import unit as point_unit
 from sanctl.agents.publish import attrd_cache
-from sanctl.agents.replica import access_list, lost_writes, parts, resource_file, sync_policy
+from sanctl.agents.replica import (
+    access_list,
+    lost_writes,
+    parts,
+    resource_file,
+    resync_note,
+    sync_policy,
+)
 from sanctl.agents.replica.parts import Device
 from sanctl.agents.sync import tracking, verify
 from sanctl.drivers import (
@@ -272,7 +279,7 @@ def _of_files(device: Device, data: str, *, is_alone: bool) -> list[Record]:
         _content(f"{below}.apart") if is_alone else record("absent", f"{below}.apart"),
         record("absent", state_files.of_node(f"flush-failed.{device.name}").path),
         record("absent", pool_notes.path(device.pool, pool_notes.SHUT_DOWN)),
-        *(_stat_or_absent(f"{below}.{kind}") for kind in ("sync", "verify")),
+        *(_stat_or_absent(f"{below}.{kind}") for kind in ("sync", "verify", resync_note.KIND)),
         *(_stat_or_absent(f"{host_secrets.FOLDER}/{host.name}") for host in device.hosts),
     ]
     if is_alone:

@@ -157,28 +157,30 @@ def log_publish_failure(name: str, error: SanctlError | OSError) -> None:
 def has_changed(device: Device, state: ResourceState) -> bool:
     """Whether this state differs from the published one, apart from amounts.
 
-    Also where all that a resync wrote is stable since: a drop of its source waits for that.
+    Also where what a resync wrote is not stable, or is since: a drop of its source waits for that.
+    A resync between two monitors leaves all else as it was.
 
     False for a replica of which nothing is published: it is being started or stopped. Also for a
     replica without contact: only its monitor knows all the fields that are published then.
     """
     published = attrd_cache.published_fields(attrd_cache.of_device(device.name))
     fields = published_value(state, nodes=len(device.nodes)).split()
-    has_settled = _UNFLUSHED in published and not resync_note.published_field(
-        lost_writes.data_file(device.name)
-    )
     return (
         bool(published)
         and state.is_connected
         and not are_all_blank(state, replicas=len(device.nodes))
         and (
-            has_settled
-            or any(
+            any(
                 field not in published and not field.startswith(("out-of-sync=", "size="))
                 for field in fields
             )
+            or (_UNFLUSHED in published) is not _is_unflushed(device)
         )
     )
+
+
+def _is_unflushed(device: Device) -> bool:
+    return bool(resync_note.published_field(lost_writes.data_file(device.name)))
 
 
 def _publish(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +16,9 @@ from sanctl.agents.cache import flush_unit
 from sanctl.agents.fingerprint import Fingerprint
 from sanctl.agents.publish import attrd_cache
 from sanctl.agents.replica import parts
+from sanctl.agents.replica.parts import Device
 from sanctl.agents.sync import verify
-from sanctl.drivers import lio
+from sanctl.drivers import drbdadm, lio, loop, pool_mount
 from sanctl.model import resync_record
 from sanctl.model.resync_record import FAST, ResyncRecord
 from sanctl.model.verify_result import RUNNING, VerifyResult
@@ -210,3 +212,29 @@ def test_any_action_removes_the_one_of_before(monitor: Monitor) -> None:
     assert monitor.run()
     assert device.main(["device", "demote"]) in {ocf.NOT_RUNNING, ocf.ERR_GENERIC}
     assert not state_files.of_device("vol1", "fingerprint").exists()
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_what_a_resync_notes_beside_the_data_counts(
+    fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_there: bool
+) -> None:
+    """A resync between two monitors leaves DRBD's state as it was, and data that is not flushed."""
+    device = Device("vol1", "0" * 32, 8192, "main", ("n1", "n2"), 1, ())
+    data = tmp_path / "vol1.data"
+    note = tmp_path / "vol1.filling"
+    mount = pool_mount.Mount(str(tmp_path), "8:1", "/", "x", "xfs", frozenset(), frozenset())
+    for module, name, answer in (
+        (shutil, "which", __file__),
+        (pool_mount, "mount_of", mount),
+        (pool_mount, "line_of", "x"),
+        (drbdadm, "registry_links", []),
+        (loop, "find", "/dev/loop0"),
+        (fingerprint, "_content", record("file", "x", "y")),
+    ):
+        monkeypatch.setattr(module, name, lambda *_, _answer=answer, **__: _answer)
+    monkeypatch.setattr(fingerprint, "_stat", lambda path: record("stat", path, "1"))
+    if is_there:
+        note.write_text("-\n")
+    records = fingerprint._of_files(device, str(data), is_alone=False)
+    kind = record("stat", str(note), "1") if is_there else record("absent", str(note))
+    assert kind in records

@@ -203,13 +203,19 @@ def test_marks_that_could_not_be_cleared_are_asked_for_by_the_next_monitor(
 def test_what_a_resync_wrote_is_published_as_unstable_until_it_is_flushed(
     node: FakeNode, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A drop of its source waits for that, and so for the publication."""
+    """A drop of its source waits for that, and so for the publication.
+
+    A link that breaks for a second leaves a resync between two monitors, and the same state.
+    """
     data = tmp_path / "vol1.data"
     monkeypatch.setattr(lost_writes, "data_file", lambda _: str(data))
     note = Path(resync_note.path_of(str(data)))
     assert resync_note.published_field(None) == resync_note.published_field(str(data)) == ""
-    note.write_text("of a resync\n")
     monkeypatch.setattr(lost_writes, "is_suspect", lambda *_: False)
+    written(node, STANDBY)
+    assert not replica_state.has_changed(DEVICE, STANDBY)
+    note.write_text("of a resync\n")
+    assert replica_state.has_changed(DEVICE, STANDBY)
     assert STATES_ATTRIBUTE in written(node, STANDBY)
     assert "unflushed=1" in attrd_cache.published_fields(attrd_cache.of_device("vol1"))
     assert not replica_state.has_changed(DEVICE, STANDBY)
