@@ -33,11 +33,14 @@ class DrainOutcome:
         moved: devices, each with the node that serves it now.
         stranded: devices that stop with the node, with the reason.
         late: devices that were still being moved when the time was over.
+        unflushed: devices of which no other replica was on stable storage then, as what a resync
+            wrote there was still to be flushed.
     """
 
     moved: tuple[tuple[DeviceName, str], ...]
     stranded: tuple[StrandedDevice, ...]
     late: tuple[DeviceName, ...]
+    unflushed: tuple[DeviceName, ...]
 
 
 def drain_node(session: Session, name: NodeName, *, timeout_s: float) -> DrainOutcome:
@@ -64,6 +67,7 @@ def drain_node(session: Session, name: NodeName, *, timeout_s: float) -> DrainOu
                 ),
             ),
             late=(),
+            unflushed=devices_being_flushed(cluster, name),
         )
     session.set_transient_attribute(name, DRAINED_ATTRIBUTE, "true")
     try:
@@ -105,7 +109,12 @@ def _result(
             left.append(StrandedDevice(device=name, reason=reason))
         elif device is not None:
             late.append(name)
-    return DrainOutcome(moved=tuple(moved), stranded=tuple(left), late=tuple(late))
+    return DrainOutcome(
+        moved=tuple(moved),
+        stranded=tuple(left),
+        late=tuple(late),
+        unflushed=devices_being_flushed(cluster, node),
+    )
 
 
 def undrain_node(session: Session, name: NodeName, *, timeout_s: float) -> bool:

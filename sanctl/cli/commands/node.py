@@ -166,7 +166,7 @@ def drain(name: str, timeout_s: float, output: str) -> None:
 
     The node's replicas stay in sync. The drain ends with the node's next stop, or with 'sanctl node
     undrain'. The command refuses nothing: a device that no other node can serve is listed, and
-    stops with the node.
+    stops with the node; so is one of which what a resync wrote on another node is not flushed yet.
     """
     env = environment()
     wanted = NodeName.parse(name)
@@ -180,6 +180,12 @@ def drain(name: str, timeout_s: float, output: str) -> None:
             print(f"device {each.device} stops with {wanted}: {each.reason}")
         for device in result.late:
             print(f"device {device} is still being moved after {timeout_s:g} s")
+        for device in result.unflushed:
+            print(
+                f"device {device} is not flushed on another node yet, after a resync there: should "
+                f"that one lose its power, {wanted} alone has all of it; 'journalctl -u "
+                "sanctl-resync' there says more"
+            )
         if not (result.moved or result.stranded or result.late):
             print(f"node {wanted} serves no device")
 
@@ -190,9 +196,10 @@ def drain(name: str, timeout_s: float, output: str) -> None:
             "moved": [{"device": d.value, "node": server} for d, server in result.moved],
             "stranded": [{"device": s.device.value, "reason": s.reason} for s in result.stranded],
             "late": [device.value for device in result.late],
+            "unflushed": [device.value for device in result.unflushed],
         },
         text=text,
-        status=ExitStatus.NOT_CONVERGED if result.late else ExitStatus.OK,
+        status=ExitStatus.NOT_CONVERGED if result.late or result.unflushed else ExitStatus.OK,
     )
 
 

@@ -71,6 +71,10 @@ class Drained(TypedDict):
     moved: Annotated[list[Served], "devices that it served, with the node that serves each now"]
     stranded: Annotated[list[Stranded], "devices that stop together with the node"]
     late: Annotated[list[str], "devices that were still being moved at the deadline"]
+    unflushed: Annotated[
+        list[str],
+        "devices of which no other node had all on stable storage then, after a resync there",
+    ]
 
 
 class FenceAnswer(TypedDict):

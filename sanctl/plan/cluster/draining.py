@@ -84,20 +84,34 @@ def devices_being_flushed(cluster: Cluster, leaving: NodeName) -> tuple[DeviceNa
         for device in cluster.cib.devices
         if leaving in device.nodes
         and cluster.replica(device.name, leaving).is_up_to_date
-        and (good := _up_to_date_elsewhere(cluster, device, leaving))
-        and all(replica.is_settling for replica in good)
+        and any(each.is_settling for _, each in _up_to_date_elsewhere(cluster, device, leaving))
+        and not any(
+            not each.is_settling and _has_all(cluster, device, node, leaving)
+            for node, each in _up_to_date_elsewhere(cluster, device, leaving)
+        )
     )
 
 
 def _up_to_date_elsewhere(
     cluster: Cluster, device: DeviceSpec, leaving: NodeName
-) -> list[ReplicaState]:
+) -> list[tuple[NodeName, ReplicaState]]:
     replicas = [
-        cluster.replica(device.name, node)
+        (node, cluster.replica(device.name, node))
         for node in device.nodes
         if node != leaving and cluster.mon.state(node) in MEMBER_STATES
     ]
-    return [each for each in replicas if each.is_up_to_date and not each.is_suspect]
+    return [each for each in replicas if each[1].is_up_to_date and not each[1].is_suspect]
+
+
+def _has_all(cluster: Cluster, device: DeviceSpec, node: NodeName, leaving: NodeName) -> bool:
+    """Whether a replica has what those of the leaving node and of the one that serves have.
+
+    One that has lost them calls itself UpToDate until it is marked, and with a mark as well.
+    """
+    serving = cluster.active_node(device.name)
+    others = {each for each in device.nodes if each == leaving or each.value == serving} - {node}
+    replica = cluster.replica(device.name, node)
+    return replica.is_in_sync_with(others) and not cluster.is_marked(device, node)
 
 
 def devices_between_nodes(

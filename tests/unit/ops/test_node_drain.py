@@ -124,7 +124,8 @@ def test_it_does_not_wait_for_good_for_a_disk_that_hangs(
 ) -> None:
     cluster.settling = {"n2"}
     cluster.tick()
-    assert drain_node(session, N1, timeout_s=10).moved == ((VM1, "n2"),)
+    result = drain_node(session, N1, timeout_s=10)
+    assert (result.moved, result.unflushed) == (((VM1, "n2"),), (VM1,))
 
 
 def test_a_cluster_of_an_older_rollout_is_left_to_pacemaker() -> None:
@@ -134,6 +135,10 @@ def test_a_cluster_of_an_older_rollout_is_left_to_pacemaker() -> None:
     session = Session(cluster, FakeClock(cluster.tick), FakeReporter())
     result = drain_node(session, N1, timeout_s=30)
     assert "no constraint" in result.stranded[0].reason
+    assert result.unflushed == ()
+    cluster.settling = {"n2"}
+    cluster.tick()
+    assert drain_node(session, N1, timeout_s=30).unflushed == (VM1,)
     assert session.observe().cib.drained == set()
 
 

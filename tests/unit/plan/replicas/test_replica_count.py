@@ -292,6 +292,15 @@ def test_nor_does_its_node_leave_or_discard_it_before() -> None:
         assert devices_being_flushed(cluster, N1) == ((VM1,) if is_needed else ())
         refused = [each.code for each in reformat_problems(cluster, pool, N1)]
         assert refused == (["SAN-POOL-020"] if is_needed else [])
+    # Nor is a third one stable that lacks what was written since, whatever it calls itself.
+    alone = replace(_GOOD, connection="Connecting", peer_disk=None)
+    for cluster in (
+        world(ALL, disks={N2: settling}, marked=(N3,)),
+        world(ALL, disks={N2: settling, N3: alone}),
+        world(ALL, disks={N2: settling, N3: alone}, active=N2),
+    ):
+        assert devices_being_flushed(cluster, N1) == (VM1,)
+    assert devices_being_flushed(world(ALL, disks={N2: settling}, active=N3), N1) == ()
     # One that has nothing good itself, or whose peer is suspect, gains nothing by waiting.
     diskless = replace(_GOOD, disk="Diskless")
     for cluster in (
