@@ -58,6 +58,7 @@ from sanctl.plan.replicas.replica_safety import (
     drop_problems,
     is_known_stable,
     is_known_up_to_date,
+    lacks_flush_alone,
     lacks_majority,
     majority_problem,
     may_become_stable,
@@ -242,17 +243,14 @@ def _drop(
     filling = tuple(node for node in kept if may_become_stable(cluster, device, node))
     loses = any(is_known_up_to_date(cluster, device, node) for node in drops)
     remaining = sum(is_known_stable(cluster, device, node) for node in kept)
-    if loses and filling and remaining < request.replicas:
+    flushed = tuple(node for node in kept if lacks_flush_alone(cluster, device, node))
+    # What filled the last good replica may be away, and not known up to date any more.
+    awaited = filling if loses and remaining < request.replicas else () if remaining else flushed
+    if awaited:
         seen = replicas_text(cluster, device)
-        flushed = [
-            node
-            for node in filling
-            if is_known_up_to_date(cluster, device, node)
-            and not cluster.replica(device.name, node).is_suspect
-        ]
         if flushed:
             seen += f"; what the resync wrote on {_listed(flushed)} is being flushed"
-        return AwaitSync(nodes=filling, seen=seen)
+        return AwaitSync(nodes=awaited, seen=seen)
     problems = [
         *drop_problems(cluster, device, drops),
         *only_holder_problems(cluster, device, drops),

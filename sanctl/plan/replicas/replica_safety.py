@@ -60,6 +60,24 @@ def is_known_stable(cluster: Cluster, device: DeviceSpec, node: NodeName) -> boo
     )
 
 
+def lacks_flush_alone(cluster: Cluster, device: DeviceSpec, node: NodeName) -> bool:
+    """Whether `is_known_stable` waits for nothing but the flush of what a resync wrote there."""
+    replica = cluster.replica(device.name, node)
+    return (
+        is_known_up_to_date(cluster, device, node)
+        and replica.is_settling
+        and not replica.is_suspect
+    )
+
+
+def flush_hint(nodes: Collection[NodeName]) -> str:
+    """Return what to do where `lacks_flush_alone` is so of these nodes."""
+    return (
+        "wait for its flush, seconds as a rule; 'journalctl -u sanctl-resync' on "
+        f"{', '.join(map(str, nodes))} says more"
+    )
+
+
 def may_become_stable(cluster: Cluster, device: DeviceSpec, node: NodeName) -> bool:
     """Whether a replica's node is present and `is_known_stable` may become so by itself."""
     return cluster.mon.state(node) in MEMBER_STATES and not is_known_stable(cluster, device, node)
@@ -147,13 +165,20 @@ def drop_problems(
         return (*problems, *unknown)
     good = ", ".join(str(node) for node in drops if is_known_up_to_date(cluster, device, node))
     rest = "; ".join(f"{node}: {_condition(cluster, device, node)}" for node in kept)
+    if good:
+        text = f"{good} has the last replica of device {device.name} that is known to be up to date"
+    else:
+        text = (
+            f"{up_to_date_primary(cluster, device)} serves device {device.name} from a replica "
+            "that is not known to outlast a loss of power, and no other one that stays is"
+        )
+    flushed = [node for node in kept if lacks_flush_alone(cluster, device, node)]
     return (
         *problems,
         Problem(
             "SAN-REP-001",
-            f"{good} has the last replica of device {device.name} that is known to be up to date"
-            + (f" ({rest})" if rest else ""),
-            "let another replica get in sync first",
+            text + (f" ({rest})" if rest else ""),
+            flush_hint(flushed) if flushed else "let another replica get in sync first",
         ),
     )
 
@@ -186,6 +211,8 @@ def _condition(cluster: Cluster, device: DeviceSpec, node: NodeName) -> str:
     if cluster.is_marked(device, node):
         return "marked as outdated"
     replica = cluster.replica(device.name, node)
-    if replica.is_suspect or not replica.is_settling:
+    if replica.is_suspect:
+        return f"{replica.brief()}, suspect"
+    if not replica.is_settling:
         return replica.brief()
     return f"{replica.brief()}, what its resync wrote is being flushed"

@@ -273,6 +273,40 @@ def test_what_filled_a_replica_is_kept_until_all_of_that_is_stable(active: NodeN
         assert isinstance(found, AwaitSync) and "flushed" not in found.seen
     (problem,) = drop_problems(cluster, cluster.cib.devices[0], (N1,))
     assert problem.code == "SAN-REP-001" and "is being flushed" in problem.text
+    assert problem.text.startswith("n1 has the last replica") and "sanctl-resync" in problem.hint
+
+
+@pytest.mark.parametrize(
+    ("nodes", "replicas", "drbd"),
+    [((N1, N2), 1, "8.4.11"), ((N1, N2), 2, "8.4.11"), (ALL, 2, "9.3.3")],
+)
+def test_where_what_filled_it_is_off_the_flush_is_waited_for_as_well(
+    nodes: tuple[NodeName, ...], replicas: int, drbd: str
+) -> None:
+    """It is not known up to date any more; `node replace` drops it first with DRBD 8.4."""
+    alone = replace(_GOOD, connection="Connecting", peer_disk=None)
+    filled = replace(alone, disk="Inconsistent")
+    request = ReplicaRequest(replicas=replicas, drop=(N1,))
+
+    def seen(replica: ReplicaState) -> Cluster:
+        off, disks = {N1: NodeState.OFFLINE}, {N2: replica, N3: filled}
+        return world(nodes, active=N2, states=off, disks=disks)
+
+    cluster = seen(replace(alone, is_settling=True))
+    found = step(cluster, request, drbd=drbd)
+    assert isinstance(found, AwaitSync) and found.nodes == (N2,)
+    assert "what the resync wrote on n2 is being flushed" in found.seen
+    (problem,) = drop_problems(cluster, cluster.cib.devices[0], (N1,))
+    assert problem.code == "SAN-REP-001" and problem.text.startswith("n2 serves device vm1")
+    assert "wait for its flush" in problem.hint and "sanctl-resync" in problem.hint
+    assert N1 not in nodes_after(step(seen(alone), request, drbd=drbd))
+    # One whose flush has failed is not waited for: it is to be filled again.
+    for is_settling in (True, False):
+        suspect = replace(alone, is_settling=is_settling, is_suspect=True)
+        with pytest.raises(Refused) as refused:
+            step(seen(suspect), request, drbd=drbd)
+        (problem,) = refused.value.problems
+        assert problem.text.startswith("n2 serves device vm1") and "flush" not in problem.hint
 
 
 def test_nor_does_its_node_leave_or_discard_it_before() -> None:
