@@ -317,7 +317,9 @@ _CODES = {
     "signature, or the first MiB is not zero. sanctl does not overwrite data that it does not "
     "know.",
     "SAN-POOL-020": "Preparing a pool with --anew discards its replicas on this node, so each of "
-    "its devices must have a good replica on another node.",
+    "its devices must have a good replica on another node. One that was just filled is good once "
+    "what the resync wrote was flushed, within seconds as a rule: 'journalctl -u sanctl-resync' on "
+    "its node.",
     "SAN-POOL-021": "The pool's files are in use on this node. A node in standby uses none.",
     "SAN-POOL-022": "A device that the inventory names for a cached pool does not exist.",
     "SAN-POOL-023": "The pool's filesystem has shut itself down after an error of its disk and "
@@ -363,7 +365,9 @@ _CODES = {
     "be served twice, and no device is served if a node is lost now.",
     "SAN-REP-001": "The replica to be dropped is the last one that is known to be up to date. "
     "Known means: a node of this cluster serves from it now, or it is in sync with that one. "
-    "There is no override: let another replica get in sync, or delete the device.",
+    "One that was just filled counts once what the resync wrote was flushed, within seconds as a "
+    "rule: 'journalctl -u sanctl-resync' on its node. There is no override: let another replica "
+    "get in sync, or delete the device.",
     "SAN-REP-002": "Which replica of the device is the newest is not known: no node serves the "
     "device, or the serving node has no good replica of its own, or its I/O is frozen. Replicas "
     "are not added or dropped in that state.",

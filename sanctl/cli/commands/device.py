@@ -41,7 +41,7 @@ from sanctl.cli.views.device import (
     device_row,
     device_state,
     extents_text,
-    replica_text,
+    replica_flush_text,
 )
 from sanctl.cli.views.point_schedule import schedule_data, schedule_text
 from sanctl.cli.views.restore import restore_text
@@ -354,7 +354,7 @@ def _print_device(cluster: Cluster, found: DeviceSpec, topology: Topology, now_s
         *((("made from", f"restore point {found.origin.name}"),) if found.origin else ()),
         ("active", ", ".join(active) or "?"),
         ("preferred", str(found.prefer or "-")),
-        *((f"replica {n}", replica_text(cluster, found, n)) for n in found.nodes),
+        *((f"replica {n}", replica_flush_text(cluster, found, n)) for n in found.nodes),
         ("cache", cache_policy_text(found.cache)),
         *(("", line) for line in cache_lines(cluster, found)),
         ("target", topology.target_iqn(found.name).value),

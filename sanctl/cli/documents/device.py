@@ -66,6 +66,9 @@ class Replica(TypedDict):
         "known, or the device has no restore points, schedule of them or copies",
     ]
     resync: Annotated[Resync | None, "its latest resync; null: none is recorded"]
+    unflushed: Annotated[
+        bool, "what a resync wrote there is said not to be known to be on stable storage yet"
+    ]
     cache: Annotated[ReplicaCache, "state of its caches"]
 
 

@@ -135,6 +135,7 @@ def _replica_data(cluster: Cluster, device: DeviceSpec, node: NodeName) -> devic
         "size": replica.size_bytes,
         "extents": extents_by_node(cluster, device).get(node.value),
         "resync": resync_data(replica.resync) if replica.resync else None,
+        "unflushed": replica.is_settling,
         "cache": {
             "mode": replica.cache,
             "reason": mode_reason(device, replica),
@@ -162,6 +163,14 @@ def replica_text(cluster: Cluster, device: DeviceSpec, node: NodeName) -> str:
     if cluster.mon.state(node) not in MEMBER_STATES:
         return UNKNOWN
     return cluster.replica_brief(device, node)
+
+
+def replica_flush_text(cluster: Cluster, device: DeviceSpec, node: NodeName) -> str:
+    """Return the same, and whether what filled the replica is to stay until it was flushed."""
+    replica = cluster.replica(device.name, node)
+    is_told = replica.is_settling and replica.is_up_to_date and not replica.is_suspect
+    flush = ", not flushed after its resync yet" if is_told else ""
+    return replica_text(cluster, device, node) + flush
 
 
 DEVICE_COLUMNS = ("DEVICE", "SIZE", "STATE", "ACTIVE", "REPLICAS")

@@ -8,6 +8,7 @@ from sanctl.model.cache_policy import CacheMode
 from sanctl.model.cib_change import Change, SetNodeAttribute
 from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import NodeState
+from sanctl.model.device import DeviceSpec
 from sanctl.model.names import NodeName, PoolName, format_bytes
 from sanctl.model.pool_cache import MODE_ATTRIBUTE_PREFIX, CacheState, WantedMode, parse_wanted_mode
 from sanctl.model.topology import Pool, Topology
@@ -19,7 +20,7 @@ from sanctl.plan.cluster.preconditions import (
     unreadable_device_problems,
 )
 from sanctl.plan.device.restore_points import only_holder_problems
-from sanctl.plan.replicas.replica_safety import is_known_stable
+from sanctl.plan.replicas.replica_safety import flush_hint, is_known_stable, lacks_flush_alone
 
 FLASH_REASON_TEXTS = {
     "flash-lost": "the flash has failed",
@@ -240,7 +241,7 @@ def reformat_problems(cluster: Cluster, pool: Pool, node: NodeName) -> tuple[Pro
         Problem(
             "SAN-POOL-020",
             f"device {device.name} is not known to have a good replica on another node than {node}",
-            "wait until another replica serves and is up to date",
+            _good_replica_hint(cluster, device, node),
         )
         for device in cluster.cib.devices
         if device.pool == pool.name
@@ -249,3 +250,9 @@ def reformat_problems(cluster: Cluster, pool: Pool, node: NodeName) -> tuple[Pro
             is_known_stable(cluster, device, other) for other in device.nodes if other != node
         )
     )
+
+
+def _good_replica_hint(cluster: Cluster, device: DeviceSpec, node: NodeName) -> str:
+    others = [other for other in device.nodes if other != node]
+    flushed = [other for other in others if lacks_flush_alone(cluster, device, other)]
+    return flush_hint(flushed) if flushed else "wait until another replica serves and is up to date"

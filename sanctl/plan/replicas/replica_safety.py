@@ -73,8 +73,8 @@ def lacks_flush_alone(cluster: Cluster, device: DeviceSpec, node: NodeName) -> b
 def flush_hint(nodes: Collection[NodeName]) -> str:
     """Return what to do where `lacks_flush_alone` is so of these nodes."""
     return (
-        "wait for its flush, seconds as a rule; 'journalctl -u sanctl-resync' on "
-        f"{', '.join(map(str, nodes))} says more"
+        f"wait for the flush on {', '.join(map(str, nodes))} of what a resync wrote there, seconds "
+        "as a rule; 'journalctl -u sanctl-resync' there says more"
     )
 
 

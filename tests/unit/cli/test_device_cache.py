@@ -349,3 +349,17 @@ def test_a_long_flush_is_a_warning(do: Do, env: FakeEnvironment) -> None:
         "n2", "sanctl-vm1", "disk=UpToDate cache=write-back dirty=67108864 flush-s=40"
     )
     assert "SAN-HLT-055" in do("status")[1]
+
+
+def test_what_is_still_to_be_flushed_after_a_resync_is_shown(do: Do, env: FakeEnvironment) -> None:
+    """Drops and drains wait for that."""
+    env.pacemaker.is_frozen = True
+    state = "connection=Connected replication=Established peer-disk=UpToDate role=Secondary"
+    env.pacemaker.attribute("n2", "sanctl-vm1", f"disk=UpToDate {state} unflushed=1")
+    shown = do("device show vm1")[1]
+    assert "UpToDate, not flushed after its resync yet" in shown
+    replicas = data_of(do("device show vm1 --output json")[1])["replicas"]
+    assert [each["unflushed"] for each in replicas] == [False, True]
+    # Of one that is being filled that goes without saying.
+    env.pacemaker.attribute("n2", "sanctl-vm1", "disk=Inconsistent unflushed=1")
+    assert "not flushed" not in do("device show vm1")[1]

@@ -298,7 +298,7 @@ def test_where_what_filled_it_is_off_the_flush_is_waited_for_as_well(
     assert "what the resync wrote on n2 is being flushed" in found.seen
     (problem,) = drop_problems(cluster, cluster.cib.devices[0], (N1,))
     assert problem.code == "SAN-REP-001" and problem.text.startswith("n2 serves device vm1")
-    assert "wait for its flush" in problem.hint and "sanctl-resync" in problem.hint
+    assert "wait for the flush on n2" in problem.hint and "sanctl-resync" in problem.hint
     assert N1 not in nodes_after(step(seen(alone), request, drbd=drbd))
     # One whose flush has failed is not waited for: it is to be filled again.
     for is_settling in (True, False):
@@ -324,8 +324,11 @@ def test_nor_does_its_node_leave_or_discard_it_before() -> None:
     )
     for cluster, is_needed in cases:
         assert devices_being_flushed(cluster, N1) == ((VM1,) if is_needed else ())
-        refused = [each.code for each in reformat_problems(cluster, pool, N1)]
-        assert refused == (["SAN-POOL-020"] if is_needed else [])
+        refused = reformat_problems(cluster, pool, N1)
+        assert [each.code for each in refused] == (["SAN-POOL-020"] if is_needed else [])
+        assert all("wait for the flush on n2" in each.hint for each in refused)
+    (problem,) = reformat_problems(world(disks={N2: replace(_GOOD, is_suspect=True)}), pool, N1)
+    assert "flush" not in problem.hint
     # Nor is a third one stable that lacks what was written since, whatever it calls itself.
     alone = replace(_GOOD, connection="Connecting", peer_disk=None)
     for cluster in (
