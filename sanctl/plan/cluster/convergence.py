@@ -194,7 +194,11 @@ def standby_progress(
 
 
 def online_progress(cluster: Cluster, name: NodeName) -> Progress:
-    """A node is back when its replicas run there and are up to date."""
+    """A node is back when its replicas run there, are up to date, and were flushed since.
+
+    The next step may be the standby of the node that has filled them. Where a flush has failed the
+    replica is filled again (docs/adr/0082).
+    """
     state = cluster.mon.state(name)
     behind = []
     for device in cluster.cib.devices:
@@ -213,6 +217,8 @@ def online_progress(cluster: Cluster, name: NodeName) -> Progress:
                 and (linked or alone)
             ):
                 behind.append(f"{device.name} {replica.brief()}")
+            elif replica.is_settling and not alone:
+                behind.append(f"{device.name} {replica.brief()}, not flushed after its resync yet")
     words = [f"{name} is {state.value}"]
     if behind:
         words.append(f"not yet up to date there: {_some(behind)}")

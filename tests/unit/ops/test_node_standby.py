@@ -59,3 +59,16 @@ def test_online_of_a_node_that_is_off(cluster: FakePacemaker, session: Session) 
     with pytest.raises(NotConverged) as caught:
         bring_online(session, N1, timeout_s=3)
     assert "n1 is offline" in caught.value.problems[0].text
+
+
+def test_online_waits_for_the_flush_of_what_was_resynced(
+    cluster: FakePacemaker, session: Session
+) -> None:
+    """The node that filled it may be the next one in standby, and hosts go on writing here."""
+    put_in_standby(session, N1, accepted=(), timeout_s=30)
+    cluster.settling = {"n1"}
+    with pytest.raises(NotConverged) as caught:
+        bring_online(session, N1, timeout_s=10)
+    assert "vm1 UpToDate, not flushed after its resync yet" in str(caught.value)
+    cluster.settling = set()
+    assert not bring_online(session, N1, timeout_s=30)
