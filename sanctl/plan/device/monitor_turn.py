@@ -12,6 +12,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from sanctl.model.drbd import ResourceState
+from sanctl.plan.failover.fence_rules import PEER_WITHOUT_DATA
 from sanctl.plan.failover.promotion import NO_DISK, are_all_blank
 
 #: A monitor that gets no turn within this time leaves the duties to a later one.
@@ -105,7 +106,8 @@ def turn(state: ResourceState, seen: Seen) -> Turn:
 
 
 def _primary_may_wait(state: ResourceState) -> bool:
-    return state.disk == "UpToDate" and all(peer.disk not in NO_DISK for peer in state.peers)
+    lost = NO_DISK | PEER_WITHOUT_DATA
+    return state.disk == "UpToDate" and all(peer.disk not in lost for peer in state.peers)
 
 
 def _standby_may_wait(state: ResourceState, seen: Seen) -> bool:

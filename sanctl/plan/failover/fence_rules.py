@@ -26,6 +26,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from sanctl.model.drbd import PeerState, ResourceState, uses_quorum
 from sanctl.plan.failover.promotion import NO_DISK
 
+#: A connected peer that has no disk, or is attaching one and has not compared its data yet: DRBD 9
+#: can stay so (plan/drbd/stalled_handshake.py). In sync afterwards, its mark is cleared as any.
+PEER_WITHOUT_DATA = frozenset({"Diskless", "Negotiating"})
 #: Exit codes of fence-peer as drbd_nl.c (conn_try_outdate_peer) understands them.
 PEER_OUTDATED = 4
 PEER_FENCED = 7
@@ -153,7 +156,7 @@ def may_clear(state: ResourceState | None) -> bool:
 def may_mark_without_disk(
     state: ResourceState | None, peer: str, *, others: Collection[str]
 ) -> bool:
-    """Whether a node in that state may mark that connected peer, which has no disk, as outdated.
+    """Whether a node in that state may mark that connected peer, which has no data, as outdated.
 
     A Primary goes on without the peer's disk, and DRBD calls no handler for that. The peer's disk
     lacks what is written from then on, and nothing on it says so: DRBD 9 takes a flag off its
@@ -172,7 +175,7 @@ def may_mark_without_disk(
     return (
         has_data
         and bool(lost)
-        and all(each.disk == "Diskless" for each in lost)
+        and all(each.disk in PEER_WITHOUT_DATA for each in lost)
         and could_be_missed(_count_whole(state, peers), replicas=1 + len(others))
     )
 

@@ -39,6 +39,7 @@ NO_CANDIDATE = SEEN._replace(score="None")
         (state("Primary", "UpToDate", BLANK), SEEN, Turn.NEXT),
         (state("Primary", "UpToDate", NO_DISK), SEEN, Turn.NOW),
         (state("Primary", "UpToDate", IN_SYNC._replace(disk="Failed")), SEEN, Turn.NOW),
+        (state("Primary", "UpToDate", IN_SYNC._replace(disk="Negotiating")), SEEN, Turn.NOW),
         (state("Primary", "Diskless", IN_SYNC), SEEN, Turn.NOW),
         (state("Primary", "UpToDate", REFUSED), SEEN, Turn.NOW),
         (state("Primary", "UpToDate", REFUSED), WAITS, Turn.NEXT),

@@ -114,6 +114,8 @@ _BESIDE_NO_DISK = _DISKLESS._replace(
         (_BESIDE_NO_DISK, True),
         # DRBD 8.4 says nothing of a quorum.
         (_BESIDE_NO_DISK._replace(has_quorum=None), True),
+        # The disk is back, and DRBD has not compared the two: it may lack what was written since.
+        (_BESIDE_NO_DISK._replace(peers=(_GOOD._replace(disk="Negotiating"),)), True),
         (_BESIDE_NO_DISK._replace(role="Secondary"), False),
         (_BESIDE_NO_DISK._replace(disk="Diskless"), False),
         (_BESIDE_NO_DISK._replace(peers=()), False),
@@ -141,6 +143,7 @@ _PEERS = {
     "filled": ("Connected", "SyncSource", "Inconsistent"),
     "behind": ("Connected", "Established", "Outdated"),
     "lost disk": ("Connected", "Established", "Diskless"),
+    "not compared": ("Connected", "Established", "Negotiating"),
     "away": ("Connecting", "Off", "DUnknown"),
 }
 
@@ -176,7 +179,8 @@ def test_of_three_and_four_what_a_majority_could_serve_is_marked(replicas: int, 
         whole = {name for name, kind in others.items() if kind == "whole"}
         whole |= {"n1"} if own == "UpToDate" else set()
         for name, kind in others.items():
-            is_due = kind == "lost disk" and bool(whole) and _can_serve_without(name, whole, nodes)
+            has_no_data = kind in {"lost disk", "not compared"}
+            is_due = has_no_data and bool(whole) and _can_serve_without(name, whole, nodes)
             assert fence_rules.may_mark_without_disk(state, name, others=nodes[1:]) is is_due
             marks += is_due
         is_own_due = own == "Diskless" and bool(whole) and _can_serve_without("n1", whole, nodes)
