@@ -232,6 +232,8 @@ def mark_lost_and_without_disk(runner: Runner, device: str, peer: str) -> str:
     if not uses_quorum(1 + len(others)):
         return membership
     state = drbdsetup.observe(runner, device)
+    if state is None or not fence_rules.is_soon_missed(state, others=others):
+        return membership
     for each in sorted(others - {peer}):
         if (
             fence_rules.may_mark_without_disk(state, each, others=others)

@@ -12,8 +12,8 @@ needs the first:
 
 * DRBD sees a majority of the replicas. Any other majority shares a replica with it, and DRBD lets
   no connected replica become Primary with less than the newest data among them. One that is being
-  filled, or has no disk, counts for the majority without data to compare: beside such replicas
-  those without a disk are marked (`could_be_missed`).
+  filled, or has no disk, counts for the majority without data to compare: one that has lost
+  its disk is marked, and so is the Primary's own beside too few (`could_be_missed`).
 * Every replica that is gone is certain and marked, as with two replicas. Then no majority of
   replicas can be promoted against the marks, and the marks last as long as any two quorums of the
   cluster have a node in common.
@@ -161,7 +161,8 @@ def may_mark_without_disk(
     A Primary goes on without the peer's disk, and DRBD calls no handler for that. The peer's disk
     lacks what is written from then on, and nothing on it says so: DRBD 9 takes a flag off its
     metadata (drbd_state.c, MDF_WAS_UP_TO_DATE), which fails where the whole disk does; 8.4 not
-    even that.
+    even that. With three and four replicas also where no majority is possible without every write:
+    the peer may have left in order, unmarked, when one of the others has to be filled.
 
     `others` are the nodes of the other replicas.
     """
@@ -172,12 +173,7 @@ def may_mark_without_disk(
         each.is_connected and each.disk == "UpToDate" for each in peers
     )
     lost = [each for each in state.with_only_peer(peer).peers if each.is_connected]
-    return (
-        has_data
-        and bool(lost)
-        and all(each.disk in PEER_WITHOUT_DATA for each in lost)
-        and could_be_missed(_count_whole(state, peers), replicas=1 + len(others))
-    )
+    return has_data and bool(lost) and all(each.disk in PEER_WITHOUT_DATA for each in lost)
 
 
 def could_be_missed(whole: int, *, replicas: int) -> bool:
@@ -193,6 +189,17 @@ def could_be_missed(whole: int, *, replicas: int) -> bool:
     return not uses_quorum(replicas) or replicas - whole > replicas // 2
 
 
+def is_soon_missed(state: ResourceState, *, others: Collection[str]) -> bool:
+    """Whether those without a disk have to be marked before a Primary goes on without another one.
+
+    Else the next monitor is soon enough: no majority is possible without every write.
+
+    `others` are the nodes of the other replicas.
+    """
+    whole = _count_whole(state, state.with_only_peers(others).peers)
+    return could_be_missed(whole, replicas=1 + len(others))
+
+
 def _count_whole(state: ResourceState, peers: Iterable[PeerState]) -> int:
     """Count the replicas with every write, as a Primary sees them; not those being compared."""
     return (state.disk == "UpToDate") + sum(peer.is_in_sync for peer in peers)
@@ -205,12 +212,11 @@ def serves_from_peer(state: ResourceState, *, others: Collection[str]) -> bool:
 
     `others` are the nodes of the other replicas.
     """
-    whole = _count_whole(state, state.with_only_peers(others).peers)
     return (
         state.is_primary
         and state.disk in NO_DISK
-        and whole > 0
-        and could_be_missed(whole, replicas=1 + len(others))
+        and _count_whole(state, state.with_only_peers(others).peers) > 0
+        and is_soon_missed(state, others=others)
     )
 
 

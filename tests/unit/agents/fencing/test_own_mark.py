@@ -144,7 +144,8 @@ def test_with_drbd_9_what_is_lost_of_two_replicas_is_marked(
     [
         ("Diskless", "UpToDate", "UpToDate", []),
         ("Diskless", "Diskless", "Inconsistent", []),
-        ("UpToDate", "Diskless", "UpToDate", []),
+        # It may be away, and unmarked, when n3 has to be filled.
+        ("UpToDate", "Diskless", "UpToDate", ["n2"]),
         # A majority without n2, or without n1, would serve the disk that has come back.
         ("Diskless", "UpToDate", "Inconsistent", ["n1"]),
         ("UpToDate", "Diskless", "Inconsistent", ["n2"]),

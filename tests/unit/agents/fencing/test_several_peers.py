@@ -152,7 +152,7 @@ def test_when_a_lost_peer_is_certain(events: str, flags: str, expected: str) -> 
     ("peers", "members", "expected", "marks"),
     [
         ({"n2": "bare", "n3": "gone"}, ["n2"], "fenced", ["mark n3", "mark n2"]),
-        # Another one is good: no majority is without every write.
+        # Another one is good: no majority is without every write, and a monitor marks it.
         ({"n2": "bare", "n3": "gone", "n4": "good"}, ["n2", "n4"], "fenced", ["mark n3"]),
         ({"n2": "bare", "n3": "gone", "n4": "gone"}, ["n2"], "fenced", ["mark n3", "mark n2"]),
         ({"n2": "syncing", "n3": "gone"}, ["n2"], "fenced", ["mark n3"]),
