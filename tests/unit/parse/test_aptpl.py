@@ -7,7 +7,7 @@ import pytest
 
 from sanctl.errors import CommandError
 from sanctl.model.reservation import Reservations, of_initiators
-from sanctl.parse.aptpl import parse_aptpl, parse_in_force
+from sanctl.parse.aptpl import parse_aptpl, parse_in_force, parse_registrations
 from sanctl.render.aptpl import render_aptpl
 
 A, B = "iqn.2026-11.net.example:a", "iqn.2026-11.net.example:b"
@@ -117,3 +117,14 @@ def test_another_hosts_command_loses_no_registration_of_one_that_is_kept_out() -
     assert Reservations(((A, 9),)).with_absent(kept, [A, B]) == Reservations(((A, 9),))
     taken = Reservations(((A, 9),), A, 1)
     assert taken.with_absent(kept, [A]) == Reservations(((A, 9), (B, 2)), A, 1)
+
+
+def test_of_two_sessions_keys_the_one_that_was_set_last_counts() -> None:
+    """LIO changes a key in its place in the list, with a new generation."""
+    head = "SPC-3 PR Registrations:\n"
+    session = "iSCSI Node: iqn.x:h,i,0x00023d00000{} Key: 0x000000000000000{} PRgen: 0x0000000{}\n"
+    changed = head + session.format(1, 7, "a") + session.format(2, 5, 9)
+    assert parse_registrations(changed) == [("iqn.x:h", 5), ("iqn.x:h", 7)]
+    found = parse_in_force(changed, "No SPC-3 Reservation holder\n", "")
+    assert found is not None and found.keys == {"iqn.x:h": 7}
+    assert parse_registrations(changed * 40) is None

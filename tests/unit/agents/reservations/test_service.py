@@ -163,6 +163,7 @@ def test_before_it_serves_nothing_of_a_promoted_target_is_stored(bed: Bed) -> No
 
     bed.waits(20, serves)
     assert bed.command(ONE) == 0 and bed.kept().reservations == ONE
+    assert bed.alua == "Active/Optimized", "it waited for that"
 
 
 def test_a_clear_takes_those_along_that_are_kept_out(bed: Bed) -> None:
