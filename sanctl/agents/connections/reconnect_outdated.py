@@ -7,9 +7,10 @@ after the resync from the Primary; the wait ends with the connection, and Outdat
 seen: every peer Established and UpToDate, nothing out of sync, for eight minutes). Such a replica
 is never promoted. A new connection to the Primary makes it UpToDate, or shows what it lacks.
 
-Where both of two replicas have lost their disks and are attached again one after the other, DRBD
-may leave one of them Outdated, and the other Consistent, as it raises a replica at a new connection
-alone (9.3.3: drbd_state.c, sanitize_state; not tried). Then neither node is Primary.
+Not beside a standby, as where both of two replicas have lost their disks and were attached again:
+at equal generations a new connection makes the Outdated one UpToDate and clears the bitmaps of
+both, also that of the peer, which names what hosts were answered for by the peer alone
+(docs/adr/0037).
 """
 
 from __future__ import annotations
@@ -33,24 +34,6 @@ _MAX_WAIT_S = 3600.0
 _RESERVE_S = 5.0
 
 
-def peer_to_reconnect(state: ResourceState, *, replicas: int) -> PeerState | None:
-    """Return the peer whose new connection makes an Outdated replica UpToDate; None: there is none.
-
-    `replicas` is how many replicas the device has.
-    """
-    return primary_in_sync(state) or (standby_alike(state) if replicas == 2 else None)
-
-
-def standby_alike(state: ResourceState) -> PeerState | None:
-    """Return the only peer of an Outdated replica if both are standbys and nothing differs."""
-    if state.role != "Secondary" or state.disk != "Outdated" or len(state.peers) != 1:
-        return None
-    (peer,) = state.peers
-    is_alike = (peer.replication, peer.out_of_sync_kib) == ("Established", 0)
-    is_good = peer.role == "Secondary" and peer.disk in {"UpToDate", "Consistent"}
-    return peer if is_alike and is_good else None
-
-
 def primary_in_sync(state: ResourceState) -> PeerState | None:
     """Return the Primary that an Outdated replica without out-of-sync blocks is connected to.
 
@@ -67,11 +50,10 @@ def primary_in_sync(state: ResourceState) -> PeerState | None:
 
 
 def reconnect(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
-    """Disconnect from that peer and connect again, if this replica has been Outdated for a while.
+    """Disconnect from the Primary and connect again, if this replica has been Outdated for a while.
 
     Only a replica that is marked in the CIB: if the reconnect makes the replica UpToDate by its own
-    view alone, the mark forbids its promotion until the Primary sees the same and clears the mark,
-    or both replicas, each with a mark, see it.
+    view alone, the mark forbids its promotion until the Primary sees the same and clears the mark.
 
     Returns:
         The state after that.
@@ -82,7 +64,7 @@ def reconnect(runner: Runner, device: Device, state: ResourceState) -> ResourceS
     if state.disk != "Outdated" or drbd_kernel.generation() < 9:
         _attempts_note(device).remove()
         return state
-    peer = peer_to_reconnect(state, replicas=len(device.nodes))
+    peer = primary_in_sync(state)
     if peer is None or peer.node_id is None:
         # Behind, or busy: the wait begins again. The attempts still count.
         _attempts_note(device).touch()
