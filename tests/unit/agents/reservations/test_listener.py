@@ -42,9 +42,19 @@ def connect(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], socket.soc
     monkeypatch.setattr(parts, "load_topology", lambda: topology)
     monkeypatch.setattr(node_channel, "RESERVATIONS_PORT", 0)
     with listener._socket() as listening, contextlib.ExitStack() as ends:
-        threading.Thread(target=listener._accept, args=(listening,), daemon=True).start()
+
+        def accept() -> None:
+            with contextlib.suppress(OSError):
+                listener._accept(listening)
+
+        thread = threading.Thread(target=accept, daemon=True)
+        thread.start()
         address = listening.getsockname()
         yield lambda: ends.enter_context(socket.create_connection(address))
+        # Else the thread would accept from whatever gets the descriptor's number next.
+        listening.shutdown(socket.SHUT_RDWR)
+        thread.join(5.0)
+        assert not thread.is_alive()
 
 
 def test_a_connection_serves_many_requests(
