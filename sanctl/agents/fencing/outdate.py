@@ -226,13 +226,14 @@ def mark_lost_and_without_disk(runner: Runner, device: str, peer: str) -> str:
     membership = mark_outdated(runner, device, peer)
     if not fence_rules.is_certain(membership) or drbd_kernel.generation() < 9:
         return membership
+    state = drbdsetup.observe(runner, device)
+    if state is None or not any(each.is_connected and each.name != peer for each in state.peers):
+        # With two replicas, that is: nothing more is read, and nothing can fail, while I/O waits.
+        return membership
     from sanctl.agents.replica import resource_file  # noqa: PLC0415 - this handler must start fast
 
     others = {*resource_file.replica_nodes(device)} - {os.uname().nodename}
-    if not uses_quorum(1 + len(others)):
-        return membership
-    state = drbdsetup.observe(runner, device)
-    if state is None or not fence_rules.is_soon_missed(state, others=others):
+    if not uses_quorum(1 + len(others)) or not fence_rules.is_soon_missed(state, others=others):
         return membership
     for each in sorted(others - {peer}):
         if (

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -209,6 +210,23 @@ def test_no_other_handler_looks_for_disks(
     node = _node(_events(role, "yes", n2="bare", n3="gone"), ["n2"])
     assert mark_lost_and_without_disk(node, "vol1", "n3") == "fenced"
     assert _marks(node) == ["mark n3"]
+
+
+def test_beside_no_other_peer_nothing_more_can_fail(
+    fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lost peer is certain and marked: an error of the root disk must not keep I/O frozen."""
+
+    def fails(_: str) -> list[str]:
+        raise OSError(errno.EIO, "a read error")
+
+    fake_node.generation = 9
+    monkeypatch.setattr(resource_file, "replica_nodes", fails)
+    for others in ({}, {"n2": "gone"}):
+        node = _node(_events("Primary", "yes", n3="gone", **others), ["n2"])
+        expected = mark_outdated(node, "vol1", "n3")
+        node = _node(_events("Primary", "yes", n3="gone", **others), ["n2"])
+        assert mark_lost_and_without_disk(node, "vol1", "n3") == expected == "fenced"
 
 
 def test_only_the_mark_of_a_peer_in_sync_is_cleared() -> None:
