@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import time
 from collections.abc import Iterator
 
 from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.replica import parts
 from sanctl.agents.replica.parts import Device
-from sanctl.agents.reservations import replica_note
+from sanctl.agents.reservations import replica_note, service_unit
 from sanctl.agents.reservations.replica_note import Replica
 from sanctl.agents.reservations.store import Store
 from sanctl.drivers import lio, lio_reload, lio_reservations, reservation_file
@@ -25,13 +23,9 @@ from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.reservation import Reservations, StoredReservations, Version
 from sanctl.plan.failover import reservation_rules
 from sanctl.system import journal, state_files
-from sanctl.system.files import exists, read_text
+from sanctl.system.files import exists
 from sanctl.system.runner import Runner
 
-UNIT = "sanctl-reservations.service"
-_MOUNTS = "/proc/self/mountinfo"
-_ROOT = "/sys/kernel/config/target/dbroot"
-_SERVICE_S, _POLL_S = 20.0, 0.05
 #: A promotion or a demotion waits so long for a change that is under way; hosts wait meanwhile.
 _LOCK_S = 15.0
 #: What the kernel has been given, or has taken from hosts, as far as is known: for a standby.
@@ -59,7 +53,7 @@ def at_start(runner: Runner, device: Device) -> Reservations | None:
             log_failure(device.name, f"the file of its reservations is as it was: {error}")
         replica_note.remove(device.name)
         return None
-    run_service(runner)
+    service_unit.run(runner)
     replica = replica_note.write(device)
     if not lio.is_exported(device.name):
         # One that is half made may have been given registrations already.
@@ -170,7 +164,7 @@ def _locked(name: str) -> Iterator[None]:
                     "SAN-RES-004",
                     f"a change of the reservations of {name} is under way on this node, and "
                     f"does not end within {_LOCK_S:.0f} s",
-                    f"'journalctl -u {UNIT}' says what it waits for",
+                    f"'journalctl -u {service_unit.NAME}' says what it waits for",
                 )
             )
         yield
@@ -400,43 +394,6 @@ def mirrored(name: str) -> Reservations:
     """
     text = state_files.of_device(name, _MIRRORED).read()
     return reservation_file.decode(json.loads(text)).reservations if text else Reservations()
-
-
-def run_service(runner: Runner, *, within_s: float = _SERVICE_S) -> None:
-    """Have the service keep what hosts reserve.
-
-    Raises:
-        CommandError: it does not run.
-    """
-    if is_mounted():
-        return
-    deadline = time.monotonic() + within_s
-    runner.run(["systemctl", "start", UNIT], timeout_s=within_s)
-    while not is_mounted():
-        if time.monotonic() > deadline:
-            raise CommandError(
-                Problem(
-                    "SAN-RES-006",
-                    f"{UNIT} does not keep reservations: nothing is mounted at {folder()}",
-                    f"'systemctl status {UNIT}'",
-                )
-            )
-        time.sleep(_POLL_S)
-
-
-def folder() -> str:
-    """Return the folder into which LIO writes (target_core_pr.c)."""
-    return f"{read_text(_ROOT).strip()}/pr"
-
-
-def is_mounted() -> bool:
-    """Whether the service's filesystem is mounted there."""
-    path = os.path.realpath(folder())
-    for line in read_text(_MOUNTS).splitlines():
-        fields = line.split()
-        if fields[4] == path and " - fuse " in line:
-            return True
-    return False
 
 
 def log_failure(name: str, text: str) -> None:

@@ -21,7 +21,7 @@ import threading
 import time
 
 from sanctl.agents.device_log import DeviceLog
-from sanctl.agents.reservations import in_force, listener, peers, replica_note
+from sanctl.agents.reservations import in_force, listener, peers, replica_note, service_unit
 from sanctl.agents.reservations.ahead import Ahead
 from sanctl.agents.reservations.replica_note import Replica
 from sanctl.agents.reservations.store import NotPrimaryError, Store
@@ -53,8 +53,8 @@ def main() -> int:
     below, connection = kept.get(_FOLDER), kept.get(_CONNECTION)
     is_new = connection is None or below is None
     if connection is None or below is None:
-        path = in_force.folder()
-        while in_force.is_mounted():
+        path = service_unit.folder()
+        while service_unit.is_mounted():
             # Of a process that died before systemd had its connection: it fails, whoever looks.
             fuse.unmount(path)
         os.makedirs(path, mode=0o700, exist_ok=True)

@@ -7,7 +7,7 @@ import time
 
 from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.replica.parts import Device
-from sanctl.agents.reservations import in_force, replica_note
+from sanctl.agents.reservations import in_force, replica_note, service_unit
 from sanctl.agents.reservations.replica_note import Replica
 from sanctl.agents.reservations.store import Store
 from sanctl.drivers import lio, lio_reservations, node_attributes, reservation_file
@@ -46,7 +46,7 @@ def look_after(runner: Runner, device: Device, *, is_active: bool, attrd_pid: st
         return _switch_off(runner, device, backstore)
     was_on = lio_reservations.is_on(backstore)
     if not was_on:
-        in_force.run_service(runner, within_s=_SERVICE_S)
+        service_unit.run(runner, within_s=_SERVICE_S)
     replica = replica_note.write(device)
     with state_files.locked(replica_note.lock_path(device.name), wait_s=0.0) as is_mine:
         if not is_mine or (is_active and replica_note.is_closing(device.name)):

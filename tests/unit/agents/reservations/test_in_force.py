@@ -13,7 +13,7 @@ import pytest
 from sanctl.agents import ocf
 from sanctl.agents.replica import parts
 from sanctl.agents.replica.parts import Device
-from sanctl.agents.reservations import hooks, in_force, peers, replica_note, upkeep
+from sanctl.agents.reservations import hooks, in_force, peers, replica_note, service_unit, upkeep
 from sanctl.agents.reservations.replica_note import Replica
 from sanctl.drivers import lio, lio_reload, lio_reservations, node_attributes, reservation_file
 from sanctl.drivers.reservation_file import Kept
@@ -57,7 +57,7 @@ class Bed:
         self.published: dict[str, str] = {}
         patch.setattr(parts, "note_path", lambda *_: self.path)
         patch.setattr(peers, "send", self.send)
-        patch.setattr(in_force, "run_service", lambda *_, **__: None)
+        patch.setattr(service_unit, "run", lambda *_, **__: None)
         patch.setattr(lio, "is_exported", lambda _: self.is_exported)
         patch.setattr(lio, "initiators", lambda _: self.entries)
         patch.setattr(lio, "remove", lambda *_: None)

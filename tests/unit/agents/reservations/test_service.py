@@ -15,7 +15,14 @@ from typing import Any
 
 import pytest
 
-from sanctl.agents.reservations import in_force, listener, peers, replica_note, service
+from sanctl.agents.reservations import (
+    in_force,
+    listener,
+    peers,
+    replica_note,
+    service,
+    service_unit,
+)
 from sanctl.agents.reservations.ahead import Ahead
 from sanctl.agents.reservations.replica_note import Replica
 from sanctl.drivers import fuse, lio, lio_reservations, reservation_file
@@ -373,8 +380,8 @@ class Systemd:
         patch.setattr(timed_call, "allow_in_threads", lambda: None)
         patch.setattr(listener, "listen", lambda: None)
         patch.setattr(Ahead, "follow", lambda _: None)
-        patch.setattr(in_force, "folder", lambda: str(folder))
-        patch.setattr(in_force, "is_mounted", lambda: bool(self.mounts))
+        patch.setattr(service_unit, "folder", lambda: str(folder))
+        patch.setattr(service_unit, "is_mounted", lambda: bool(self.mounts))
         patch.setattr(fuse, "mount", self.mount)
         patch.setattr(fuse, "unmount", lambda _: self.mounts.pop())
         patch.setattr(fuse, "Folder", self.served)

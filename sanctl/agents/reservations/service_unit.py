@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""sanctl-reservations.service, without which no target takes reservations: started, and mounted."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from sanctl.errors import CommandError, Problem
+from sanctl.system.files import read_text
+from sanctl.system.runner import Runner
+
+NAME = "sanctl-reservations.service"
+_MOUNTS = "/proc/self/mountinfo"
+_ROOT = "/sys/kernel/config/target/dbroot"
+_SERVICE_S, _POLL_S = 20.0, 0.05
+
+
+def run(runner: Runner, *, within_s: float = _SERVICE_S) -> None:
+    """Have the service keep what hosts reserve.
+
+    Raises:
+        CommandError: it does not run.
+    """
+    if is_mounted():
+        return
+    deadline = time.monotonic() + within_s
+    runner.run(["systemctl", "start", NAME], timeout_s=within_s)
+    while not is_mounted():
+        if time.monotonic() > deadline:
+            raise CommandError(
+                Problem(
+                    "SAN-RES-006",
+                    f"{NAME} does not keep reservations: nothing is mounted at {folder()}",
+                    f"'systemctl status {NAME}'",
+                )
+            )
+        time.sleep(_POLL_S)
+
+
+def folder() -> str:
+    """Return the folder into which LIO writes (target_core_pr.c)."""
+    return f"{read_text(_ROOT).strip()}/pr"
+
+
+def is_mounted() -> bool:
+    """Whether the service's filesystem is mounted there."""
+    path = os.path.realpath(folder())
+    for line in read_text(_MOUNTS).splitlines():
+        fields = line.split()
+        if fields[4] == path and " - fuse " in line:
+            return True
+    return False
