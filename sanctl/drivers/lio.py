@@ -18,7 +18,7 @@ import contextlib
 import errno
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import NamedTuple
 
 from sanctl.drivers import configfs, lio_acl
@@ -419,11 +419,8 @@ def set_initiators(
     """
     refused = []
     keep = set(wanted)
+    remove_initiators(name, keep=keep)
     for tpg in filter(has_lun, tpgs(find_targets(name))):
-        for entry in configfs.folders(f"{tpg}/acls"):
-            if entry not in keep:
-                lio_acl.end_sessions(f"{tpg}/acls/{entry}")
-                lio_acl.remove(f"{tpg}/acls/{entry}")
         for initiator in lio_acl.without_chap_first(keep, chap):
             try:
                 lio_acl.allow(tpg, initiator, chap.get(initiator))
@@ -433,6 +430,19 @@ def set_initiators(
                 refused.append(f"{initiator}: {error}")
         lio_acl.let_others_in(tpg, chap)
     return refused
+
+
+def remove_initiators(name: str, *, keep: Container[str]) -> None:
+    """Take all other initiators off the access list; their sessions end at once.
+
+    Raises:
+        CommandError: the kernel refused.
+        OSError: the same.
+    """
+    for acl in _acls(name):
+        if acl.rpartition("/")[2] not in keep:
+            lio_acl.end_sessions(acl)
+            lio_acl.remove(acl)
 
 
 def remove_tpg(tpg: str) -> None:

@@ -8,12 +8,16 @@ here, or cannot be used, is not let in; the others are.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
 
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import host_secrets, lio
 from sanctl.drivers.lio_acl import Chap
 from sanctl.system import journal, state_files
+
+#: Called with the initiators that get an entry, and entered while they get it.
+LettingIn = Callable[[Collection[str]], AbstractContextManager[None]]
 
 # Of which hosts the secret cannot be used, and why: as last logged.
 _NOTE = "unusable-secrets"
@@ -94,18 +98,17 @@ def _log_once(device: Device, note_name: str, problems: Collection[str]) -> None
         note.write(text)
 
 
-def update(
-    device: Device,
-    letting_in: contextlib.AbstractContextManager[None] | None = None,
-) -> bool:
+def update(device: Device, letting_in: LettingIn | None = None) -> bool:
     """Bring the access list of a target that runs up to date; return whether anything changed.
+
+    Who is to be kept out is out before anything that can fail, or wait, for those who are let in.
 
     Args:
         device: as the cluster wants it.
-        letting_in: entered if there is something to change (agents/reservations/hooks.py).
+        letting_in: how those are let in who have no entry (agents/reservations/hooks.py).
 
     Raises:
-        CommandError: the kernel refused an initiator without CHAP.
+        CommandError: the kernel refused an initiator without CHAP, or nobody can be let in now.
         OSError: the same.
     """
     logins = chap_logins(device)
@@ -113,8 +116,33 @@ def update(
     had_credentials = lio.has_credentials(device.name, logins)
     if before == device.access and had_credentials:
         return False
-    with letting_in or contextlib.nullcontext():
+    lio.remove_initiators(device.name, keep=device.all_initiators)
+    new = _to_let_in(device, logins) if letting_in is not None else ()
+    if letting_in is None or not new:
         refused = lio.set_initiators(device.name, device.all_initiators, logins)
+    else:
+        # Nor do the entries that there are wait: a host may have to authenticate from now on.
+        others = set(device.all_initiators).difference(new)
+        lio.set_initiators(device.name, others, logins)
+        with letting_in(new):
+            refused = lio.set_initiators(device.name, device.all_initiators, logins)
     log_refused(device, refused)
     # A host without a secret has stayed out, say.
     return set(lio.access(device.name)) != before or not (had_credentials or refused)
+
+
+def _to_let_in(device: Device, logins: Mapping[str, Chap]) -> tuple[str, ...]:
+    """Return which initiators get an entry now, as far as is known before.
+
+    Not one without a secret, nor one that the kernel has refused: they stay without an entry, and
+    hosts' sessions must not end for them with each monitor. Where the kernel takes such a one after
+    all, what it has registered is in force with the reload of the next look (upkeep.py).
+    """
+    there = set(lio.initiators(device.name))
+    text = state_files.of_device(device.name, _REFUSED_NOTE).read()
+    refused = {line.partition(": ")[0] for line in text.splitlines()}
+    return tuple(
+        iqn
+        for iqn in device.all_initiators
+        if iqn not in there | refused and (iqn not in logins or logins[iqn].secret)
+    )

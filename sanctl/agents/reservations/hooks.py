@@ -7,9 +7,11 @@ What does the work is imported where a device has reservations, or had them unti
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from sanctl.agents import ocf
 from sanctl.agents.replica import parts
@@ -19,6 +21,9 @@ from sanctl.model.reservation import Reservations
 from sanctl.system import state_files
 from sanctl.system.files import exists
 from sanctl.system.runner import Runner
+
+if TYPE_CHECKING:
+    from sanctl.agents.replica.access_list import LettingIn
 
 #: Before it, FUSE does not hand out again what a process has read and not answered.
 _LINUX = (6, 9)
@@ -72,13 +77,13 @@ def promoting(runner: Runner, device: Device, steps: ocf.Steps, deadline: float)
         yield
 
 
-def letting_in(device: Device) -> contextlib.AbstractContextManager[None]:
-    """See `in_force.letting_in`."""
+def letting_in(device: Device) -> LettingIn | None:
+    """Return how initiators get onto the access list, see `in_force.letting_in`; None: just so."""
     if not device.reservations:
-        return contextlib.nullcontext()
+        return None
     from sanctl.agents.reservations import in_force  # noqa: PLC0415 - as above
 
-    return in_force.letting_in(device)
+    return functools.partial(in_force.letting_in, device)
 
 
 def demoting(device: Device) -> contextlib.AbstractContextManager[None]:

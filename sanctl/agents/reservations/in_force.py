@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.replica import parts
@@ -262,28 +262,37 @@ def to_keep(device: Device, kept: Kept | None) -> Reservations:
 
 
 @contextlib.contextmanager
-def letting_in(device: Device) -> Iterator[None]:
+def letting_in(device: Device, new: Collection[str]) -> Iterator[None]:
     """Let initiators onto the access list within: with what they have registered, or not at all.
 
     The kernel takes registrations while the target has no LUN. So the TPG is disabled meanwhile, if
-    one of them has a registration: no host writes before the reservation is in force.
+    one of them has a registration: no host writes before the reservation is in force. It is enabled
+    again also where they are not let in after all: the other hosts wait.
+
+    Args:
+        device: as the cluster wants it.
+        new: who gets an entry within.
 
     Raises:
-        CommandError: the kernel refused.
+        CommandError: the kernel refused, or a change of reservations is under way.
         OSError: the same.
     """
-    new = set(device.all_initiators) - set(lio.initiators(device.name))
     replica = replica_note.write(device)
-    with locked(device):
+    with contextlib.ExitStack() as held:
+        held.enter_context(locked(device))
         kept = reservation_file.load_whole(replica.path)
-        if kept is None or not new.intersection(kept.stored.reservations.keys):
+        if kept is None or kept.stored.reservations.keys.keys().isdisjoint(new):
+            # Nothing is put in force: hosts' changes go on.
+            held.close()
             yield
             return
         with _reloading(device):
-            lio_reload.disable(device.name, device.minor)
-            yield
-            given = to_give(device, kept).limited_to(lio.initiators(device.name))
-            lio_reload.reload(device.name, device.minor, given)
+            try:
+                lio_reload.disable(device.name, device.minor)
+                yield
+            finally:
+                given = to_give(device, kept).limited_to(lio.initiators(device.name))
+                lio_reload.reload(device.name, device.minor, given)
         note_mirrored(device.name, given)
 
 

@@ -40,6 +40,7 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         (backing_device, "resume", None),
         (write_cache, "apply_policy", None),
         (lio, "access", ()),
+        (lio, "remove_initiators", None),
         (lio, "set_initiators", ()),
         (listed_portals, "update", False),
         (peers, "apply_replica_nodes", False),

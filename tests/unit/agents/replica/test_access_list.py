@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the kernel refuses of an access list is logged, at a start as by a monitor, and once."""
+"""Who is kept out is out first, who is let in comes with what it has; refusals are logged once."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from sanctl.agents.replica import access_list, sync_policy
 from sanctl.agents.replica.parts import Device
+from sanctl.drivers import host_secrets, lio
+from sanctl.drivers.lio_acl import Chap
+from sanctl.errors import CommandError, Problem
+from sanctl.model.access import HostAccess
 from sanctl.system import journal, state_files
 
 DEVICE = Device("vm1", "a" * 32, 1, "main", ("n1", "n2"), 1, ())
@@ -45,3 +51,106 @@ def test_the_resync_service_does_not_unsay_who_is_kept_out(
     outside.clear()
     assert access_list.published_field(full) == ""
     assert access_list.published_field(recorded) == ""
+
+
+APP, DB, WEB = "iqn.x:app", "iqn.x:db", "iqn.x:web"
+CHAP = DEVICE._replace(initiators=(WEB,), hosts=(HostAccess("db", (DB,), "db"),))
+
+
+class Kernel:
+    """An access list in memory: it may refuse some, and lets in no one without the secret."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self.entries: list[str] = []
+        self.secret: Chap | str = "no such file"
+        self.refused: set[str] = set()
+        self.lock_is_held = False
+        self.asked: list[tuple[str, ...]] = []
+        patch.setattr(state_files, "RUNTIME", str(folder))
+        patch.setattr(journal, "write", lambda *_, **__: None)
+        patch.setattr(host_secrets, "login", lambda _: self.secret)
+        patch.setattr(lio, "access", lambda _: tuple(map(self.word, self.entries)))
+        patch.setattr(lio, "initiators", lambda _: list(self.entries))
+        patch.setattr(lio, "has_credentials", lambda *_: True)
+        patch.setattr(lio, "remove_initiators", self.remove)
+        patch.setattr(lio, "set_initiators", self.set)
+
+    def word(self, iqn: str) -> str:
+        return next(iter(CHAP.hosts[0].words)) if iqn == DB else iqn
+
+    def remove(self, _: str, *, keep: Collection[str]) -> None:
+        self.entries = [each for each in self.entries if each in keep]
+
+    def set(self, name: str, wanted: Iterable[str], chap: Mapping[str, Chap]) -> list[str]:
+        self.remove(name, keep=(wanted := set(wanted)))
+        may = {iqn for iqn in wanted if iqn not in chap or chap[iqn].secret}
+        self.entries = sorted({*self.entries, *(may - self.refused)})
+        return [f"{iqn}: no memory" for iqn in may & self.refused]
+
+    @contextlib.contextmanager
+    def letting_in(self, new: Collection[str]) -> Iterator[None]:
+        if self.lock_is_held:
+            raise CommandError(Problem("SAN-RES-004", "a change is under way"))
+        self.asked.append(tuple(new))
+        yield
+
+
+@pytest.fixture
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
+    return Kernel(tmp_path, monkeypatch)
+
+
+def test_who_has_no_secret_is_not_new_with_each_monitor(kernel: Kernel) -> None:
+    """What broke: all sessions of the device ended with each monitor."""
+    for _ in range(3):
+        access_list.update(CHAP, kernel.letting_in)
+    assert kernel.asked == [(WEB,)] and kernel.entries == [WEB]
+    kernel.secret = Chap("db", "s3cret")
+    access_list.update(CHAP, kernel.letting_in)
+    assert kernel.asked == [(WEB,), (DB,)] and kernel.entries == [DB, WEB]
+
+
+def test_nor_is_who_was_refused(kernel: Kernel) -> None:
+    kernel.secret, kernel.refused = Chap("db", "s3cret"), {DB}
+    for _ in range(3):
+        access_list.update(CHAP, kernel.letting_in)
+    assert kernel.asked == [(WEB, DB)] and kernel.entries == [WEB]
+    kernel.refused = set()
+    access_list.update(CHAP, kernel.letting_in)
+    assert kernel.entries == [DB, WEB], "it is tried again all the same"
+    kernel.entries = [WEB]
+    access_list.update(CHAP, kernel.letting_in)
+    assert kernel.asked == [(WEB, DB), (DB,)], "it is not refused any more"
+
+
+def test_who_is_to_be_kept_out_is_out_though_nobody_can_be_let_in(kernel: Kernel) -> None:
+    """A change of reservations may be under way for as long as a replica does not answer."""
+    kernel.entries, kernel.lock_is_held = [APP, WEB], True
+    only = DEVICE._replace(initiators=(WEB,))
+    assert access_list.update(only, kernel.letting_in) and kernel.entries == [WEB]
+    kernel.entries = [APP]
+    with pytest.raises(CommandError, match="SAN-RES-004"):
+        access_list.update(only, kernel.letting_in)
+    assert kernel.entries == []
+    kernel.lock_is_held = False
+    assert access_list.update(only, kernel.letting_in) and kernel.entries == [WEB]
+    assert not access_list.update(only, kernel.letting_in) and kernel.asked == [(WEB,)]
+
+
+def test_nothing_that_can_fail_comes_before_that(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(_: str) -> list[str]:
+        raise OSError(5, "EIO")
+
+    kernel.entries = [APP]
+    monkeypatch.setattr(lio, "initiators", unreadable)
+    with pytest.raises(OSError):
+        access_list.update(DEVICE, kernel.letting_in)
+    assert kernel.entries == []
+
+
+def test_without_reservations_there_is_nothing_to_wait_for(kernel: Kernel) -> None:
+    kernel.entries, kernel.secret = [APP], Chap("db", "s3cret")
+    assert access_list.update(CHAP) and kernel.entries == [DB, WEB]
+    assert not access_list.update(CHAP)

@@ -247,22 +247,35 @@ def test_who_is_let_in_again_has_what_it_had_before_it_writes(
     monkeypatch.setattr(lio_reload, "disable", lambda *_: done.append("disabled"))
     bed.keep(HELD)
     bed.entries = []
-    with hooks.letting_in(VOL):
+    letting_in = hooks.letting_in(VOL)
+    assert letting_in is not None and hooks.letting_in(OFF) is None
+    with letting_in([H, J]):
         done.append("let in")
         bed.entries = [H, J]
         assert replica_note.is_reloading("vol1")
     assert done == ["disabled", "let in"] and bed.kernel == HELD
     assert in_force.mirrored("vol1") == HELD
-    # Nobody new, or one without a registration: no session ends for that.
-    for entries in ([H, J], [J, H]):
-        bed.entries = entries
-        with hooks.letting_in(VOL):
-            pass
+    # One without a registration: no session ends for that, and no host's change waits.
     bed.keep(Reservations(((H, 1),)))
     bed.entries = [H]
-    with hooks.letting_in(VOL):
+    with letting_in([J]):
         bed.entries = [H, J]
+        with state_files.locked(replica_note.lock_path("vol1"), wait_s=0.0) as is_free:
+            assert is_free
     assert len(bed.reloads) == 1 and done == ["disabled", "let in"]
+
+
+def test_who_cannot_be_let_in_does_not_keep_the_others_out(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What broke: the TPG stayed disabled, and the node was taken for a failed one."""
+    monkeypatch.setattr(lio_reload, "disable", lambda *_: setattr(bed, "is_whole", False))
+    bed.keep(HELD)
+    bed.entries = [H]
+    with pytest.raises(ZeroDivisionError), in_force.letting_in(VOL, [J]):
+        assert not bed.is_whole
+        raise ZeroDivisionError
+    assert bed.is_whole and bed.kernel == HELD.limited_to([H])
 
 
 def test_what_the_kernel_has_dropped_with_an_entry_is_in_force_again(bed: Bed) -> None:
