@@ -297,8 +297,11 @@ def letting_in(device: Device, new: Collection[str]) -> Iterator[None]:
 
 
 def is_closed(device: Device) -> bool:
-    """Whether the access list in force is not the one that the device is to have."""
-    return bool(device.restore or device.held or device.leaves_list)
+    """Whether who has no entry may have one later, and is not known to have been taken off.
+
+    Which initiators a host has that this release cannot read is not known here.
+    """
+    return bool(device.restore or device.held or device.leaves_list or device.unreadable_hosts)
 
 
 def put_in_force(device: Device, given: Reservations, *, must_reload: bool = False) -> bool:

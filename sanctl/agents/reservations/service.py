@@ -36,6 +36,9 @@ from sanctl.system import journal, state_files, timed_call
 from sanctl.system.runner import LocalRunner
 
 _PREFIX = "aptpl_"
+#: What LIO writes for a CLEAR alone (target_core_pr.c, core_scsi3_update_and_write_aptpl). A text of
+#: no registrations, as after the last unregister, has no newline (core_scsi3_update_aptpl_buf).
+_CLEARED = b"No Registrations or Reservations\n"
 _RETRY_S, _STANDBY_S = 0.1, 3.0
 _CONNECTION, _FOLDER = "fuse", "below"
 _RUNNER = LocalRunner()
@@ -182,6 +185,7 @@ class _Command:
     def __init__(self, store: Store, replica: Replica, write: Write) -> None:
         self._store = store
         self._after = parse_aptpl(write.data.decode("ascii", "replace"))
+        self._is_clear = write.data.rstrip(b"\0") == _CLEARED
         # What a process before this one has read is noted already: then nothing has changed, and
         # such a command is answered on a standby once all of it is true.
         self._before = in_force.mirrored(replica.device)
@@ -215,7 +219,7 @@ class _Command:
                 found = found.with_registrations(registered)
             kept = reservation_file.load(replica.path)
             # After a CLEAR nobody is registered, those who are kept out just now included.
-            if kept is not None and self._after != Reservations():
+            if kept is not None and not self._is_clear:
                 found = found.with_absent(kept.stored.reservations, entries)
             try:
                 state = self._store.change(replica, found)

@@ -240,6 +240,14 @@ def test_who_is_kept_out_for_a_while_stays_registered(bed: Bed) -> None:
     assert bed.reloads[-1].given == NONE
 
 
+def test_a_host_that_this_release_cannot_read_stays_registered(bed: Bed) -> None:
+    """Which initiators it has is not known here: none is known to have been taken off."""
+    bed.keep(HELD)
+    bed.entries, bed.kernel = [J], Reservations(((J, 2),))
+    bed.look(VOL._replace(initiators=(J,), unreadable_hosts=("db",)))
+    assert bed.kept().reservations == HELD
+
+
 def test_who_is_let_in_again_has_what_it_had_before_it_writes(
     bed: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

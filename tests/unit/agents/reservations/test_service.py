@@ -44,6 +44,9 @@ PRIMARY = ResourceState("vol1", "Primary", "no", "UpToDate", 1024, (PEER,))
 STANDBY = PRIMARY._replace(role="Secondary", peers=(PEER._replace(role="Primary"),))
 
 
+CLEARED = b"No Registrations or Reservations\n\0"
+
+
 def text(reservations: Reservations) -> bytes:
     if not reservations.registrations:
         return b"No Registrations or Reservations\0"
@@ -112,8 +115,11 @@ class Bed:
 
     def command(self, after: Reservations, *, kernel: Reservations | None = None) -> int:
         self.kernel = after if kernel is None else kernel
+        return self.write(text(after))
+
+    def write(self, data: bytes) -> int:
         return self.writes.answer(
-            Write(f"aptpl_{UUID}", text(after), is_resent=False, interrupted=self.interrupted)
+            Write(f"aptpl_{UUID}", data, is_resent=False, interrupted=self.interrupted)
         )
 
     def waits(self, times: int, then: Callable[[], None]) -> None:
@@ -176,8 +182,20 @@ def test_before_it_serves_nothing_of_a_promoted_target_is_stored(bed: Bed) -> No
 def test_a_clear_takes_those_along_that_are_kept_out(bed: Bed) -> None:
     bed.keep(Version(3, 2), HELD)
     bed.entries = [H]
-    assert bed.command(NONE) == 0
+    assert bed.write(CLEARED) == 0
     assert bed.kept().reservations == NONE
+    # One that registers at once, whose text comes later, stays.
+    bed.kernel = ONE
+    assert bed.write(CLEARED) == 0
+    assert bed.kept().reservations == ONE
+
+
+def test_a_last_unregister_is_no_clear(bed: Bed) -> None:
+    """What broke: hosts that were kept out just then lost what they had, and the reservation."""
+    bed.keep(Version(3, 2), HELD._replace(holder=J))
+    bed.entries = [H]
+    assert bed.command(NONE) == 0
+    assert bed.kept().reservations == Reservations(((J, 2),), J, 5)
 
 
 def test_a_standby_answers_what_the_active_node_has_stored(bed: Bed) -> None:
