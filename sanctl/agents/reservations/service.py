@@ -207,16 +207,19 @@ class _Command:
             # serves. Until then this target may have what other hosts have replaced since.
             if lio.alua_state(replica.device, replica.minor) != "Active/Optimized":
                 return None
-            # Before what is in force: one that gets its entry in between is in the latter.
-            entries = lio.initiators(replica.device)
-            # Of two commands at once the older text may come last; what is registered is at least
-            # as new as this text. Who holds the device is not asked while a command waits: the
-            # kernel spins under that lock until this very command is answered, where another host
-            # preempts its sender (target_core_pr.c, __core_scsi3_free_registration).
+            # Before what is in force, and after it: one that gets its entry in between is in the
+            # latter, one that loses it in between (access_list.py waits for no lock) may not be.
+            entries = set(lio.initiators(replica.device))
+            # Of two commands at once the older text may come last, and the kernel hands out one
+            # write to a file at a time; what is registered is at least as new as this text. Who
+            # holds the device is not asked while a command waits: the kernel spins under that lock
+            # until this very command is answered, where another host preempts its sender
+            # (target_core_pr.c, __core_scsi3_free_registration).
             backstore = lio.backstore_folder(replica.device, replica.minor)
             found = self._after
             if (registered := lio_reservations.read_registrations(backstore)) is not None:
                 found = found.with_registrations(registered)
+            entries.intersection_update(lio.initiators(replica.device))
             kept = reservation_file.load(replica.path)
             # After a CLEAR nobody is registered, those who are kept out just now included.
             if kept is not None and not self._is_clear:

@@ -249,6 +249,21 @@ def test_a_host_that_is_kept_out_meanwhile_loses_nothing(bed: Bed) -> None:
     assert bed.kept().reservations == Reservations(((H, 1), (J, 2)), J, 5)
 
 
+def test_nor_does_one_that_is_kept_out_in_that_very_moment(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its entry, and with it what the kernel has, goes while what is registered is read."""
+    bed.keep(Version(3, 2), HELD._replace(holder=J))
+
+    def read(_: str) -> list[tuple[str, int]]:
+        bed.entries = [H]
+        return list(ONE.registrations)
+
+    monkeypatch.setattr(lio_reservations, "read_registrations", read)
+    assert bed.command(ONE) == 0
+    assert bed.kept().reservations == HELD._replace(holder=J)
+
+
 @pytest.mark.parametrize("data", [b"cut of", text(HELD)[:-30]])
 def test_a_text_that_cannot_be_read_is_not_answered(bed: Bed, data: bytes) -> None:
     with pytest.raises(AssertionError, match="waits for ever"):
