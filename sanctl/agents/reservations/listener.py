@@ -85,7 +85,11 @@ def serve(connection: socket.socket) -> None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         channel = Channel(connection, "the other node", is_leader=False)
         channel.greet(within_s=_GREETING_S)
+        # Who connects has something to ask. That it is a node of this cluster is known of a request
+        # only, and until then it takes the place of one.
+        within_s = _GREETING_S
         while True:
-            follower.serve(channel, channel.expect(_REQUESTS, within_s=_IDLE_S))
+            follower.serve(channel, channel.expect(_REQUESTS, within_s=within_s))
+            within_s = _IDLE_S
     except (SanctlError, OSError, ValueError):
         return  # The end, or not one of this cluster's nodes.

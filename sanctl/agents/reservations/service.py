@@ -28,7 +28,7 @@ from sanctl.agents.reservations.store import NotPrimaryError, Store
 from sanctl.drivers import drbdsetup, fuse, lio, lio_reservations, reservation_file
 from sanctl.drivers.fuse import Write
 from sanctl.model.drbd import ResourceState
-from sanctl.model.reservation import Reservations, StoredReservations
+from sanctl.model.reservation import StoredReservations
 from sanctl.parse.aptpl import parse_aptpl
 from sanctl.plan.failover import reservation_rules
 from sanctl.plan.failover.reservation_rules import StandbyAnswer
@@ -36,8 +36,9 @@ from sanctl.system import journal, state_files, timed_call
 from sanctl.system.runner import LocalRunner
 
 _PREFIX = "aptpl_"
-#: What LIO writes for a CLEAR alone (target_core_pr.c, core_scsi3_update_and_write_aptpl). A text of
-#: no registrations, as after the last unregister, has no newline (core_scsi3_update_aptpl_buf).
+#: What LIO writes for a CLEAR alone (target_core_pr.c, core_scsi3_update_and_write_aptpl). Where
+#: nobody is registered any more, as after the last unregister, its text has no newline
+#: (core_scsi3_update_aptpl_buf).
 _CLEARED = b"No Registrations or Reservations\n"
 _RETRY_S, _STANDBY_S = 0.1, 3.0
 _CONNECTION, _FOLDER = "fuse", "below"
