@@ -16,10 +16,12 @@ def reload(name: str, minor: int, wanted: Reservations) -> None:
 
     The TPG is disabled meanwhile: hosts' sessions end, and no host meets LIO's dummy LUN 0, or the
     LUN before it is in its ALUA group. A call that dies half way leaves the TPG disabled; another
-    one does the whole again.
+    one does the whole again. What the kernel made of it is read before that ends: no host's command
+    changes it, and none waits, for which the kernel may spin under the lock of who is the holder.
 
     Raises:
-        CommandError: the kernel refused a step, or there is no target of the device here.
+        CommandError: the kernel refused a step, or has other reservations, and the TPG stays
+            disabled; or there is no target of the device here.
         OSError: the same.
     """
     backstore, tpg, group = _parts(name, minor)
@@ -37,6 +39,11 @@ def reload(name: str, minor: int, wanted: Reservations) -> None:
     lio.bind_group(lun, group)
     for initiator in initiators:
         lio_acl.map_lun(tpg, initiator)
+    found, there = lio_reservations.read(backstore), wanted.limited_to(initiators)
+    if found is not None and found != there:
+        raise CommandError(
+            Problem("SAN-RES-005", f"{name}: LIO has {found} in force, not {there}", "try again")
+        )
     configfs.set_value(f"{tpg}/enable", "1")
 
 

@@ -325,11 +325,6 @@ def put_in_force(device: Device, given: Reservations, *, must_reload: bool = Fal
     if was_on or given != Reservations():
         reload(device, given)
     note_mirrored(device.name, wanted)
-    found = lio_reservations.read(backstore)
-    if found is not None and found != wanted:
-        raise CommandError(
-            Problem("SAN-RES-005", f"{device.name}: LIO has {found} in force, not {wanted}")
-        )
     _log(
         device.name,
         f"{len(wanted.registrations)} registrations are in force, of which this target had others; "
@@ -364,13 +359,22 @@ def _reloading(device: Device) -> Iterator[None]:
 
 
 def is_in_force(device: Device, wanted: Reservations) -> bool:
-    """Whether the target is whole and has just these reservations."""
+    """Whether the target is whole and has just these reservations.
+
+    Who holds the device is read last, and only where all else is as wanted: a command that comes
+    meanwhile, and one that preempts its sender, make the kernel spin under that lock (service.py).
+    """
     if not lio_reload.is_whole(device.name, device.minor):
         return False
     backstore = lio.backstore_folder(device.name, device.minor)
-    found = lio_reservations.read(backstore)
+    registered = lio_reservations.read_registrations(backstore)
+    if registered is not None and dict(registered) != wanted.keys:
+        return False
     if wanted.registrations and not lio_reservations.is_writing(backstore):
         return False
+    found = lio_reservations.read(backstore) if registered else None
+    if registered == []:
+        found = Reservations()  # A holder is one that is registered.
     # LIO lists no more than a page: then what it was given, or has written since, is compared.
     return (mirrored(device.name) if found is None else found) == wanted
 

@@ -23,6 +23,7 @@ HELD = Reservations(((A, 1), (B, 2)), B, 5)
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(lio, "_ROOT", str(tmp_path))
     monkeypatch.setattr(lio, "_is_ours", lambda *_: True)
+    monkeypatch.setattr(lio_reservations, "read", lambda _: HELD)
     backstore = Path(lio.backstore_folder(NAME, MINOR))
     for folder in ("pr", "attrib", "wwn", "alua/sanctl-2", "alua/default_tg_pt_gp"):
         (backstore / folder).mkdir(parents=True)
@@ -71,6 +72,27 @@ def test_what_is_given_is_given_without_the_lun_and_disabled(
     assert lio_reload.is_whole(NAME, MINOR)
     assert len(given) == 2 and f"target_node={IQN},tpgt=2,port_rtpi=34" in given[1]
     assert (root / "lun/lun_0/sanctl-vol1").resolve() == Path(lio.backstore_folder(NAME, MINOR))
+
+
+def test_what_the_kernel_makes_of_it_is_read_before_a_host_is_let_in(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What broke: a host's command right after was taken for a kernel that had not taken it."""
+    has: list[Reservations | None] = [Reservations(HELD.registrations), None, HELD, HELD]
+
+    def read(_: str) -> Reservations | None:
+        assert (root / "enable").read_text().strip() == "0"
+        assert (root / f"acls/{B}/lun_0/lun_0").is_symlink()
+        return has.pop(0)
+
+    monkeypatch.setattr(lio_reservations, "read", read)
+    with pytest.raises(CommandError, match="SAN-RES-005"):
+        lio_reload.reload(NAME, MINOR, HELD)
+    assert (root / "enable").read_text().strip() == "0", "nobody is served like that"
+    for _ in range(2):
+        lio_reload.reload(NAME, MINOR, HELD)
+        assert lio_reload.is_whole(NAME, MINOR)
+    lio_reload.reload(NAME, MINOR, HELD._replace(registrations=(*HELD.registrations, ("iqn.c", 3))))
 
 
 class Died(BaseException):

@@ -213,13 +213,27 @@ def test_a_device_that_never_had_any_costs_nothing(
         assert may and hooks.is_not_older("vol1", "n2")
 
 
-def test_what_the_kernel_does_not_take_is_not_served(
+def test_who_holds_it_is_asked_last_and_only_where_all_else_is_right(
     bed: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The kernel may spin under that lock."""
+    asked: list[str] = []
+
+    def read(_: str) -> Reservations | None:
+        asked.append("holder")
+        return bed.kernel
+
+    monkeypatch.setattr(lio_reservations, "read", read)
     bed.keep(HELD)
-    monkeypatch.setattr(lio_reload, "reload", lambda *_: None)
-    with pytest.raises(CommandError, match="SAN-RES-005"):
-        in_force.bring_up_to_date(VOL)
+    bed.kernel = Reservations(((H, 1),), H, 5)
+    assert not in_force.is_in_force(VOL, HELD)
+    bed.kernel, bed.is_writing = HELD, False
+    assert not in_force.is_in_force(VOL, HELD)
+    bed.kernel, bed.is_writing = NONE, True
+    assert in_force.is_in_force(VOL, NONE) and asked == []
+    bed.kernel = HELD
+    assert in_force.is_in_force(VOL, HELD) and asked == ["holder"]
+    assert not in_force.is_in_force(VOL, HELD._replace(holder=J))
 
 
 def test_a_target_that_was_off_forgets_what_it_remembers_first(bed: Bed) -> None:

@@ -99,19 +99,19 @@ def test_a_connection_that_asks_nothing_does_not_keep_its_place(
     expect = Channel.expect
 
     def expected(channel: Channel, kinds: tuple[str, ...], *, within_s: float) -> dict[str, str]:
-        waits.append(within_s)
+        if channel is not own:
+            waits.append(within_s)
         return expect(channel, kinds, within_s=within_s)
 
     monkeypatch.setattr(Channel, "expect", expected)
-    channel = Channel(connect(), "n2", is_leader=True)
-    channel.greet(within_s=5.0)
-    channel.send(READ_RESERVATIONS, device="vol1")
-    channel.receive(STORED, within_s=5.0)
-    channel.send(READ_RESERVATIONS, device="vol1")
-    channel.receive(STORED, within_s=5.0)
+    own = Channel(connect(), "n2", is_leader=True)
+    own.greet(within_s=5.0)
+    for _ in range(2):
+        own.send(READ_RESERVATIONS, device="vol1")
+        own.receive(STORED, within_s=5.0)
     assert waits[:2] == [listener._GREETING_S, listener._IDLE_S]
     assert asked == ["vol1", "vol1"]
-    channel.close()
+    own.close()
 
 
 def test_it_listens_before_the_address_is_there(
