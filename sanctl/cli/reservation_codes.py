@@ -14,8 +14,11 @@ CODES = {
     "node as Primary. A host's change of them waits until it has it or is marked as outdated.",
     "SAN-RES-004": "A change of a device's persistent reservations was under way while its role "
     "changed. The action, or the host's command, is tried again.",
-    "SAN-RES-005": "LIO has other persistent reservations in force than it was given. The device "
-    "is not served like that.",
+    "SAN-RES-005": "LIO has other persistent reservations in force than it was given, or would "
+    "have: the host that holds the device has no entry in the access list of this node, for want "
+    "of its secret, say. The device is not served like that, as others could write. It is once the "
+    "host has its entry, is off the device's list ('sanctl target deny'), or the reservation is "
+    "given up: 'sanctl target reservations NAME clear'.",
     "SAN-RES-006": "sanctl-reservations.service, which keeps what hosts reserve, does not run on "
     "this node. A device with reservations is not started without it.",
     "SAN-RES-011": "Persistent reservations are switched on or off while no host is logged in to "

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator
 from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.replica import parts
 from sanctl.agents.replica.parts import Device
-from sanctl.agents.reservations import replica_note, service_unit
+from sanctl.agents.reservations import access, replica_note, service_unit
 from sanctl.agents.reservations.replica_note import Replica
 from sanctl.agents.reservations.store import Store
 from sanctl.drivers import lio, lio_reload, lio_reservations, reservation_file
@@ -65,7 +65,7 @@ def at_start(runner: Runner, device: Device) -> Reservations | None:
     with locked(device):
         # A standby may be without: it is not promoted then, and gets it from the node that serves.
         kept = reservation_file.load_whole(replica.path)
-    given = to_give(device, kept)
+    given = access.to_give(device, kept)
     note_mirrored(device.name, given.limited_to(device.all_initiators))
     return given
 
@@ -88,6 +88,8 @@ def check_before_promotion(device: Device, *, is_first: bool) -> None:
         kept = reservation_file.load_whole(replica.path)
         own = None if kept is None else kept.stored.version
         if reservation_rules.may_promote(own, is_first_activation=is_first):
+            # Before DRBD is Primary, too: another node may be the better one.
+            access.check_holder(device, kept, lio.initiators(device.name))
             if kept is None:
                 empty = StoredReservations(Version(0, 0), Reservations())
                 reservation_file.store(replica.path, Kept(empty))
@@ -232,33 +234,21 @@ def bring_up_to_date(device: Device, *, must_reload: bool = False) -> bool:
         return False
     replica = replica_note.write(device)
     kept = reservation_file.load_whole(replica.path)
-    return put_in_force(device, to_give(device, kept), must_reload=must_reload)
+    return put_in_force(device, access.to_give(device, kept), must_reload=must_reload)
 
 
 def at_promotion(device: Device) -> bool:
-    """As `bring_up_to_date`, before hosts are served; a command that waits is ended."""
+    """As `bring_up_to_date`, before hosts are served; a command that waits is ended.
+
+    Raises:
+        CommandError: as there; or who holds the device has no entry here.
+        OSError: the same.
+    """
+    if device.reservations:
+        kept = reservation_file.load_whole(replica_note.write(device).path)
+        access.check_holder(device, kept, lio.initiators(device.name))
     with state_files.locked(replica_note.held_path(device.name), wait_s=0.0) as is_free:
         return bring_up_to_date(device, must_reload=not is_free)
-
-
-def to_give(device: Device, kept: Kept | None) -> Reservations:
-    """Return what a target is given of a replica's file.
-
-    Only of initiators that have an entry, or are to have one: what the kernel is given besides it
-    keeps until the backstore goes, and puts in force with a later entry, whatever came since.
-    """
-    return to_keep(device, kept).limited_to(device.all_initiators)
-
-
-def to_keep(device: Device, kept: Kept | None) -> Reservations:
-    """Return what stays of a replica's file: not what an initiator had that was taken off the list.
-
-    One that is kept out for a while comes back with what it had.
-    """
-    if kept is None:
-        return Reservations()
-    reservations = kept.stored.reservations
-    return reservations if is_closed(device) else reservations.limited_to(device.all_initiators)
 
 
 @contextlib.contextmanager
@@ -274,13 +264,17 @@ def letting_in(device: Device, new: Collection[str]) -> Iterator[None]:
         new: who gets an entry within.
 
     Raises:
-        CommandError: the kernel refused, or a change of reservations is under way.
+        CommandError: the kernel refused, or a change of reservations is under way; or they would be
+            served without the reservation that is held.
         OSError: the same.
     """
     replica = replica_note.write(device)
     with contextlib.ExitStack() as held:
         held.enter_context(locked(device))
         kept = reservation_file.load_whole(replica.path)
+        if _serves(device) and not lio.initiators(device.name):
+            # The first ones, after a time in which nobody was let in: as for a promotion.
+            access.check_holder(device, kept, new)
         if kept is None or kept.stored.reservations.keys.keys().isdisjoint(new):
             # Nothing is put in force: hosts' changes go on.
             held.close()
@@ -291,17 +285,13 @@ def letting_in(device: Device, new: Collection[str]) -> Iterator[None]:
                 lio_reload.disable(device.name, device.minor)
                 yield
             finally:
-                given = to_give(device, kept).limited_to(lio.initiators(device.name))
+                given = access.to_give(device, kept).limited_to(lio.initiators(device.name))
                 lio_reload.reload(device.name, device.minor, given)
         note_mirrored(device.name, given)
 
 
-def is_closed(device: Device) -> bool:
-    """Whether who has no entry may have one later, and is not known to have been taken off.
-
-    Which initiators a host has that this release cannot read is not known here.
-    """
-    return bool(device.restore or device.held or device.leaves_list or device.unreadable_hosts)
+def _serves(device: Device) -> bool:
+    return lio.alua_state(device.name, device.minor) == "Active/Optimized"
 
 
 def put_in_force(device: Device, given: Reservations, *, must_reload: bool = False) -> bool:
@@ -389,7 +379,7 @@ def has_all(device: Device, kept: Kept) -> bool:
         return False
     backstore = lio.backstore_folder(device.name, device.minor)
     found = lio_reservations.read_registrations(backstore)
-    wanted = to_give(device, kept).limited_to(lio.initiators(device.name))
+    wanted = access.to_give(device, kept).limited_to(lio.initiators(device.name))
     return found is None or (
         dict(found) == wanted.keys and (not found or lio_reservations.is_writing(backstore))
     )

@@ -7,7 +7,7 @@ import time
 
 from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.replica.parts import Device
-from sanctl.agents.reservations import in_force, replica_note, service_unit
+from sanctl.agents.reservations import access, in_force, replica_note, service_unit
 from sanctl.agents.reservations.replica_note import Replica
 from sanctl.agents.reservations.store import Store
 from sanctl.drivers import lio, lio_reservations, node_attributes, reservation_file
@@ -123,7 +123,7 @@ def _follow(runner: Runner, device: Device, replica: Replica) -> None:
     # The kernel has forgotten such a registration, and a failover must not bring it back. What the
     # kernel has besides is not stored here: a host's command may be under way, which the service
     # stores before it is answered.
-    left = in_force.to_keep(device, kept)
+    left = access.to_keep(device, kept)
     if left != kept.stored.reservations:
         Store(runner).change(replica, left, until=until)
     elif not in_force.is_settled(device):

@@ -60,6 +60,8 @@ class Bed:
         patch.setattr(service_unit, "run", lambda *_, **__: None)
         patch.setattr(lio, "is_exported", lambda _: self.is_exported)
         patch.setattr(lio, "initiators", lambda _: self.entries)
+        self.alua = "Active/Optimized"
+        patch.setattr(lio, "alua_state", lambda *_: self.alua)
         patch.setattr(lio, "remove", lambda *_: None)
         patch.setattr(lio_reload, "reload", self.reload)
         patch.setattr(lio_reload, "is_whole", lambda *_: self.is_whole)
@@ -199,6 +201,64 @@ def test_hosts_are_let_in_after_that_and_under_the_lock(bed: Bed) -> None:
         pytest.fail("hosts are let in")
     with hooks.promoting(bed.node, OFF, steps, 0.0):
         pass
+
+
+def test_nobody_is_served_while_the_holder_has_no_entry(bed: Bed) -> None:
+    """What broke: without its secret here LIO dropped the reservation, and others wrote."""
+    bed.keep(HELD)
+    bed.entries = [J]
+    for refused in (
+        lambda: in_force.check_before_promotion(VOL, is_first=False),
+        lambda: in_force.at_promotion(VOL),
+    ):
+        with pytest.raises(CommandError, match=r"SAN-RES-005.*iqn\.x:i holds vol1"):
+            refused()
+    assert bed.reloads == []
+    bed.keep(Reservations(HELD.registrations, H, 7))
+    in_force.check_before_promotion(VOL, is_first=False)  # J is one of the holders.
+    bed.keep(Reservations(HELD.registrations, J, 5))
+    assert in_force.at_promotion(VOL)
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        VOL._replace(initiators=(J,)),
+        VOL._replace(clear_reservations="t1"),
+    ],
+)
+def test_a_holder_that_was_taken_off_on_purpose_keeps_no_device_down(
+    bed: Bed, device: Device
+) -> None:
+    bed.keep(HELD)
+    bed.entries = [J]
+    in_force.check_before_promotion(device, is_first=False)
+    assert in_force.at_promotion(device)
+    assert bed.look(device) and bed.kept().reservations.holder is None
+    bed.look(device)
+    if device.clear_reservations:
+        assert bed.kept().reservations == NONE == bed.kernel
+    bed.keep(HELD, cleared="t1")
+    with pytest.raises(CommandError, match="SAN-RES-005"):
+        in_force.at_promotion(VOL._replace(clear_reservations="t1"))
+
+
+def test_nor_does_one_where_nobody_is_let_in(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But then nobody is let in without it."""
+    monkeypatch.setattr(lio_reload, "disable", lambda *_: None)
+    bed.keep(HELD)
+    bed.entries = []
+    in_force.check_before_promotion(VOL, is_first=False)
+    in_force.at_promotion(VOL._replace(initiators=(), held="run why"))
+    with pytest.raises(CommandError, match="SAN-RES-005"), in_force.letting_in(VOL, [J]):
+        pytest.fail("J is let in")
+    bed.alua = "Standby"
+    with in_force.letting_in(VOL, [J]):
+        bed.entries = [J]
+    bed.alua, bed.entries = "Active/Optimized", []
+    with in_force.letting_in(VOL, [H, J]):
+        bed.entries = [H, J]
+    assert bed.kernel == HELD
 
 
 def test_a_device_that_never_had_any_costs_nothing(
