@@ -58,6 +58,17 @@ def disable(name: str, minor: int) -> None:
     configfs.set_value(f"{tpg}/enable", "0")
 
 
+def enable(name: str, minor: int) -> None:
+    """Let sessions begin again that `disable` has ended: nothing was put in force meanwhile.
+
+    Raises:
+        CommandError: the kernel refused, or there is no target of the device here.
+        OSError: the same.
+    """
+    _, tpg, _ = _parts(name, minor)
+    configfs.set_value(f"{tpg}/enable", "1")
+
+
 def is_whole(name: str, minor: int) -> bool:
     """Whether the target is as `reload` leaves it."""
     _, tpg, _ = _parts(name, minor)

@@ -78,12 +78,12 @@ def promoting(runner: Runner, device: Device, steps: ocf.Steps, deadline: float)
 
 
 def letting_in(device: Device) -> LettingIn | None:
-    """Return how initiators get onto the access list, see `in_force.letting_in`; None: just so."""
+    """Return how initiators get onto the access list, see `let_in.letting_in`; None: just so."""
     if not device.reservations:
         return None
-    from sanctl.agents.reservations import in_force  # noqa: PLC0415 - as above
+    from sanctl.agents.reservations import let_in  # noqa: PLC0415 - as above
 
-    return functools.partial(in_force.letting_in, device)
+    return functools.partial(let_in.letting_in, device)
 
 
 def demoting(device: Device) -> contextlib.AbstractContextManager[None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.replica import parts
@@ -251,46 +251,8 @@ def at_promotion(device: Device) -> bool:
         return bring_up_to_date(device, must_reload=not is_free)
 
 
-@contextlib.contextmanager
-def letting_in(device: Device, new: Collection[str]) -> Iterator[None]:
-    """Let initiators onto the access list within: with what they have registered, or not at all.
-
-    The kernel takes registrations while the target has no LUN. So the TPG is disabled meanwhile, if
-    one of them has a registration: no host writes before the reservation is in force. It is enabled
-    again also where they are not let in after all: the other hosts wait.
-
-    Args:
-        device: as the cluster wants it.
-        new: who gets an entry within.
-
-    Raises:
-        CommandError: the kernel refused, or a change of reservations is under way; or they would be
-            served without the reservation that is held.
-        OSError: the same.
-    """
-    replica = replica_note.write(device)
-    with contextlib.ExitStack() as held:
-        held.enter_context(locked(device))
-        kept = reservation_file.load_whole(replica.path)
-        if _serves(device) and not lio.initiators(device.name):
-            # The first ones, after a time in which nobody was let in: as for a promotion.
-            access.check_holder(device, kept, new)
-        if kept is None or kept.stored.reservations.keys.keys().isdisjoint(new):
-            # Nothing is put in force: hosts' changes go on.
-            held.close()
-            yield
-            return
-        with _reloading(device):
-            try:
-                lio_reload.disable(device.name, device.minor)
-                yield
-            finally:
-                given = access.to_give(device, kept).limited_to(lio.initiators(device.name))
-                lio_reload.reload(device.name, device.minor, given)
-        note_mirrored(device.name, given)
-
-
-def _serves(device: Device) -> bool:
+def serves(device: Device) -> bool:
+    """Whether hosts are served here, by ALUA: what the target has counts (service.py)."""
     return lio.alua_state(device.name, device.minor) == "Active/Optimized"
 
 
@@ -334,12 +296,17 @@ def reload(device: Device, given: Reservations) -> None:
         CommandError: the kernel refused, or another process is about it.
         OSError: the same.
     """
-    with _reloading(device):
+    with reloading(device):
         lio_reload.reload(device.name, device.minor, given)
 
 
 @contextlib.contextmanager
-def _reloading(device: Device) -> Iterator[None]:
+def reloading(device: Device) -> Iterator[None]:
+    """Have the service answer, as void, what a host whose session ends for this has asked for.
+
+    Raises:
+        CommandError: another process reloads.
+    """
     with state_files.locked(replica_note.reload_path(device.name), wait_s=_LOCK_S) as is_mine:
         if not is_mine:
             raise CommandError(

@@ -7,7 +7,7 @@ import time
 
 from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.replica.parts import Device
-from sanctl.agents.reservations import access, in_force, replica_note, service_unit
+from sanctl.agents.reservations import access, in_force, replica_note, service_unit, unwritten
 from sanctl.agents.reservations.replica_note import Replica
 from sanctl.agents.reservations.store import Store
 from sanctl.drivers import lio, lio_reservations, node_attributes, reservation_file
@@ -119,6 +119,8 @@ def _follow(runner: Runner, device: Device, replica: Replica) -> None:
         # The kernel drops a registration with its initiator's entry: one that was off the list for
         # a while has lost it there. A command that is under way is no such difference.
         if is_free and not in_force.has_all(device, kept):
+            if unwritten.may_be(device):
+                kept = unwritten.store(runner, device, replica, kept, until)
             in_force.bring_up_to_date(device)
     # The kernel has forgotten such a registration, and a failover must not bring it back. What the
     # kernel has besides is not stored here: a host's command may be under way, which the service

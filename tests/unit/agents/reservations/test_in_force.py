@@ -13,7 +13,15 @@ import pytest
 from sanctl.agents import ocf
 from sanctl.agents.replica import parts
 from sanctl.agents.replica.parts import Device
-from sanctl.agents.reservations import hooks, in_force, peers, replica_note, service_unit, upkeep
+from sanctl.agents.reservations import (
+    hooks,
+    in_force,
+    let_in,
+    peers,
+    replica_note,
+    service_unit,
+    upkeep,
+)
 from sanctl.agents.reservations.replica_note import Replica
 from sanctl.drivers import lio, lio_reload, lio_reservations, node_attributes, reservation_file
 from sanctl.drivers.reservation_file import Kept
@@ -64,6 +72,9 @@ class Bed:
         patch.setattr(lio, "alua_state", lambda *_: self.alua)
         patch.setattr(lio, "remove", lambda *_: None)
         patch.setattr(lio_reload, "reload", self.reload)
+        self.is_enabled = True
+        patch.setattr(lio_reload, "disable", lambda *_: setattr(self, "is_enabled", False))
+        patch.setattr(lio_reload, "enable", lambda *_: setattr(self, "is_enabled", True))
         patch.setattr(lio_reload, "is_whole", lambda *_: self.is_whole)
         patch.setattr(lio_reservations, "read", lambda _: self.kernel)
         patch.setattr(lio_reservations, "read_registrations", lambda _: self.registered())
@@ -94,7 +105,9 @@ class Bed:
     def reload(self, _name: str, _minor: int, given: Reservations) -> None:
         self.reloads.append(Reload(given, self.is_on))
         self.kernel = given.limited_to(self.entries) if self.is_on else NONE
-        self.is_whole = True
+        self.is_whole = self.is_enabled = True
+        # target_core_pr.c, __core_scsi3_check_aptpl_registration
+        self.is_writing = self.is_writing or bool(given.registrations)
 
     def set_mode(self, _: str, *, is_on: bool) -> None:
         self.is_on = is_on
@@ -250,13 +263,13 @@ def test_nor_does_one_where_nobody_is_let_in(bed: Bed, monkeypatch: pytest.Monke
     bed.entries = []
     in_force.check_before_promotion(VOL, is_first=False)
     in_force.at_promotion(VOL._replace(initiators=(), held="run why"))
-    with pytest.raises(CommandError, match="SAN-RES-005"), in_force.letting_in(VOL, [J]):
+    with pytest.raises(CommandError, match="SAN-RES-005"), let_in.letting_in(VOL, [J]):
         pytest.fail("J is let in")
     bed.alua = "Standby"
-    with in_force.letting_in(VOL, [J]):
+    with let_in.letting_in(VOL, [J]):
         bed.entries = [J]
     bed.alua, bed.entries = "Active/Optimized", []
-    with in_force.letting_in(VOL, [H, J]):
+    with let_in.letting_in(VOL, [H, J]):
         bed.entries = [H, J]
     assert bed.kernel == HELD
 
@@ -354,7 +367,7 @@ def test_who_cannot_be_let_in_does_not_keep_the_others_out(
     monkeypatch.setattr(lio_reload, "disable", lambda *_: setattr(bed, "is_whole", False))
     bed.keep(HELD)
     bed.entries = [H]
-    with pytest.raises(ZeroDivisionError), in_force.letting_in(VOL, [J]):
+    with pytest.raises(ZeroDivisionError), let_in.letting_in(VOL, [J]):
         assert not bed.is_whole
         raise ZeroDivisionError
     assert bed.is_whole and bed.kernel == HELD.limited_to([H])
@@ -378,6 +391,51 @@ def test_a_target_that_writes_no_changes_is_reloaded(bed: Bed, is_active: bool) 
     bed.is_writing = False
     bed.look(is_active=is_active)
     assert [each.given for each in bed.reloads] == [HELD]
+
+
+def test_what_lio_has_told_hosts_and_not_written_is_stored_before_a_reload(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What broke: a preemption that was answered was undone, and the host that was dead held it."""
+    preempted = Reservations(((J, 2),), J, 5)
+
+    def read(_: str) -> Reservations | None:
+        assert not bed.is_enabled and replica_note.is_reloading("vol1"), "a host may change it"
+        return bed.kernel
+
+    monkeypatch.setattr(lio_reservations, "read", read)
+    bed.keep(HELD)
+    bed.kernel, bed.is_writing = preempted, False
+    bed.is_silent = True
+    with pytest.raises(CommandError, match="SAN-RES-003"):
+        bed.look()
+    assert bed.is_enabled and bed.reloads == [], "hosts are served on, and it is tried again"
+    bed.is_silent = False
+    with pytest.raises(CommandError, match="SAN-RES-004"), let_in.letting_in(VOL, [H]):
+        pytest.fail("its reload would undo that")
+    bed.look()
+    assert bed.kept().reservations == preempted == bed.kernel == bed.sent[-1].reservations
+    assert bed.is_enabled and bed.is_writing and len(bed.reloads) == 1
+    bed.look()
+    assert len(bed.reloads) == 1
+
+
+def test_with_that_who_is_kept_out_loses_nothing_and_before_it_serves_nothing_is_stored(
+    bed: Bed,
+) -> None:
+    bed.keep(HELD._replace(holder=J))
+    bed.entries, bed.kernel, bed.is_writing = [H], Reservations(((H, 9),)), False
+    bed.look(VOL._replace(held="run why"))
+    assert bed.kept().reservations == Reservations(((H, 9), (J, 2)), J, 5)
+    bed.keep(HELD)
+    bed.entries, bed.kernel, bed.is_writing = [H, J], Reservations(((J, 2),), J, 5), False
+    bed.alua = "Standby"
+    bed.look()
+    assert bed.kept().reservations == HELD == bed.kernel
+    # Nobody is registered, and LIO writes nothing: no host is taken for one that cleared.
+    bed.kernel, bed.is_writing, bed.alua = NONE, False, "Active/Optimized"
+    bed.look()
+    assert bed.kept().reservations == HELD == bed.kernel
 
 
 def test_a_promotion_undoes_what_a_waiting_command_has_changed(bed: Bed) -> None:

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Lets hosts in again with what they have registered, or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterator
+
+from sanctl.agents.replica.parts import Device
+from sanctl.agents.reservations import access, in_force, replica_note, unwritten
+from sanctl.drivers import lio, lio_reload, reservation_file
+from sanctl.errors import CommandError, Problem
+
+
+@contextlib.contextmanager
+def letting_in(device: Device, new: Collection[str]) -> Iterator[None]:
+    """Let initiators onto the access list within: with what they have registered, or not at all.
+
+    The kernel takes registrations while the target has no LUN. So the TPG is disabled meanwhile, if
+    one of them has a registration: no host writes before the reservation is in force. It is enabled
+    again also where they are not let in after all: the other hosts wait.
+
+    Args:
+        device: as the cluster wants it.
+        new: who gets an entry within.
+
+    Raises:
+        CommandError: the kernel refused, or a change of reservations is under way; or they would be
+            served without the reservation that is held.
+        OSError: the same.
+    """
+    replica = replica_note.write(device)
+    with contextlib.ExitStack() as held:
+        held.enter_context(in_force.locked(device))
+        kept = reservation_file.load_whole(replica.path)
+        if in_force.serves(device) and not lio.initiators(device.name):
+            # The first ones, after a time in which nobody was let in: as for a promotion.
+            access.check_holder(device, kept, new)
+        if kept is None or kept.stored.reservations.keys.keys().isdisjoint(new):
+            # Nothing is put in force: hosts' changes go on.
+            held.close()
+            yield
+            return
+        if unwritten.may_be(device):
+            raise CommandError(
+                Problem(
+                    "SAN-RES-004",
+                    f"{device.name}: what LIO has told hosts and not written is stored first",
+                    "the next monitor lets them in",
+                )
+            )
+        with in_force.reloading(device):
+            try:
+                lio_reload.disable(device.name, device.minor)
+                yield
+            finally:
+                given = access.to_give(device, kept).limited_to(lio.initiators(device.name))
+                lio_reload.reload(device.name, device.minor, given)
+        in_force.note_mirrored(device.name, given)

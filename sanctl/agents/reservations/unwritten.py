@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What LIO has told hosts and written nowhere: stored before a reload would undo it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from sanctl.agents.device_log import DeviceLog
+from sanctl.agents.replica.parts import Device
+from sanctl.agents.reservations import in_force
+from sanctl.agents.reservations.replica_note import Replica
+from sanctl.agents.reservations.store import Store
+from sanctl.drivers import lio, lio_reload, lio_reservations, reservation_file
+from sanctl.drivers.reservation_file import Kept
+from sanctl.model.reservation import Reservations
+from sanctl.system.runner import Runner
+
+_log = DeviceLog("reservations")
+
+
+def may_be(device: Device) -> bool:
+    """Whether the target of a node that serves may have what LIO has told hosts and wrote nowhere.
+
+    RESERVE, RELEASE and PREEMPT are written only while the last REGISTER was, and no CLEAR came
+    after it (target_core_pr.c, pr_aptpl_active), and are GOOD without that. With nobody registered
+    nothing is taken for such a change: a reload gives hosts what they had.
+    """
+    backstore = lio.backstore_folder(device.name, device.minor)
+    return (
+        in_force.serves(device)
+        and not lio_reservations.is_writing(backstore)
+        and bool(lio_reservations.read_registrations(backstore))
+    )
+
+
+def store(runner: Runner, device: Device, replica: Replica, kept: Kept, until: float) -> Kept:
+    """Store what LIO has told hosts without writing it, which the reload that is due would undo.
+
+    Called under `in_force.locked`, while no host's command waits, and followed by the reload.
+
+    Returns:
+        What is kept now.
+
+    Raises:
+        SanctlError: it could not be stored; hosts are served as before.
+        OSError: the same.
+    """
+    entries = lio.initiators(device.name)
+    with _undisturbed(device) as found:
+        if found is not None:
+            wanted = found.with_absent(kept.stored.reservations, entries)
+            state = Store(runner).change(replica, wanted, until=until)
+            if state != kept.stored:
+                _log(device.name, "stored what LIO had not written", step="unwritten")
+    return reservation_file.load(replica.path) or kept
+
+
+@contextlib.contextmanager
+def _undisturbed(device: Device) -> Iterator[Reservations | None]:
+    """Have what is in force, while no host can change it: None where LIO does not list all of it.
+
+    Followed by a reload, until which the TPG is disabled. It is enabled again where that is not to
+    come. No command waits within, for which the kernel would spin under the lock of the holder.
+
+    Raises:
+        CommandError: the kernel refused, or another process reloads.
+        OSError: the same.
+    """
+    with in_force.reloading(device):
+        try:
+            lio_reload.disable(device.name, device.minor)
+            yield lio_reservations.read(lio.backstore_folder(device.name, device.minor))
+        except BaseException:
+            lio_reload.enable(device.name, device.minor)
+            raise
