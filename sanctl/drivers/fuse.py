@@ -41,6 +41,7 @@ _RESENT = 1 << 63
 _NOTIFY_RESEND = 7
 _DIRECT_IO = 1
 _RETRY_S = 0.5
+_LOOKUPS_MAX = 256
 _MAJOR, _MINOR = 7, 38
 
 _LOOKUP, _FORGET, _GETATTR, _SETATTR, _OPEN, _WRITE, _STATFS = 1, 2, 3, 4, 14, 16, 17
@@ -58,12 +59,16 @@ class Write(NamedTuple):
         data: what is written, from the file's begin.
         is_resent: a process before this one had it, and has not answered.
         interrupted: set once the kernel's thread that writes was sent a signal.
+        number: how late its thread began with the file, also over the process's end. The kernel
+            lets one thread at a time write to a file, and not in this order (fs/fuse/file.c,
+            fuse_direct_write_iter): LIO has made its text before it looks the file up.
     """
 
     name: str
     data: bytes
     is_resent: bool
     interrupted: threading.Event
+    number: int
 
 
 def mount(path: str) -> int:
@@ -116,6 +121,9 @@ class Folder:
         self._descriptor, self._write, self._known_names = descriptor, write, known_names
         self._names: dict[int, str] = {}
         self._interrupted: dict[int, threading.Event] = {}
+        #: By thread, the number of its latest lookup that no opening has followed yet.
+        self._looked_up: dict[int, int] = {}
+        self._latest = 0
 
     def ask_again(self) -> None:
         """Have the kernel hand out what a process before this one has read and not answered.
@@ -143,7 +151,7 @@ class Folder:
             self._handle(request)
 
     def _handle(self, request: bytes) -> None:
-        _, operation, unique, node, _, _, _, _ = _IN.unpack_from(request)
+        _, operation, unique, node, _, _, thread, _ = _IN.unpack_from(request)
         body = request[_IN.size :]
         if operation in _UNANSWERED:
             return
@@ -158,14 +166,15 @@ class Folder:
         elif operation == _INIT:
             self._init(unique, body)
         elif operation == _LOOKUP:
+            self._note_lookup(thread)
             self._answer(unique, self._entry(body.split(b"\0")[0].decode("ascii", "replace")))
         elif operation == _CREATE:
             name = body[16:].split(b"\0")[0].decode("ascii", "replace")
-            self._answer(unique, self._entry(name) + _opened())
+            self._answer(unique, self._entry(name) + self._opened(thread))
         elif operation in {_GETATTR, _SETATTR}:
             self._answer(unique, struct.pack("<QII", 0, 0, 0) + _attributes(node))
         elif operation in {_OPEN, _OPENDIR}:
-            self._answer(unique, _opened())
+            self._answer(unique, self._opened(thread))
         elif operation == _STATFS:
             self._answer(unique, bytes(80))
         elif operation in _EMPTY:
@@ -180,6 +189,22 @@ class Folder:
         answer = struct.pack("<IIIIHHIIHHI", *head, _HAS_RESEND)
         self._answer(unique, answer.ljust(64, b"\0"))
 
+    def _note_lookup(self, thread: int) -> None:
+        if len(self._looked_up) >= _LOOKUPS_MAX:
+            del self._looked_up[next(iter(self._looked_up))]
+        self._looked_up[thread] = self._next_number()
+
+    def _next_number(self) -> int:
+        # Those of a process before this one, as long as the node runs, were lower.
+        self._latest = max(self._latest + 1, time.monotonic_ns())
+        return self._latest
+
+    def _opened(self, thread: int) -> bytes:
+        """Return a handle, which each write with it has: the number of the thread's lookup."""
+        number = self._looked_up.pop(thread, None)
+        handle = self._next_number() if number is None else number
+        return struct.pack("<QII", handle, _DIRECT_IO, 0)
+
     def _entry(self, name: str) -> bytes:
         number = _number(name)
         self._names[number] = name
@@ -187,13 +212,13 @@ class Folder:
         return struct.pack("<QQQQII", number, 1, 0, 0, 0, 0) + _attributes(number)
 
     def _begin_write(self, unique: int, node: int, body: bytes) -> None:
-        size = struct.unpack_from("<I", body, 16)[0]
+        number, _, size = struct.unpack_from("<QQI", body)
         # Before the next request is read, which may be the signal.
         interrupted = self._interrupted[unique] = threading.Event()
 
         def run() -> None:
             data = body[40 : 40 + size]
-            write = Write(self._name_of(node), data, bool(unique & _RESENT), interrupted)
+            write = Write(self._name_of(node), data, bool(unique & _RESENT), interrupted, number)
             error = self._write(write)
             del self._interrupted[unique]
             self._answer(unique, b"" if error else struct.pack("<II", size, 0), error)
@@ -227,7 +252,3 @@ def _number(name: str) -> int:
 def _attributes(number: int) -> bytes:
     mode = stat.S_IFDIR | 0o700 if number == _ROOT else stat.S_IFREG | 0o600
     return _ATTR.pack(number, 0, 0, 0, 0, 0, 0, 0, 0, mode, 1, 0, 0, 0, 4096, 0)
-
-
-def _opened() -> bytes:
-    return struct.pack("<QII", 0, _DIRECT_IO, 0)

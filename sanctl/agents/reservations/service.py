@@ -28,7 +28,7 @@ from sanctl.agents.reservations.store import NotPrimaryError, Store
 from sanctl.drivers import drbdsetup, fuse, lio, lio_reservations, reservation_file
 from sanctl.drivers.fuse import Write
 from sanctl.model.drbd import ResourceState
-from sanctl.model.reservation import StoredReservations
+from sanctl.model.reservation import Reservations, StoredReservations
 from sanctl.parse.aptpl import parse_aptpl
 from sanctl.plan.failover import reservation_rules
 from sanctl.plan.failover.reservation_rules import StandbyAnswer
@@ -93,6 +93,7 @@ class Writes:
         self._below = below
         # Of one process, as each begins an epoch of its own (R4); used under the device's lock.
         self.store = Store(_RUNNER)
+        self._texts = _Texts()
 
     def known_names(self) -> list[str]:
         """Return the names of files that LIO may write to without a look at them before."""
@@ -139,7 +140,7 @@ class Writes:
                     return self._keep_for_others(write)
                 if replica is not None:
                     if command is None:
-                        command = _Command(self.store, replica, write)
+                        command = _Command(self.store, self._texts, replica, write)
                     # No monitor takes the LUN away until it is answered; one that is about to has
                     # the lock, and ends the session.
                     is_held = is_held or _hold(replica_note.held_path(replica.device), held)
@@ -174,17 +175,33 @@ def _hold(path: str, held: contextlib.ExitStack) -> bool:
     return is_free
 
 
+class _Texts:
+    """The latest text of each device that has arrived, by when LIO has made it (fuse.Write)."""
+
+    def __init__(self) -> None:
+        self._latest: dict[str, tuple[int, Reservations]] = {}
+        self._lock = threading.Lock()
+
+    def latest(self, uuid: str, number: int, text: Reservations) -> Reservations:
+        """Return a text that has arrived, or one that has and was made after it."""
+        with self._lock:
+            if number >= self._latest.get(uuid, (0, text))[0]:
+                self._latest[uuid] = number, text
+            return self._latest[uuid][1]
+
+
 class _Command:
     """A host's command whose text LIO has written, and which waits for its answer.
 
     Args:
         store: of this process.
+        texts: of this process.
         replica: of the device.
         write: LIO's.
     """
 
-    def __init__(self, store: Store, replica: Replica, write: Write) -> None:
-        self._store = store
+    def __init__(self, store: Store, texts: _Texts, replica: Replica, write: Write) -> None:
+        self._store, self._texts, self._number = store, texts, write.number
         self._after = parse_aptpl(write.data.decode("ascii", "replace"))
         self._is_clear = write.data.rstrip(b"\0") == _CLEARED
         # What a process before this one has read is noted already: then nothing has changed, and
@@ -211,13 +228,13 @@ class _Command:
             # Before what is in force, and after it: one that gets its entry in between is in the
             # latter, one that loses it in between (access_list.py waits for no lock) may not be.
             entries = set(lio.initiators(replica.device))
-            # Of two commands at once the older text may come last, and the kernel hands out one
-            # write to a file at a time; what is registered is at least as new as this text. Who
-            # holds the device is not asked while a command waits: the kernel spins under that lock
-            # until this very command is answered, where another host preempts its sender
-            # (target_core_pr.c, __core_scsi3_free_registration).
+            # Of two commands at once the older text may come last. Then the later one says who
+            # holds the device, and what is registered is at least as new as that. The kernel is not
+            # asked who does while a command waits: it spins under that lock until this very command
+            # is answered, where another host preempts its sender (target_core_pr.c,
+            # __core_scsi3_free_registration).
             backstore = lio.backstore_folder(replica.device, replica.minor)
-            found = self._after
+            found = self._texts.latest(replica.uuid, self._number, self._after)
             if (registered := lio_reservations.read_registrations(backstore)) is not None:
                 found = found.with_registrations(registered)
             entries.intersection_update(lio.initiators(replica.device))

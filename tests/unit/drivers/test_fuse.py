@@ -37,11 +37,17 @@ class Kernel:
         return self._answer
 
     def send(
-        self, operation: int, node: int = 1, body: bytes = b"", *, resent: bool = False
+        self,
+        operation: int,
+        node: int = 1,
+        body: bytes = b"",
+        *,
+        resent: bool = False,
+        thread: int = 7,
     ) -> int:
         self._unique += 2
         unique = self._unique | (1 << 63 if resent else 0)
-        head = struct.pack("<IIQQIIII", 40 + len(body), operation, unique, node, 0, 0, 0, 0)
+        head = struct.pack("<IIQQIIII", 40 + len(body), operation, unique, node, 0, 0, thread, 0)
         self.socket.send(head + body)
         self.folder._handle(os.read(self._server.fileno(), 1 << 21))
         return unique
@@ -52,8 +58,10 @@ class Kernel:
         assert size == len(data)
         return unique, error, data[16:]
 
-    def ask(self, operation: int, node: int = 1, body: bytes = b"") -> tuple[int, bytes]:
-        unique = self.send(operation, node, body)
+    def ask(
+        self, operation: int, node: int = 1, body: bytes = b"", *, thread: int = 7
+    ) -> tuple[int, bytes]:
+        unique = self.send(operation, node, body, thread=thread)
         found, error, data = self.answered()
         assert found == unique
         return error, data
@@ -75,8 +83,10 @@ def kernel() -> Iterator[Kernel]:
     found.close()
 
 
-def write_body(data: bytes, size: int | None = None) -> bytes:
-    return struct.pack("<QQIIQII", 1, 0, len(data) if size is None else size, 0, 0, 0, 0) + data
+def write_body(data: bytes, size: int | None = None, handle: int = 1) -> bytes:
+    return (
+        struct.pack("<QQIIQII", handle, 0, len(data) if size is None else size, 0, 0, 0, 0) + data
+    )
 
 
 def test_the_first_words(kernel: Kernel) -> None:
@@ -111,6 +121,39 @@ def test_a_write_that_is_handed_out_again_says_so(kernel: Kernel) -> None:
     unique = kernel.send(WRITE, kernel.look_up(b"aptpl_1"), write_body(b"t"), resent=True)
     assert kernel.answered()[0] == unique
     assert kernel.writes[0].is_resent
+
+
+def handle_of(opened: bytes) -> int:
+    return int(struct.unpack_from("<Q", opened)[0])
+
+
+def test_a_write_is_as_late_as_its_threads_lookup(kernel: Kernel) -> None:
+    """The kernel lets one at a time write to a file, whoever was first."""
+    kernel.may_answer.set()
+    name, handles = b"aptpl_1\0", {}
+    for thread in (11, 12):
+        _, entry = kernel.ask(LOOKUP, 1, name, thread=thread)
+    node = int(struct.unpack_from("<Q", entry)[0])
+    for thread in (12, 11):
+        handles[thread] = handle_of(kernel.ask(OPEN, node, thread=thread)[1])
+    # One that makes the file, and one that opens it a second time.
+    handles[13] = handle_of(kernel.ask(CREATE, 1, bytes(16) + name, thread=13)[1][128:])
+    handles[14] = handle_of(kernel.ask(OPEN, node, thread=11)[1])
+    for each in (14, 12, 13, 11):
+        kernel.ask(WRITE, node, write_body(b"t", handle=handles[each]))
+    numbers = [write.number for write in kernel.writes]
+    assert numbers == [handles[each] for each in (14, 12, 13, 11)]
+    assert handles[11] < handles[12] < handles[13] < handles[14]
+    later = Kernel()
+    _, opened = later.ask(OPEN, node)
+    assert handle_of(opened) > handles[14], "of the process after this one"
+    later.close()
+
+
+def test_lookups_that_nothing_follows_are_forgotten(kernel: Kernel) -> None:
+    for thread in range(1000):
+        kernel.ask(LOOKUP, 1, b"aptpl_1\0", thread=thread)
+    assert len(kernel.folder._looked_up) <= 256
 
 
 def test_a_refused_write() -> None:

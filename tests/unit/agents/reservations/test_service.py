@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import sys
 import threading
@@ -74,6 +75,7 @@ class Bed:
         self.stored: list[StoredReservations] = []
         self.is_silent = False
         self.interrupted = threading.Event()
+        self.numbers = itertools.count(1)
         self.below = folder / "below"
         self.below.mkdir()
         patch.setattr(replica_note, "of_serial", self.of_serial)
@@ -117,9 +119,15 @@ class Bed:
         self.kernel = after if kernel is None else kernel
         return self.write(text(after))
 
-    def write(self, data: bytes) -> int:
+    def write(self, data: bytes, number: int | None = None) -> int:
         return self.writes.answer(
-            Write(f"aptpl_{UUID}", data, is_resent=False, interrupted=self.interrupted)
+            Write(
+                f"aptpl_{UUID}",
+                data,
+                is_resent=False,
+                interrupted=self.interrupted,
+                number=next(self.numbers) if number is None else number,
+            )
         )
 
     def waits(self, times: int, then: Callable[[], None]) -> None:
@@ -164,6 +172,21 @@ def test_an_older_text_is_not_stored_over_what_is_in_force(bed: Bed) -> None:
     # A holder is one that is registered.
     assert bed.command(HELD, kernel=Reservations(((J, 2),))) == 0
     assert bed.kept().reservations == Reservations(((J, 2),))
+
+
+def test_of_two_commands_at_once_the_later_text_says_who_holds_it(bed: Bed) -> None:
+    """What broke: a reservation that a host was told of was not there after a failover."""
+    before = Reservations(HELD.registrations)
+    for number, after in ((7, HELD), (5, before), (6, HELD._replace(holder=J))):
+        bed.kernel = HELD
+        assert bed.write(text(after), number=number) == 0
+        assert bed.kept().reservations == HELD
+    bed.kernel = before
+    assert bed.write(text(before), number=8) == 0 and bed.kept().reservations == before
+    # Who has unregistered since holds nothing.
+    assert bed.write(text(HELD), number=10) == 0
+    bed.kernel = Reservations(((J, 2),))
+    assert bed.write(text(bed.kernel), number=9) == 0 and bed.kept().reservations == bed.kernel
 
 
 def test_before_it_serves_nothing_of_a_promoted_target_is_stored(bed: Bed) -> None:
@@ -225,8 +248,7 @@ def test_the_end_of_a_session_waits_for_nothing(bed: Bed) -> None:
     """Not for a text that cannot be read, nor for a monitor that is about to reload."""
     bed.node.states["vol1"] = STANDBY
     bed.waits(5, bed.interrupted.set)
-    broken = Write(f"aptpl_{UUID}", b"cut of", is_resent=False, interrupted=bed.interrupted)
-    assert bed.writes.answer(broken) == 0
+    assert bed.write(b"cut of") == 0
     bed.interrupted.clear()
     bed.keep(Version(3, 2), HELD)
     with state_files.locked(replica_note.held_path("vol1"), wait_s=0.0):
@@ -236,9 +258,7 @@ def test_the_end_of_a_session_waits_for_nothing(bed: Bed) -> None:
 
 def test_what_lio_cannot_list_is_taken_from_the_text(bed: Bed) -> None:
     bed.kernel = None
-    bed.writes.answer(
-        Write(f"aptpl_{UUID}", text(HELD), is_resent=False, interrupted=threading.Event())
-    )
+    assert bed.write(text(HELD)) == 0
     assert bed.kept().reservations == HELD
 
 
@@ -267,9 +287,7 @@ def test_nor_does_one_that_is_kept_out_in_that_very_moment(
 @pytest.mark.parametrize("data", [b"cut of", text(HELD)[:-30]])
 def test_a_text_that_cannot_be_read_is_not_answered(bed: Bed, data: bytes) -> None:
     with pytest.raises(AssertionError, match="waits for ever"):
-        bed.writes.answer(
-            Write(f"aptpl_{UUID}", data, is_resent=False, interrupted=threading.Event())
-        )
+        bed.write(data)
     assert bed.kept().version == Version(3, 2)
 
 
@@ -376,7 +394,9 @@ def test_a_command_of_before_a_restart_waits_until_all_of_it_is_true(bed: Bed) -
 def test_a_device_of_which_nothing_is_noted_waits_and_others_files_are_kept(bed: Bed) -> None:
     assert (
         bed.writes.answer(
-            Write("aptpl_other", b"text\0", is_resent=False, interrupted=threading.Event())
+            Write(
+                "aptpl_other", b"text\0", is_resent=False, interrupted=threading.Event(), number=1
+            )
         )
         == 0
     )
