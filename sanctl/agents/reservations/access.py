@@ -60,7 +60,7 @@ def check_holder(device: Device, kept: Kept | None, entries: Collection[str]) ->
             "SAN-RES-005",
             f"{held.holder} holds {device.name}, and has no entry in the access list on this node: "
             "the kernel would drop the reservation, and let others write",
-            "see why it is not let in ('sanctl status', SAN-HOST-011), or take its host off the "
+            "see why it is not let in ('sanctl status', SAN-HLT-094), or take its host off the "
             f"list; 'sanctl target reservations {device.name} clear' gives the reservation up",
         )
     )
