@@ -99,6 +99,26 @@ class RemoveMove:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetFailureExpiry:
+    """Have Pacemaker forget failures of a device that are older than `after_s`.
+
+    Attributes:
+        until: no more from then on (ISO 8601, UTC), also where nobody takes it back.
+    """
+
+    name: DeviceName
+    after_s: int
+    until: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveFailureExpiry:
+    """Take SetFailureExpiry back; without one fine."""
+
+    name: DeviceName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetNodeAttribute:
     """Set a permanent attribute of a node."""
 
@@ -299,6 +319,8 @@ Change = (
     | RemovePreference
     | AddMove
     | RemoveMove
+    | SetFailureExpiry
+    | RemoveFailureExpiry
     | SetNodeAttribute
     | RemoveNodeAttribute
     | RemoveFencing

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from sanctl.drivers.pacemaker import PacemakerPort, StaleCib
 from sanctl.errors import Busy, CommandError, NotConverged, Problem, Unreachable
-from sanctl.model.cib_change import Change
+from sanctl.model.cib_change import Change, RemoveFailureExpiry
 from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import Failure
 from sanctl.model.device import SYNCING_CONNECTIONS, ReplicaState
@@ -17,6 +17,7 @@ from sanctl.model.host_session import SESSIONS_ATTRIBUTE, HostSession, parse_ses
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.model.packed_states import STATES_ATTRIBUTE
 from sanctl.model.resync_record import RUNNING_ATTRIBUTE, RunningSync, parse_running
+from sanctl.ops.probe_records import changed_devices, forget_probes, would_restart
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
 from sanctl.parse.published_state import parse_replicas
@@ -159,7 +160,11 @@ class Session:
         }
 
     def change(
-        self, decide: Callable[[Cluster], tuple[Change, ...]], *, reads_replicas: bool = True
+        self,
+        decide: Callable[[Cluster], tuple[Change, ...]],
+        *,
+        reads_replicas: bool = True,
+        can_wait: bool = True,
     ) -> tuple[Change, ...]:
         """Make the change that `decide` asks for, planned again each time the CIB has changed.
 
@@ -170,6 +175,8 @@ class Session:
             decide: returns the changes for the cluster as observed.
             reads_replicas: whether it looks at replicas' states; else none is known to it, and
                 nobody is asked for them.
+            can_wait: whether it may come some tens of seconds later, so that Pacemaker reloads the
+                devices rather than restarts replicas after a cleanup (ops/probe_records.py).
 
         Returns:
             The changes made; empty when nothing was to do.
@@ -187,8 +194,14 @@ class Session:
             changes = decide(Cluster.seen(parse_cib(root, states), mon))
             if not changes:
                 return ()
+            names = changed_devices(changes)
+            if can_wait and would_restart(root, names):
+                can_wait = False  # Once: where it was in vain, the change is made all the same.
+                self.forget_probes(names)
+                continue
+            expiries = (RemoveFailureExpiry(name=name) for name in names)
             try:
-                self._pacemaker.patch(render_patchset(root, changes))
+                self._pacemaker.patch(render_patchset(root, (*changes, *expiries)))
             except StaleCib:
                 self.clock.sleep(min(0.05 * attempt, 0.5))
                 continue
@@ -202,6 +215,24 @@ class Session:
                 "changing the CIB",
             )
         )
+
+    def forget_probes(self, names: Sequence[DeviceName]) -> bool:
+        """Have Pacemaker reload these devices at their next change, where it would restart them.
+
+        `change` does it, too; this is for what would grow old meanwhile. It may take some tens of
+        seconds.
+
+        Returns:
+            Whether there was anything to do.
+
+        Raises:
+            Refused: no quorum.
+            Unreachable: Pacemaker does not answer here.
+        """
+        if not would_restart(parse_document(self._pacemaker.query()), names):
+            return False
+        forget_probes(self._pacemaker, self.clock, self.reporter.update, names)
+        return True
 
     def _resync_progress(self, cluster: Cluster, resources: Collection[str]) -> str:
         """Return the progress of resyncs of some devices; queried only while one seems to run."""

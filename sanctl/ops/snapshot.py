@@ -53,8 +53,8 @@ def create_point(
         NotConverged: nothing was seen in time.
     """
 
-    def plan(seen: Cluster) -> tuple[Change, ...]:
-        return plan_point_order(seen, device, order, session.clock.wall_s())
+    def plan(seen: Cluster, orders: dict[DeviceName, PointOrder]) -> tuple[Change, ...]:
+        return plan_point_order(seen, device, orders[device], session.clock.wall_s())
 
     cluster, points = _create(
         session, {device: order}, plan, ipc_buffer_bytes=ipc_buffer_bytes, timeout_s=timeout_s
@@ -79,7 +79,7 @@ def create_group(
         NotConverged: nothing was seen in time.
     """
 
-    def plan(seen: Cluster) -> tuple[Change, ...]:
+    def plan(seen: Cluster, orders: dict[DeviceName, PointOrder]) -> tuple[Change, ...]:
         return plan_group_order(seen, orders, session.clock.wall_s())
 
     return _create(session, orders, plan, ipc_buffer_bytes=ipc_buffer_bytes, timeout_s=timeout_s)
@@ -88,7 +88,7 @@ def create_group(
 def _create(
     session: Session,
     orders: dict[DeviceName, PointOrder],
-    plan: Callable[[Cluster], tuple[Change, ...]],
+    plan: Callable[[Cluster, dict[DeviceName, PointOrder]], tuple[Change, ...]],
     *,
     ipc_buffer_bytes: int,
     timeout_s: float,
@@ -96,7 +96,15 @@ def _create(
     names = ", ".join(f"{device}@{order.name}" for device, order in orders.items())
     for device in orders:
         await_active_node(session, device, timeout_s=min(timeout_s, _ROLE_S))
-    session.change(within_room(session, plan, ipc_buffer_bytes))
+    if session.forget_probes(tuple(orders)):
+        # That took a while, and an order is not carried out once it is a minute old.
+        now_s = int(session.clock.wall_s())
+        orders = {device: order._replace(given_s=now_s) for device, order in orders.items()}
+
+    def planned(seen: Cluster) -> tuple[Change, ...]:
+        return plan(seen, orders)
+
+    session.change(within_room(session, planned, ipc_buffer_bytes), can_wait=False)
     problem: SanctlError
     try:
         cluster = session.wait(
@@ -181,7 +189,7 @@ def _withdraw(session: Session, orders: Mapping[DeviceName, PointOrder]) -> None
             for change in plan_order_withdrawal(seen, device, order)
         )
 
-    session.change(decide)
+    session.change(decide, can_wait=False)
 
 
 def _made_of_all(

@@ -24,6 +24,7 @@ from sanctl.model.cib_change import (
     RemoveCopy,
     RemoveCopySchedule,
     RemoveDevice,
+    RemoveFailureExpiry,
     RemoveFencing,
     RemoveGroupRecord,
     RemoveHost,
@@ -39,6 +40,7 @@ from sanctl.model.cib_change import (
     RemoveTakeover,
     SetCopy,
     SetCopySchedule,
+    SetFailureExpiry,
     SetGroupRecord,
     SetGroupsOfDevice,
     SetHost,
@@ -122,6 +124,10 @@ def _add(patch: Patchset, change: Change) -> None:
             patch.create("constraints", move_element(name, node, until))
         case RemoveMove(name=name):
             patch.delete("constraints", "rsc_location", f"{clone_id(name)}-move")
+        case SetFailureExpiry(name=name, after_s=after_s, until=until):
+            device_changes.set_failure_expiry(patch, name, after_s, until)
+        case RemoveFailureExpiry(name=name):
+            device_changes.remove_failure_expiry(patch, name)
         case SetNodeAttribute(node=node, attribute=attribute, value=value):
             _set_node_attribute(patch, node, attribute, value)
         case RemoveNodeAttribute(node=node, attribute=attribute):

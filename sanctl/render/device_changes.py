@@ -18,6 +18,8 @@ from sanctl.render.device_elements import (
     PRIORITY,
     add_nvpair,
     constraint_elements,
+    failure_expiry_element,
+    failure_expiry_id,
     new_nvpair,
     node_expression,
     short_timeouts,
@@ -168,6 +170,25 @@ def set_groups(patch: Patchset, name: DeviceName, groups: tuple[HostGroupName, .
     element = ET.Element("meta_attributes", id=f"{name}-meta")
     element.append(made)
     patch.create_at(path, 0, element)
+
+
+def set_failure_expiry(patch: Patchset, name: DeviceName, after_s: int, until: str) -> None:
+    """Have Pacemaker forget failures of a device that are older than that, until a time."""
+    remove_failure_expiry(patch, name)
+    clone = patch.find(f"resources/clone[@id='{clone_id(name)}']")
+    path = f"{CONFIGURATION}/resources/clone[@id='{clone_id(name)}']"
+    # Behind the clone's own set: what is added to the first one found has to stay.
+    patch.create_at(
+        path, len(clone.findall("meta_attributes")), failure_expiry_element(name, after_s, until)
+    )
+
+
+def remove_failure_expiry(patch: Patchset, name: DeviceName) -> None:
+    """Take that back, where it is there."""
+    clone = f"resources/clone[@id='{clone_id(name)}']"
+    group = f"meta_attributes[@id='{failure_expiry_id(name)}']"
+    if patch.configuration.find(f"{clone}/{group}") is not None:
+        patch.delete_at(f"{CONFIGURATION}/{clone}/{group}")
 
 
 def set_nodes(

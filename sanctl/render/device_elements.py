@@ -220,6 +220,21 @@ def move_element(name: DeviceName, node: NodeName, until: str) -> ET.Element:
     return location
 
 
+def failure_expiry_id(name: DeviceName) -> str:
+    """Return the id of a clone's set of meta attributes by which its failures are forgotten."""
+    return f"{clone_id(name)}-forget"
+
+
+def failure_expiry_element(name: DeviceName, after_s: int, until: str) -> ET.Element:
+    """Return the meta attributes by which failures are forgotten after a while, until a time."""
+    identifier = failure_expiry_id(name)
+    group = ET.Element("meta_attributes", id=identifier)
+    rule = ET.SubElement(group, "rule", id=f"{identifier}-rule", score="0")
+    ET.SubElement(rule, "date_expression", id=f"{identifier}-until", operation="lt", end=until)
+    add_nvpair(group, f"{identifier}-after", "failure-timeout", f"{after_s}s")
+    return group
+
+
 def node_expression(clone: str, node: NodeName) -> ET.Element:
     """Return the expression of the location rule that exempts a node: it may have a replica."""
     return ET.Element(

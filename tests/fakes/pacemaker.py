@@ -113,6 +113,8 @@ class FakePacemaker:
         self.is_frozen = False
         self.has_quorum = True
         self.is_down = False
+        # Nodes and devices of which Pacemaker's history was cleaned, and is not yet found again.
+        self.being_probed: set[tuple[str, str]] = set()
         self.has_no_ram = False
         self.failing_starts: set[str] = set()
         # Words that disconnected replicas publish in addition, by node, for every device.
@@ -129,6 +131,7 @@ class FakePacemaker:
     def query(self) -> str:
         if self.is_down:
             raise Unreachable(Problem("SAN-CLU-002", "it does not answer"))
+        self._keep_history()
         return ET.tostring(self.root, encoding="unicode")
 
     def monitor(self) -> str:
@@ -273,6 +276,37 @@ class FakePacemaker:
                 group.remove(pair)
         if value is not None:
             ET.SubElement(group, "nvpair", id=f"status-{node}-{name}", name=name, value=value)
+
+    def history(self, node: str, device: str) -> ET.Element:
+        """What Pacemaker's history has of a device on a node; it is made where it is missing."""
+        resources = self.root.find(f"status/node_state[@uname='{node}']/lrm/lrm_resources")
+        assert resources is not None
+        found = resources.find(f"lrm_resource[@id='{device}']")
+        return ET.SubElement(resources, "lrm_resource", id=device) if found is None else found
+
+    def _keep_history(self) -> None:
+        """Give each device that has none on a node the history of a start."""
+        for resources in self.root.findall("status/node_state/lrm/lrm_resources"):
+            for gone in resources.findall("lrm_resource"):
+                if gone.get("class") is None and gone.get("id") not in self.devices():
+                    resources.remove(gone)
+        for state in self.root.findall("status/node_state"):
+            for name in self.devices() if state.find("lrm/lrm_resources") is not None else ():
+                history = self.history(state.get("uname", ""), name)
+                if len(history) == 0 and (state.get("uname"), name) not in self.being_probed:
+                    ET.SubElement(
+                        history,
+                        "lrm_rsc_op",
+                        {
+                            "id": f"{name}_last_0",
+                            "operation": "start",
+                            "call-id": "1",
+                            "rc-code": "0",
+                            "op-status": "0",
+                            "interval": "0",
+                            "op-restart-digest": "abc",
+                        },
+                    )
 
     def make_storage(self, node: str) -> None:
         """Give a node the pool and its agent."""

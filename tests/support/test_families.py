@@ -25,6 +25,7 @@ FAMILIES = {
     ),
     "Device agent": (
         "test_action_service",
+        "test_change_after_cleanup",
         "test_device_agent",
         "test_dm_swap",
         "test_drbdadm_one_resource",

@@ -269,7 +269,11 @@ def _make_point(
         )
         copy.may_be_known = True
         try:
-            barrier.record(point, lambda points: session.change(lambda seen: record(seen, points)))
+            # The other nodes wait for it.
+            barrier.record(
+                point,
+                lambda points: session.change(lambda seen: record(seen, points), can_wait=False),
+            )
         except (CommandError, Refused) as error:
             if isinstance(error, Refused | GroupFailed) or error.problems[0].code in _NOT_RECORDED:
                 copy.may_be_known = False

@@ -169,6 +169,7 @@ class _Begin:
             self._session.change(
                 lambda seen: restoring.plan_begun(seen, self._name, order),
                 reads_replicas=False,
+                can_wait=False,
             )
             self.order = order._replace(state=COPYING)
         return self.order
@@ -200,6 +201,7 @@ def _give_up(session: Session, name: str, order: RestoreOrder) -> None:
     session.change(
         lambda seen: restoring.plan_given_up(seen, name, order),
         reads_replicas=False,
+        can_wait=False,
     )
 
 
@@ -283,6 +285,7 @@ def _end(session: Session, name: str, order: RestoreOrder, copy: RangeCopy, bega
             *plan_restored(seen, name, order, time.time()),
         ),
         reads_replicas=False,
+        can_wait=False,
     )
     with contextlib.suppress(SanctlError):
         node_attributes.delete(_RUNNER, f"{REPORT_PREFIX}{name}")

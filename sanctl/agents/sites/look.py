@@ -114,7 +114,7 @@ class _Look:
             return
         try:
             changes = self._session.change(
-                lambda seen: plan_admission(seen, asked), reads_replicas=False
+                lambda seen: plan_admission(seen, asked), reads_replicas=False, can_wait=False
             )
         except SanctlError as error:
             _warn(f"hosts could not be let in: {error}")

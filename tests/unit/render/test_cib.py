@@ -12,9 +12,11 @@ from sanctl.model.cib_change import (
     AddMove,
     Change,
     RemoveDevice,
+    RemoveFailureExpiry,
     RemoveMark,
     RemoveMove,
     RemoveNodeAttribute,
+    SetFailureExpiry,
     SetHostGroup,
     SetMark,
     SetNodeAttribute,
@@ -177,6 +179,26 @@ def test_a_move_replaced_in_one_change() -> None:
     apply(cluster, RemoveMove(name=VM1), AddMove(name=VM1, node=N1, until="2027-01-02 00:00:00Z"))
     (move,) = parse_cib(parse_document(cluster.query())).moves
     assert (move.device, move.node, move.until) == ("vm1", "n1", "2027-01-02 00:00:00Z")
+
+
+def test_failures_expire_by_a_set_of_its_own_behind_the_clones() -> None:
+    cluster = FakePacemaker()
+    apply(cluster, AddDevice(device=_device()))
+    before = cluster.query()
+    for until in ("2027-01-01 00:00:00Z", "2027-01-01 00:00:20Z"):
+        apply(cluster, SetFailureExpiry(name=VM1, after_s=30, until=until))
+        clone = parse_document(cluster.query()).find(".//clone[@id='sanctl-vm1']")
+        assert clone is not None
+        assert [each.tag for each in clone] == ["meta_attributes", "meta_attributes", "primitive"]
+        assert clone[1].get("id") == "sanctl-vm1-forget"
+        assert [each.tag for each in clone[1]] == ["rule", "nvpair"]
+        assert clone[1][0][0].get("end") == until
+        assert clone[1][1].attrib.items() >= {"name": "failure-timeout", "value": "30s"}.items()
+    apply(cluster, RemoveFailureExpiry(name=VM1))
+    apply(cluster, RemoveFailureExpiry(name=VM1))
+    after = parse_document(cluster.query()).find("configuration")
+    assert after is not None
+    assert ET.tostring(after) in before.encode()
 
 
 def test_removal_takes_constraints_and_marks_along() -> None:

@@ -138,7 +138,7 @@ class GroupNode(Node):
             name=name, uuid="a" * 32, minor=1, size=ByteSize(bytes=1 << 20),
             pool=PoolName.parse("main"), nodes=(NodeName.parse("n1"),), initiators=(), replicas=1,
         )  # fmt: skip
-        session: Any = SimpleNamespace(change=lambda decide: decide(None))
+        session: Any = SimpleNamespace(change=lambda decide, *, can_wait: decide(None))
 
         def record(_: object, points: tuple[RestorePoint, ...]) -> tuple[()]:
             self.added.append(points)
