@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+import xml.etree.ElementTree as ET
 from dataclasses import replace
 
 import pytest
@@ -89,6 +90,21 @@ def test_made_and_deleted(bed: Bed) -> None:
     assert bed.seen().cib.points == ()
     with pytest.raises(Refused, match="SAN-SNAP-009"):
         delete_point(bed.session, NAME, "one", timeout_s=30)
+
+
+def test_an_order_is_given_once_pacemaker_has_forgotten_a_cleanup(bed: Bed) -> None:
+    """Else it might be too old by then (ORDER_LIFE_S), and no node would carry it out."""
+    bed.cluster.query()
+    (last,) = bed.cluster.history("n1", "web")
+    probe = {"operation": "monitor", "last-rc-change": str(int(bed.env.clock.wall_s()))}
+    last.attrib.update(probe)
+    without_digest = {**last.attrib, "id": "web_last_failure_0", "op-restart-digest": ""}
+    ET.SubElement(bed.cluster.history("n1", "web"), "lrm_rsc_op", without_digest)
+    order = bed.order("one")
+    made = create_point(bed.session, NAME, order, ipc_buffer_bytes=128 << 10, timeout_s=30)[1]
+    # This cluster never forgets, so the command has waited for as long as it does at most.
+    assert 60 < made.made_s - order.given_s < 130
+    assert 0 <= bed.env.clock.wall_s() - made.made_s < 10
 
 
 def test_a_node_that_is_away_removes_its_file_later(bed: Bed) -> None:
