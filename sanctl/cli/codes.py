@@ -76,7 +76,9 @@ _CODES = {
     "SAN-CACHE-003": "A replica crashed with acknowledged writes in RAM, or could not flush them. "
     "DRBD would treat it as a good replica; sanctl keeps it from serving until another replica "
     "serves and fills it, or an operator decides.",
-    "SAN-CACHE-004": "A device's cache policy in the CIB is malformed.",
+    "SAN-CACHE-004": "The release of sanctl on this node does not know a device's cache policy: a "
+    "newer one has set it. The replica runs in write-through, and is stopped as one in write-back, "
+    "until sanctl is updated on the node or the policy is changed.",
     "SAN-CACHE-005": "A dirty limit is possible with write-back only, and is at least 1 MiB.",
     "SAN-CACHE-006": "The device is too small for a flash cache.",
     "SAN-CACHE-007": "bcache, the kernel's flash cache, did not accept a device or did not "

@@ -72,6 +72,7 @@ def apply_policy(runner: Runner, device: Device, state: ResourceState | None) ->
     held = page_cache.observe(path)
     if held is None:
         return
+    _log_unreadable(device)
     stays_stable = (
         policy.mode is CacheMode.WRITE_THROUGH and not write_cache_steps.is_power_protected()
     )
@@ -246,7 +247,7 @@ def before_stop(runner: Runner, device: Device) -> None:
     DRBD calls no handler on a Primary whose peer disconnects in an orderly way. A Primary whose
     connection is cut freezes, and calls fence-peer, which leaves write-back before I/O goes on.
     """
-    may_be = _may_be_marked(device.name) or wanted_policy(device).mode is CacheMode.WRITE_BACK
+    may_be = _may_be_write_back(device)
     if not may_be:
         return
     state = drbdsetup.observe(runner, device.name)
@@ -270,7 +271,7 @@ def disconnect_standby(runner: Runner, device: Device, state: ResourceState) -> 
     Raises:
         CommandError: the connection did not end.
     """
-    may_be = _may_be_marked(device.name) or wanted_policy(device).mode is CacheMode.WRITE_BACK
+    may_be = _may_be_write_back(device)
     if must_cut_connection(state, may_be_write_back=may_be):
         drbdadm.force_disconnect(runner, device.name)
     else:
@@ -283,15 +284,17 @@ def after_stop(name: str) -> None:
 
 
 def wanted_policy(device: Device) -> CachePolicy:
-    """Return a device's cache policy.
+    """Return a device's cache policy; one that cannot be read counts as write-through.
 
-    Raises:
-        CommandError: the policy cannot be parsed.
+    A word that only a newer sanctl knows must keep no replica from being started, nor stopped. In
+    write-through nothing that is acknowledged is in RAM alone, whatever the word asks for.
     """
-    try:
-        return parse_cache_policy(device.cache)
-    except ValueError as error:
-        raise CommandError(Problem("SAN-CACHE-004", f"{device.name}: {error}")) from error
+    return _readable_policy(device) or CachePolicy(CacheMode.WRITE_THROUGH)
+
+
+def is_readable(device: Device) -> bool:
+    """Whether this release knows all of the device's cache policy."""
+    return _readable_policy(device) is not None
 
 
 def decide_mode(
@@ -328,6 +331,41 @@ def _disable_flushes(
             log(device.name, "each write is stable: DRBD's flushes are off", step="not-flushing")
     except (SanctlError, OSError) as error:
         log(device.name, f"DRBD goes on flushing: {error}", step="flushing")
+
+
+def _readable_policy(device: Device) -> CachePolicy | None:
+    try:
+        return parse_cache_policy(device.cache)
+    except ValueError:
+        return None
+
+
+def _log_unreadable(device: Device) -> None:
+    """Log once that the policy cannot be read, as long as the device is up here."""
+    if is_readable(device):
+        return
+    logged = state_files.of_device(device.name, "cache-unreadable")
+    with contextlib.suppress(OSError):
+        if logged.read() == device.cache:
+            return
+        logged.write(device.cache)
+    log(
+        device.name,
+        f"SAN-CACHE-004: the cache policy {device.cache!r} is not known to the release of sanctl "
+        "on this node, and counts as write-through: update sanctl here, or "
+        f"'sanctl device cache {device.name}' with another one",
+        step="policy",
+    )
+
+
+def _may_be_write_back(device: Device) -> bool:
+    """Whether this replica, or its peer, may have acknowledged writes in RAM alone.
+
+    Also where the policy cannot be read: a stop flushes then, and does not fail, as the node would
+    be fenced for it.
+    """
+    policy = _readable_policy(device)
+    return policy is None or policy.mode is CacheMode.WRITE_BACK or _may_be_marked(device.name)
 
 
 def _may_be_marked(name: str) -> bool:

@@ -44,7 +44,9 @@ def _fields(device: Device, state: ResourceState | None) -> str:
         # Unreadable: suspect all the same.
         with contextlib.suppress(OSError):
             text += f" suspect-of={','.join(lost_writes.causes(path))}"
-    if mode is not policy.mode:
+    if not write_cache.is_readable(device):
+        text += f" cache-wanted=? cache-why={ModeReason.UNREADABLE.value}"
+    elif mode is not policy.mode:
         _, reason = write_cache.decide_mode(policy, device.name, path, state)
         if policy.mode is CacheMode.NONE and held.is_buffered and held.is_synchronous:
             reason = reason or ModeReason.BLOCKS

@@ -36,6 +36,8 @@ class ModeReason(StrEnum):
     """The file cannot be written past the page cache in the blocks that hosts have."""
     CHANGING = "changing"
     """The agent has not changed the mode yet."""
+    UNREADABLE = "unreadable"
+    """The release of sanctl on this node does not know the policy."""
 
 
 MODE_REASON_TEXTS = {
@@ -48,6 +50,7 @@ MODE_REASON_TEXTS = {
         "or its disk has larger ones"
     ),
     ModeReason.CHANGING: "the mode is being changed",
+    ModeReason.UNREADABLE: "the release of sanctl there does not know this cache policy",
 }
 
 

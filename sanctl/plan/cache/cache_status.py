@@ -19,6 +19,7 @@ REASON_ENDS = {
     ModeReason.ONE_COPY.value: "two replicas are in sync",
     ModeReason.COMPARING.value: "the replicas have been compared",
     ModeReason.SUSPECT.value: "the replica has been fully resynced",
+    ModeReason.UNREADABLE.value: "sanctl has been updated there",
     ModeReason.BLOCKS.value: "its data file has been made anew, on a disk with blocks of 512 bytes",
 }
 REASON_ENDED = "the reason has passed"

@@ -43,6 +43,7 @@ _HARMLESS_NOTES = frozenset(
         "admission",
         "attrd-cache",
         "cache-policy",
+        "cache-unreadable",
         "connected",
         "duties-done",
         "filling",

@@ -23,6 +23,7 @@ from sanctl.drivers.pool_files import DeviceFiles
 from sanctl.errors import CommandError, Problem
 from sanctl.model.cache_policy import CacheMode
 from sanctl.model.drbd import PeerState, ResourceState
+from sanctl.parse.published_state import parse_replica_state
 from sanctl.system import journal, state_files
 from tests.fakes.runner import Answer, FakeRunner
 
@@ -439,8 +440,32 @@ def test_a_suspect_primary_is_never_refilled(kernel: Kernel, runner: FakeRunner)
     assert runner.calls == []
 
 
-def test_a_policy_that_cannot_be_parsed_changes_nothing(kernel: Kernel, runner: FakeRunner) -> None:
-    with pytest.raises(CommandError, match="SAN-CACHE-004"):
-        write_cache.apply_policy(runner, device("writeback"), state())
-    assert kernel.done == []
-    assert write_cache_status.published_fields(device("writeback"), state()).startswith(" cache=?")
+NEWER = "write-around,tier=2"
+
+
+def test_a_policy_of_a_newer_release_counts_as_write_through(
+    kernel: Kernel, runner: FakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged: list[str] = []
+    enter(kernel, runner)
+    monkeypatch.setattr(journal, "write", lambda text, **_: logged.append(text))
+    for _ in range(3):
+        write_cache.apply_policy(runner, device(NEWER), state())
+    assert kernel.mode is CacheMode.WRITE_THROUGH and "flush" in kernel.done
+    assert sum("SAN-CACHE-004" in line for line in logged) == 1, "once, not with each monitor"
+    found = parse_replica_state(write_cache_status.published_fields(device(NEWER), state()))
+    assert (found.cache, found.cache_reason) == ("write-through", "unreadable")
+
+
+@pytest.mark.parametrize("policy", [BACK, NEWER])
+def test_a_stop_takes_a_policy_of_a_newer_release_for_write_back(
+    kernel: Kernel, runner: FakeRunner, policy: str
+) -> None:
+    """The peer may be in write-back, if its release knows the policy: it has to flush, too."""
+    enter(kernel, runner)
+    write_cache.before_stop(runner, device(policy))
+    assert kernel.done[:2] == ["synchronous", "flush"]
+    assert [argv[:3] for argv, _ in runner.calls] == [("drbdadm", "disconnect", "--force")]
+    runner.calls.clear()
+    write_cache.disconnect_standby(runner, device(policy), state())
+    assert [argv[:3] for argv, _ in runner.calls] == [("drbdadm", "disconnect", "--force")]

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A parameter with a word of a newer release: a start may be refused, a stop never fails by it.
+
+A node is fenced for a stop that fails, and again after each boot, as the cluster stops what it
+finds there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from sanctl.agents import device, ocf
+from sanctl.agents.connections import isolation, start_connection
+from sanctl.agents.device_metadata import METADATA
+from sanctl.agents.recovery import fs_shutdown
+from sanctl.agents.replica import access_list, listed_portals, parts
+from sanctl.agents.reservations import hooks
+from sanctl.agents.sync import settling
+from sanctl.drivers import gate, lio, page_cache, pool_files
+from sanctl.drivers.page_cache import WriteState
+from sanctl.errors import CommandError
+from sanctl.model.reservation import Reservations
+from tests.unit.agents.test_no_room import SECONDARY, Node, node
+
+__all__ = ["node"]
+
+OPTIONAL = [
+    each.get("name", "")
+    for each in ET.fromstring(METADATA).iter("parameter")
+    if each.get("required") != "1"
+]
+WORDS = ("later", "later=2,x=/y", "n1 later:3 {}", "9" * 40, "\u00e9")
+#: A clone's file would be an empty one where its origin is not known.
+REFUSED_AT_START = {"origin": "SAN-CLONE-007"}
+
+
+@pytest.fixture
+def stopped(node: Node, monkeypatch: pytest.MonkeyPatch) -> Node:
+    """The node with the replica's files, before a start; its kernel takes all that is asked."""
+    files = node.fake.attach_files(device._device())
+    for path in files.data, files.metadata:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).touch()
+    node.is_up, node.gate, node.alua = False, "absent", "absent"
+    node.fake.states["vol1"] = None
+
+    def bring_up(*_: object, **__: object) -> None:
+        _bring_up(node)
+
+    for module, name, value in (
+        (fs_shutdown, "usable_for_start", lambda *_: contextlib.nullcontext()),
+        (fs_shutdown, "trust_only_replica", lambda *_: None),
+        (pool_files, "check_marker", lambda *_: None),
+        (parts, "load_modules", lambda _runner: None),
+        (parts, "prepare_files", lambda *_: files),
+        (parts, "wait_until_settled", lambda *_: node.fake.states["vol1"]),
+        (isolation, "bring_up", bring_up),
+        (isolation, "first_peer", lambda *_: None),
+        (start_connection, "choose", lambda *_, **__: start_connection.Connects.NOW),
+        (settling, "prepare", lambda *_: None),
+        (page_cache, "observe", lambda _path: WriteState(is_buffered=False, is_synchronous=False)),
+        (page_cache, "set_synchronous", lambda *_, **__: None),
+        (page_cache, "set_buffered", lambda *_, **__: False),
+        (page_cache, "drain", lambda _device: None),
+        (page_cache, "flush", lambda _path: None),
+        (gate, "is_complete", lambda _name: True),
+        (lio, "create", lambda *_: []),
+        (access_list, "log_refused", lambda *_: None),
+        (access_list, "update", lambda *_: False),
+        (listed_portals, "list_anew", lambda _device: None),
+        # Any word is on: what is in force then is in tests/unit/agents/reservations.
+        (hooks, "at_start", lambda *_: Reservations()),
+        (hooks, "check_before_promotion", lambda *_, **__: None),
+        (hooks, "promoting", lambda *_: contextlib.nullcontext()),
+    ):
+        monkeypatch.setattr(module, name, value)
+    return node
+
+
+def _bring_up(node: Node) -> None:
+    node.is_up, node.gate, node.alua = True, "error", "Standby"
+    node.fake.states["vol1"] = SECONDARY
+
+
+def test_the_table_has_the_parameters_of_the_agent() -> None:
+    assert {"cache", "sync", "hosts", "verify", "point", "restore", "awaits", "released"} <= set(
+        OPTIONAL
+    )
+
+
+@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("parameter", OPTIONAL)
+def test_started_promoted_demoted_and_stopped(
+    parameter: str, word: str, stopped: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"OCF_RESKEY_{parameter}", word)
+    monkeypatch.setenv("OCF_RESKEY_CRM_meta_interval", "0")
+    if parameter in REFUSED_AT_START:
+        with pytest.raises(CommandError, match=REFUSED_AT_START[parameter]):
+            device.start()
+        # As the newer release has left it, which was on this node before.
+        _bring_up(stopped)
+    else:
+        assert device.start() == ocf.SUCCESS
+        assert device.promote() == ocf.SUCCESS
+        assert device.demote() == ocf.SUCCESS
+    assert device.stop() == ocf.SUCCESS
+    assert not stopped.is_up
+    assert not os.path.exists(stopped.fake.folder / "devices/vol1")
