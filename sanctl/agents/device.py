@@ -22,6 +22,7 @@ import os
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from sanctl.agents import device_monitor, fingerprint, ocf
 from sanctl.agents.cache import read_cache, write_cache, write_cache_steps
@@ -70,6 +71,9 @@ from sanctl.plan.device import discovery
 from sanctl.system import state_files
 from sanctl.system.files import exists
 from sanctl.system.runner import LocalRunner
+
+if TYPE_CHECKING:
+    from sanctl.model.topology import Node, Pool, Topology
 
 _RUNNER = LocalRunner()
 _SETTLE_S = 8.0
@@ -136,19 +140,9 @@ def _start(device: Device, turn: contextlib.ExitStack) -> int:
         # A crash of the cluster software here left it Primary: the cluster asked for a standby.
         _demote(device, steps)
     parts.load_modules(_RUNNER)
-    topology = parts.load_topology()
-    here = topology.node(os.uname().nodename)
-    pool = topology.pool(device.pool)
-    if here is None or pool is None:
-        raise CommandError(
-            Problem(
-                "SAN-AGENT-004",
-                f"/etc/sanctl/cluster.toml does not know this node or the pool {device.pool}",
-                "run the playbook again on every node",
-            )
-        )
     with contextlib.ExitStack() as mounted:
         with failure_cleanup.note_start_failure(device):
+            topology, here, pool = _place(device)
             mounted.enter_context(fs_shutdown.usable_for_start(_RUNNER, pool))
             pool_files.check_marker(str(pool.path), pool.uuid)
         fs_shutdown.trust_only_replica(pool, device)
@@ -217,6 +211,27 @@ def _start(device: Device, turn: contextlib.ExitStack) -> int:
     replica_state.publish(_RUNNER, device, state, score_alone=is_new)
     steps.ended(f"standby, {replica_state.published_value(state)}")
     return ocf.SUCCESS
+
+
+def _place(device: Device) -> tuple[Topology, Node, Pool]:
+    """Return the cluster's layout, with this node and the device's pool in it.
+
+    Raises:
+        SanctlError: cluster.toml is wrong, or lacks one of them. The start is tried again once a
+            rollout has written another one: it may have come before the release, or after it.
+    """
+    topology = parts.load_topology()
+    here = topology.node(os.uname().nodename)
+    pool = topology.pool(device.pool)
+    if here is None or pool is None:
+        raise CommandError(
+            Problem(
+                "SAN-AGENT-004",
+                f"/etc/sanctl/cluster.toml does not know this node or the pool {device.pool}",
+                "run the playbook again on every node",
+            )
+        )
+    return topology, here, pool
 
 
 def promote() -> int:

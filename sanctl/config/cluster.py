@@ -27,8 +27,17 @@ _CLUSTER = re.compile(r"[a-z][a-z0-9-]{0,31}")
 _IQN_PREFIX_MAX = 223 - 32
 
 
-def parse(text: str, *, source: str = CLUSTER_TOML) -> Topology:
+def parse(
+    text: str, *, source: str = CLUSTER_TOML, passed_over: list[Problem] | None = None
+) -> Topology:
     """Return the topology a cluster.toml describes.
+
+    Args:
+        text: the file's text.
+        source: what the file is called in problems.
+        passed_over: takes keys and words that are not known here, which are problems without it. A
+            release may write more of them under the same schema only if one that does not know them
+            does no harm.
 
     Raises:
         ConfigError: with every problem found.
@@ -40,7 +49,14 @@ def parse(text: str, *, source: str = CLUSTER_TOML) -> Topology:
         raise ConfigError(Problem("SAN-CONF-001", f"{source}: {error}")) from error
     except RecursionError as error:
         raise ConfigError(Problem("SAN-CONF-001", f"{source}: is nested too deeply")) from error
-    return read(tree, place=lambda path: f"{source}: {dotted(path)}" if path else source)
+    document = Document(
+        tree,
+        lambda path: f"{source}: {dotted(path)}" if path else source,
+        passed_over,
+        missing_hint="a release that does not know it may have written the file: run the playbook "
+        "again",
+    )
+    return _read(document)
 
 
 def read(tree: Mapping[str, Any], *, place: PathName = dotted) -> Topology:
@@ -49,7 +65,10 @@ def read(tree: Mapping[str, Any], *, place: PathName = dotted) -> Topology:
     Raises:
         ConfigError: with every problem found.
     """
-    document = Document(tree, place)
+    return _read(Document(tree, place))
+
+
+def _read(document: Document) -> Topology:
     topology = examine(document)
     if topology is None or document.problems:
         raise ConfigError(*document.problems)
@@ -65,7 +84,8 @@ def examine(document: Document) -> Topology | None:
             "SAN-CONF-002",
             ("schema",),
             f"{schema} is not known to this version of sanctl",
-            f"it reads schema {SCHEMA}",
+            f"it reads schema {SCHEMA}; run the playbook again, with the release that all nodes "
+            "are to have",
         )
         # Other keys that look wrong may be right in that schema.
         return None

@@ -12,7 +12,8 @@ CODES: Mapping[str, str] = MappingProxyType(
         "SAN-CONF-002": "This version of sanctl does not know the file's schema.",
         "SAN-CONF-003": "A value that has no sensible default is missing.",
         "SAN-CONF-004": "The file has a key that sanctl does not know. It is refused, because a "
-        "misspelt key that is ignored is a setting that has no effect.",
+        "misspelt key that is ignored is a setting that has no effect. The agents on the nodes "
+        "alone pass over it, and log it once: a newer release may have written it.",
         "SAN-CONF-005": "A value is of the wrong type (a number in place of a text, ...).",
         "SAN-CONF-006": "A name does not follow the rules for names of its kind.",
         "SAN-CONF-007": "A network is not an address with a prefix length, or has host bits set.",

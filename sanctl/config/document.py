@@ -34,16 +34,34 @@ def _shown(value: object) -> str:
 
 
 class Document:
-    """A parsed document, the problems found in it so far, and the way to name a path in it."""
+    """A parsed document, the problems found in it so far, and the way to name a path in it.
 
-    def __init__(self, tree: Mapping[str, Any], place: PathName = dotted) -> None:
+    Attributes:
+        problems: what is wrong with it.
+        passed_over: what is in it and not known here, and does no harm; None: that is a problem.
+    """
+
+    def __init__(
+        self,
+        tree: Mapping[str, Any],
+        place: PathName = dotted,
+        passed_over: list[Problem] | None = None,
+        missing_hint: str = "",
+    ) -> None:
         self._tree = tree
         self._place = place
+        self._missing_hint = missing_hint
         self.problems: list[Problem] = []
+        self.passed_over = passed_over
 
     def note(self, code: str, path: Path, text: str, hint: str = "") -> None:
         """Add a problem with the value at `path`."""
         self.problems.append(Problem(code, f"{self._place(path)}: {text}", hint))
+
+    def note_unknown(self, code: str, path: Path, text: str, hint: str = "") -> None:
+        """Add a problem with what this release does not know, and can go on without."""
+        found = Problem(code, f"{self._place(path)}: {text}", hint)
+        (self.problems if self.passed_over is None else self.passed_over).append(found)
 
     def note_name(self, path: Path, error: UsageError) -> None:
         """Add the problems of an invalid name."""
@@ -69,7 +87,7 @@ class Document:
         """
         value = self._get(path) if path else self._tree
         if value is None:
-            self.note("SAN-CONF-003", path, "is missing")
+            self.note("SAN-CONF-003", path, "is missing", self._missing_hint)
             return ()
         if not isinstance(value, Mapping):
             self.note("SAN-CONF-005", path, "must be a table")
@@ -78,7 +96,7 @@ class Document:
         if known is not None:
             for key in keys:
                 if key not in known:
-                    self.note(
+                    self.note_unknown(
                         "SAN-CONF-004",
                         (*path, key),
                         "is not a key sanctl knows",
@@ -90,7 +108,7 @@ class Document:
         """Return the text at `path`; a missing one is noted under `code`."""
         value = self._get(path)
         if value is None or value == "":
-            self.note(code, path, "is missing", hint)
+            self.note(code, path, "is missing", hint or self._missing_hint)
             return None
         if not isinstance(value, str):
             self.note("SAN-CONF-005", path, f"must be a text, not {_shown(value)}")
@@ -102,7 +120,7 @@ class Document:
         """Return the whole number at `path`."""
         value = self._get(path)
         if value is None:
-            self.note("SAN-CONF-003", path, "is missing")
+            self.note("SAN-CONF-003", path, "is missing", self._missing_hint)
             return None
         if isinstance(value, bool) or not isinstance(value, int):
             self.note("SAN-CONF-005", path, f"must be a whole number, not {_shown(value)}")

@@ -166,7 +166,7 @@ def _is_power_protected(document: Document, path: tuple[str, ...]) -> bool:
         return False
     text = document.text((*path, "power"))
     if text is not None and text not in {_PROTECTED, _PLAIN}:
-        document.note(
+        document.note_unknown(
             "SAN-CONF-047", (*path, "power"), f"{text!r} is neither {_PROTECTED} nor {_PLAIN}"
         )
     return text == _PROTECTED

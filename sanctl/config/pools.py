@@ -99,12 +99,12 @@ def _pool_cache(document: Document, path: tuple[str, ...]) -> PoolCache | None:
     mode = CacheMode.WRITE_THROUGH
     if document.has((*path, "mode")):
         word = document.text((*path, "mode"))
-        if word not in set(CacheMode):
-            document.note(
+        if word is not None and word not in set(CacheMode):
+            document.note_unknown(
                 "SAN-CONF-048", (*path, "mode"), f"{word!r} is no mode", ", ".join(CacheMode)
             )
-        else:
-            mode = CacheMode(str(word))
+        elif word is not None:
+            mode = CacheMode(word)
     if len(places) < 2:
         return None
     if places["origin"] == places["device"]:

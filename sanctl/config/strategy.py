@@ -34,7 +34,7 @@ def read_risks(document: Document, strategy: Strategy | None) -> tuple[str, ...]
     codes = document.texts(path) or ()
     for code in codes:
         if code not in _RISKS:
-            document.note(
+            document.note_unknown(
                 "SAN-CONF-038",
                 path,
                 f"{code!r} is not the code of a risk that can be accepted",
@@ -47,7 +47,7 @@ def read_risks(document: Document, strategy: Strategy | None) -> tuple[str, ...]
             f"{RISK_NO_FENCING} is a risk of the strategy heartbeat only",
             "remove it: node-majority does not use it",
         )
-    return tuple(sorted(set(codes)))
+    return tuple(sorted(set(codes) & set(_RISKS)))
 
 
 def read_qdevice(document: Document, taken: Claims) -> Address | None:

@@ -4,8 +4,8 @@
 Pacemaker keeps a failure until it is cleaned up, and does not repeat a failed start on that node
 before (start-failure-is-fatal, pacemaker-schedulerd(7)). For a fault of the device that is right:
 an operator looks first. But a pool comes back whose disk did not answer, or whose filesystem the
-other replicas here had not closed yet; and a monitor fails on purpose to have its replica
-restarted.
+other replicas here had not closed yet; a cluster.toml that could not be read, or lacked the pool,
+is written anew; and a monitor fails on purpose to have its replica restarted.
 
 A start that ran out of time, because it was killed at its timeout or a program gave no answer,
 is tried again, too: fifty starts at once may be too many for a busy node, and the next one finds
@@ -68,6 +68,8 @@ class Failure(NamedTuple):
 @contextlib.contextmanager
 def note_start_failure(device: Device) -> Iterator[None]:
     """Note a failed start where the code inside fails, or the process is killed inside.
+
+    It is tried again once cluster.toml can be read, and the pool that it has can be used.
 
     Raises:
         SanctlError, OSError: the failure of the code inside.

@@ -29,7 +29,7 @@ from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.access import HostAccess
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.drbd import state_line
-from sanctl.system import state_files
+from sanctl.system import journal, state_files
 from sanctl.system.files import exists, is_folder, read_text_or
 from sanctl.system.runner import Runner
 
@@ -194,14 +194,34 @@ def observe(runner: Runner, device: Device) -> Health:
 
 
 def load_topology() -> Topology:
-    """Read cluster.toml.
+    """Read cluster.toml. What this release does not know in it is logged once, and passed over.
+
+    The file may be of a newer release: before the code is exchanged, or after the way back to an
+    older one. No replica here would start. `sanctl status` still lists it as a mistake.
 
     Raises:
         ConfigError: the file is missing or wrong.
     """
     from sanctl.config.cluster import parse  # noqa: PLC0415 - monitors do not pay for it
 
-    return parse(read_text_or(CLUSTER, ""), source=CLUSTER)
+    passed_over: list[Problem] = []
+    found = parse(read_text_or(CLUSTER, ""), source=CLUSTER, passed_over=passed_over)
+    if passed_over:
+        _log_passed_over("\n".join(map(str, passed_over)))
+    return found
+
+
+def _log_passed_over(text: str) -> None:
+    logged = state_files.of_node("topology-passed-over")
+    with contextlib.suppress(OSError):
+        if logged.read() == text:
+            return
+        logged.write(text)
+    journal.write(
+        f"passed over, as the release of sanctl here does not know it: {text}",
+        priority=journal.WARNING,
+        action="cluster.toml",
+    )
 
 
 def topology_version() -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A parameter with a word of a newer release: a start may be refused, a stop never fails by it.
+"""What a newer release has written: a start may be refused, and a stop never fails by it.
 
 A node is fenced for a stop that fails, and again after each boot, as the cluster stops what it
 finds there.
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,14 +18,17 @@ import pytest
 from sanctl.agents import device, ocf
 from sanctl.agents.connections import isolation, start_connection
 from sanctl.agents.device_metadata import METADATA
+from sanctl.agents.node import failure_cleanup
 from sanctl.agents.recovery import fs_shutdown
 from sanctl.agents.replica import access_list, listed_portals, parts
 from sanctl.agents.reservations import hooks
 from sanctl.agents.sync import settling
 from sanctl.drivers import gate, lio, page_cache, pool_files
 from sanctl.drivers.page_cache import WriteState
-from sanctl.errors import CommandError
+from sanctl.errors import CommandError, ConfigError, Problem, SanctlError
 from sanctl.model.reservation import Reservations
+from sanctl.model.topology import Topology
+from sanctl.system import state_files
 from tests.unit.agents.test_no_room import SECONDARY, Node, node
 
 __all__ = ["node"]
@@ -112,3 +116,30 @@ def test_started_promoted_demoted_and_stopped(
     assert device.stop() == ocf.SUCCESS
     assert not stopped.is_up
     assert not os.path.exists(stopped.fake.folder / "devices/vol1")
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+def test_a_start_without_its_place_in_cluster_toml_is_tried_again_once_it_has_one(
+    stopped: Node, is_read: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rollout may write the file before the release that knows it, or after the way back."""
+    monkeypatch.setenv("OCF_RESKEY_CRM_meta_interval", "0")
+
+    def load() -> Topology:
+        if not is_read:
+            raise ConfigError(Problem("SAN-CONF-002", "cluster.toml: schema: 2 is not known"))
+        return replace(stopped.fake.topology, pools=())
+
+    def resolved(usable: set[str]) -> list[str]:
+        note = state_files.of_node("failed-start.vol1")
+        if note.exists():
+            os.utime(note.path, (0, 0))
+        return [each.device for each in failure_cleanup.resolved_failures(stopped.fake, usable)]
+
+    with monkeypatch.context() as within:
+        within.setattr(parts, "load_topology", load)
+        with pytest.raises(SanctlError, match=r"SAN-(CONF-002|AGENT-004)"):
+            device.start()
+    assert resolved(set()) == [] and resolved({"main"}) == ["vol1"]
+    assert device.start() == ocf.SUCCESS
+    assert resolved({"main"}) == []

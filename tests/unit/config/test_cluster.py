@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sanctl.config import parse, render
 from sanctl.config.codes import CODES
-from sanctl.errors import ConfigError
+from sanctl.errors import ConfigError, Problem
 from sanctl.model.cache_policy import CacheMode
 from sanctl.model.names import DeviceName
 from sanctl.model.topology import NodeRole, Strategy, Topology
@@ -171,6 +171,50 @@ def test_any_topology_reads_back(data: st.DataObject) -> None:
 def test_one_mistake_is_named(old: str, new: str, code: str) -> None:
     assert old in GOOD
     assert code in codes(GOOD.replace(old, new, 1))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        ("schema = 1", 'schema = 1\nspare = "n4"', "SAN-CONF-004"),
+        ('name = "lab"', 'name = "lab"\ncolour = "red"', "SAN-CONF-004"),
+        ('cidr = "10.77.1.0/24"', 'cidr = "10.77.1.0/24"\nmtu = 9000', "SAN-CONF-004"),
+        ("[networks.sync]", '[networks.nvme]\ncidr = "x"\n[networks.sync]', "SAN-CONF-004"),
+        ("id = 2", 'id = 2\nnvme = ["10.77.1.2"]', "SAN-CONF-004"),
+        ("[pools.main]", "[pools.main]\ntier = 2", "SAN-CONF-004"),
+        ("id = 2", 'id = 2\npower = "ups"', "SAN-CONF-047"),
+        ('name = "lab"', 'name = "lab"\naccept_risks = ["SAN-CONF-999"]', "SAN-CONF-038"),
+    ],
+)
+def test_a_node_passes_over_what_a_newer_release_may_have_written(
+    old: str, new: str, code: str
+) -> None:
+    assert code in codes(GOOD.replace(old, new, 1)), "a command that may change things names it"
+    found: list[Problem] = []
+    assert parse(GOOD.replace(old, new, 1), passed_over=found) == parse(GOOD)
+    assert [problem.code for problem in found] == [code]
+
+
+def test_a_node_runs_a_cache_of_a_mode_it_does_not_know_as_write_through() -> None:
+    found: list[Problem] = []
+    (pool,) = parse(CACHED.replace("write-back", "write-around"), passed_over=found).pools
+    assert pool.cache is not None and pool.cache.mode is CacheMode.WRITE_THROUGH
+    assert [problem.code for problem in found] == ["SAN-CONF-048"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        ("schema = 1", "schema = 2", "SAN-CONF-002"),
+        ('role = "witness"', 'role = "arbiter"', "SAN-CONF-014"),
+        ('strategy = "node-majority"', "", "SAN-CONF-003"),
+    ],
+)
+def test_what_a_node_cannot_do_without_says_what_to_do(old: str, new: str, code: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(GOOD.replace(old, new, 1), passed_over=[])
+    (problem,) = [each for each in caught.value.problems if each.code == code]
+    assert code == "SAN-CONF-014" or "run the playbook again" in problem.hint
 
 
 def test_all_mistakes_are_named_at_once() -> None:

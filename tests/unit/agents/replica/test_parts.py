@@ -9,9 +9,12 @@ import pytest
 
 from sanctl.agents.replica import parts
 from sanctl.agents.replica.parts import Device
+from sanctl.config import parse
 from sanctl.drivers import backing_device, loop, ram_cache
+from sanctl.system import journal
 from tests.fakes.node import FakeNode
 from tests.fakes.runner import FakeRunner
+from tests.unit.config.test_cluster import GOOD
 
 VOL = Device(
     name="vol", uuid="0" * 32, size_bytes=0, pool="main", nodes=("n1", "n2"), minor=7, initiators=()
@@ -41,3 +44,18 @@ def test_metadata_are_not_made_in_a_left_over_file(
         assert held.read() == b"left" * 1024
     assert not new.read_bytes().strip(b"\0")
     assert over[-1] == new.stat().st_ino
+
+
+def test_a_cluster_toml_of_a_newer_release_is_read_and_logged_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged: list[str] = []
+    monkeypatch.setattr(journal, "write", lambda text, **_: logged.append(text))
+    monkeypatch.setattr(parts, "CLUSTER", str(tmp_path / "cluster.toml"))
+    (tmp_path / "run-sanctl").mkdir()
+    Path(parts.CLUSTER).write_text(GOOD.replace("id = 2", "id = 2\nnvme = 1"))
+    assert [parts.load_topology() for _ in range(3)] == [parse(GOOD)] * 3
+    assert len(logged) == 1 and "SAN-CONF-004" in logged[0] and "nvme" in logged[0]
+    Path(parts.CLUSTER).write_text(GOOD)
+    parts.load_topology()
+    assert len(logged) == 1
