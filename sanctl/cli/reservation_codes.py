@@ -21,6 +21,10 @@ CODES = {
     "given up: 'sanctl target reservations NAME clear'.",
     "SAN-RES-006": "sanctl-reservations.service, which keeps what hosts reserve, does not run on "
     "this node. A device with reservations is not started without it.",
+    "SAN-RES-007": "The file with a device's persistent reservations was written by a newer "
+    "release of sanctl than this node has. It is whole, and stays: this replica is not promoted, "
+    "and takes no change, until sanctl is updated on the node. Do not clear the reservations for "
+    "this: the hosts that hold the device may still be at work.",
     "SAN-RES-011": "Persistent reservations are switched on or off while no host is logged in to "
     "the device on any node: a host learns at login what a device offers, and one that counts on "
     "keeping others out must not lose that without a word. Nodes say about every ten seconds which "

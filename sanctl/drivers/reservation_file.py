@@ -22,6 +22,10 @@ KIND = NOTE_KIND
 _FORMAT = 1
 
 
+class NewerFormatError(CommandError):
+    """The file is whole, and of a release that is newer than this one."""
+
+
 class Kept(NamedTuple):
     """What a replica's file has.
 
@@ -38,6 +42,7 @@ def load(path: str) -> Kept | None:
     """Return what a file says; None where there is no file.
 
     Raises:
+        NewerFormatError: a newer release has written it.
         CommandError: it cannot be read, or is not whole.
     """
     try:
@@ -51,15 +56,31 @@ def load(path: str) -> Kept | None:
         if rest or hashlib.sha256(body.encode()).hexdigest() != digest:
             raise _error(path, "is not whole: its digest is another one")
         fields = json.loads(body)
+        if fields["format"] != _FORMAT:
+            raise _newer(path, fields["format"])
         return Kept(decode(fields), int(fields["promised"]))
     except (ValueError, TypeError, LookupError) as error:
         raise _error(path, f"is not whole: {error}") from error
 
 
 def load_whole(path: str) -> Kept | None:
-    """Return what a file says; None where there is none that can be read."""
+    """Return what a file says; None where there is none that can be read here."""
     try:
         return load(path)
+    except CommandError:
+        return None
+
+
+def load_to_replace(path: str) -> Kept | None:
+    """As `load_whole`, for who makes a file anew where that is None.
+
+    Raises:
+        NewerFormatError: a newer release has written it: it may be the only whole one.
+    """
+    try:
+        return load(path)
+    except NewerFormatError:
+        raise
     except CommandError:
         return None
 
@@ -117,6 +138,16 @@ def decode(fields: dict[str, Any]) -> StoredReservations:
             None if type_ is None else int(type_),
         ),
         str(fields["cleared"]),
+    )
+
+
+def _newer(path: str, format_: object) -> NewerFormatError:
+    return NewerFormatError(
+        Problem(
+            "SAN-RES-007",
+            f"{path} was written by a newer release of sanctl (format {format_})",
+            "update sanctl on this node; until then this replica is not promoted",
+        )
     )
 
 

@@ -78,8 +78,8 @@ def _store(replica: Replica, sender: str, fields: dict[str, Any]) -> Version | N
                 )
             )
         # One that cannot be read is replaced: of no file nothing is known to be newer. What this
-        # node has promised with it must not be used again, however.
-        kept = reservation_file.load_whole(replica.path)
+        # node has promised with it must not be used again, however. One of a newer release stays.
+        kept = reservation_file.load_to_replace(replica.path)
         own, promised = (None, reservation_file.epoch_above_lost()) if kept is None else kept
         if not reservation_rules.accepts(
             None if own is None else own.version,

@@ -85,7 +85,7 @@ def check_before_promotion(device: Device, *, is_first: bool) -> None:
     replica = replica_note.write(device)
     replica_note.set_closing(device.name, is_on=False)
     with locked(device):
-        kept = reservation_file.load_whole(replica.path)
+        kept = reservation_file.load_to_replace(replica.path)
         own = None if kept is None else kept.stored.version
         if reservation_rules.may_promote(own, is_first_activation=is_first):
             # Before DRBD is Primary, too: another node may be the better one.

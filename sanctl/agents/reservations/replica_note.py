@@ -71,7 +71,9 @@ def read(name: str) -> Replica | None:
     text = state_files.of_device(name, _KIND).read()
     if not text:
         return None
-    fields = json.loads(text)
+    found = json.loads(text)
+    # A newer release may have noted more: handlers ask here.
+    fields = {key: found[key] for key in Replica._fields}
     return Replica(**{**fields, "nodes": tuple(fields["nodes"])})
 
 

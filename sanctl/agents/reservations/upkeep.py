@@ -69,7 +69,7 @@ def _switch_on(runner: Runner, device: Device, replica: Replica, *, is_active: b
     what the kernel remembers of an earlier time is gone (docs/adr/0055).
     """
     if is_active:
-        if reservation_file.load_whole(replica.path) is None:
+        if reservation_file.load_to_replace(replica.path) is None:
             in_force.begin_anew(replica)
         until = time.monotonic() + _STORE_S
         store = in_force.settle(runner, device, until)
