@@ -19,6 +19,7 @@ import errno
 import os
 import time
 
+from sanctl.system import journal
 from sanctl.system.files import file_lock, folder_lock, read_text, replace_on_tmpfs
 
 RUNTIME = "/run/sanctl"
@@ -223,13 +224,21 @@ def remove_device(name: str) -> None:
     """Remove all files of a device that is stopped here, and its lock files.
 
     The folder is renamed away first, so that a kill in the middle leaves all of it or nothing; what
-    is left over of such a rename the next call removes, of whatever device.
+    is left over of such a rename the next call removes, of whatever device. So it does with what
+    cannot be removed, folders that a newer release has made among it: it means nothing any more,
+    and no stop fails by it.
     """
     devices = f"{RUNTIME}/{_DEVICES}"
     _remove_leftovers(devices)
     with contextlib.suppress(FileNotFoundError):
-        os.rename(f"{devices}/{_checked(name)}", f"{devices}/{_REMOVED}{name}.{os.getpid()}")
-    _remove_leftovers(devices)
+        _rename_away(devices, _checked(name))
+    for error in _remove_leftovers(devices):
+        journal.write(
+            f"{name}: what is left of a stopped device cannot be removed: {error}",
+            priority=journal.WARNING,
+            device=name,
+            action="stop",
+        )
     for kind, template in _OLD_PATHS[_DEVICES].items():
         if "{suffix}" in template:
             for suffix in _old_suffixes(_DEVICES, name, kind):
@@ -363,17 +372,50 @@ def _unlink(path: str | None) -> None:
             os.unlink(path)
 
 
-def _remove_leftovers(devices: str) -> None:
+def _rename_away(devices: str, name: str) -> None:
+    removed = f"{devices}/{_REMOVED}{name}.{os.getpid()}"
+    try:
+        os.rename(f"{devices}/{name}", removed)
+    except OSError as error:
+        if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+            raise
+        # A process with this number has left one that cannot be removed.
+        os.rename(f"{devices}/{name}", f"{removed}.{time.time_ns()}")
+
+
+def _remove_leftovers(devices: str) -> list[OSError]:
+    """Remove what is on its way out; return why some of it stays."""
+    errors: list[OSError] = []
     for entry in _entries(devices):
         if entry.startswith(_REMOVED):
-            for file in _entries(f"{devices}/{entry}"):
-                _unlink(f"{devices}/{entry}/{file}")
-            try:
-                os.rmdir(f"{devices}/{entry}")
-            except FileNotFoundError:
-                pass
-            except OSError as error:
-                # A process that had looked the folder up before the rename has just made its file
-                # in it. The stop, maybe of another device, does not fail: the next call removes it.
-                if error.errno != errno.ENOTEMPTY:
-                    raise
+            _remove_tree(f"{devices}/{entry}", errors)
+    return errors
+
+
+def _remove_tree(path: str, errors: list[OSError]) -> None:
+    """Remove a folder and all in it, following no symbolic link; errors are added to the list."""
+    try:
+        with os.scandir(path) as entries:
+            found = [(entry.path, entry.is_dir(follow_symlinks=False)) for entry in entries]
+        before = len(errors)
+        for each, is_folder in found:
+            if is_folder:
+                _remove_tree(each, errors)
+            else:
+                _unlink_or_note(each, errors)
+        if len(errors) == before:
+            os.rmdir(path)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        # A process that had looked the folder up before the rename has just made its file in it:
+        # the next call removes it.
+        if error.errno != errno.ENOTEMPTY:
+            errors.append(error)
+
+
+def _unlink_or_note(path: str, errors: list[OSError]) -> None:
+    try:
+        _unlink(path)
+    except OSError as error:
+        errors.append(error)

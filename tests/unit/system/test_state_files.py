@@ -6,10 +6,11 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sanctl.system import files, state_files
+from sanctl.system import files, journal, state_files
 from tests.support.doc_samples import ROOT
 
 
@@ -169,6 +170,55 @@ def test_a_half_written_file_is_no_suffix(folder: Path) -> None:
     (folder / "devices/db/outdated-unmarked.n3.new.4711").touch()
     state_files.of_device("db", "outdated-unmarked.4711").write()
     assert state_files.device_suffixes("db", "outdated-unmarked") == ["4711", "n2.new.example"]
+
+
+@pytest.fixture
+def journaled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    lines: list[str] = []
+    monkeypatch.setattr(journal, "write", lambda text, **_: lines.append(text))
+    return lines
+
+
+def test_a_stop_removes_folders_of_a_newer_release_and_follows_no_link(
+    folder: Path, journaled: list[str]
+) -> None:
+    """The stop failed by it, and the node was fenced."""
+    outside = folder.parent / "outside"
+    (outside / "deep").mkdir(parents=True)
+    (outside / "kept").write_text("data")
+    state_files.of_device("db", "promoting").write("1")
+    newer = folder / "devices/db/tiers/0/deep"
+    newer.mkdir(parents=True)
+    (newer / "state").write_text("x")
+    (newer.parent / "to-folder").symlink_to(outside)
+    (folder / "devices/db/to-file").symlink_to(outside / "kept")
+    state_files.remove_device("db")
+    assert os.listdir(folder / "devices") == [] and not journaled
+    assert (outside / "kept").read_text() == "data" and (outside / "deep").is_dir()
+
+
+def test_what_cannot_be_removed_fails_no_stop(
+    folder: Path, journaled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unlink = os.unlink
+
+    def refuse(path: str, **options: Any) -> None:
+        if path.endswith("/immutable"):
+            raise PermissionError(1, "Operation not permitted", path)
+        unlink(path, **options)
+
+    monkeypatch.setattr(os, "unlink", refuse)
+    for stops in (1, 2):
+        state_files.of_device("db", "promoting").write("1")
+        (folder / "devices/db/tiers").mkdir()
+        (folder / "devices/db/tiers/immutable").write_text("x")
+        (folder / "devices/db/tiers/other").write_text("x")
+        state_files.remove_device("db")
+        assert not state_files.of_device("db", "promoting").exists()
+        assert not (folder / "devices/db").exists() and state_files.count_devices() == 0
+        assert len(journaled) == stops * (stops + 1) // 2 and "immutable" in journaled[-1]
+    assert not list(folder.rglob("other"))
+    monkeypatch.undo()
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../node", "a/b", ".removed.db.1", "a\0b"])
