@@ -170,8 +170,9 @@ def set_dirty_limit(limit_bytes: int | None, *, saved_in: state_files.StateFile)
     if limit_bytes is None:
         before = saved_in.read().split()
         for name, value in zip(_DIRTY_SETTINGS, before, strict=False):
-            # Of bytes and ratio one is 0: that one was not in force, and must not be written.
-            if value != "0":
+            # Of bytes and ratio one is 0: that one was not in force, and must not be written. A
+            # newer release may have saved them otherwise: then they stay until the boot.
+            if value != "0" and value.isdecimal():
                 _write(f"{_VM}/{name}", value)
         saved_in.remove()
         return

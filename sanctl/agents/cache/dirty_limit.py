@@ -7,6 +7,7 @@ import contextlib
 
 from sanctl.drivers import page_cache
 from sanctl.drivers.page_cache import Usage
+from sanctl.model.cache_policy import DEFAULT_DIRTY_BYTES
 from sanctl.system import memory, state_files
 
 _KIND = "dirty-limit"
@@ -42,10 +43,18 @@ def set_limit(name: str, limit_bytes: int | None) -> None:
 def _wanted_bytes(*, without: str = "") -> int:
     """Return the sum of the limits of the devices in write-back, without the one named."""
     return sum(
-        int(state_files.of_device(name, _KIND).read() or 0)
+        _noted_bytes(state_files.of_device(name, _KIND).read())
         for name in state_files.devices_with(_KIND)
         if name != without
     )
+
+
+def _noted_bytes(text: str) -> int:
+    """Return a device's limit as noted; of a note of a newer release the default, at least."""
+    word = (text.split() or [""])[0]
+    if word.isascii() and word.isdecimal():
+        return int(word)
+    return DEFAULT_DIRTY_BYTES if word else 0
 
 
 def max_bytes() -> int:

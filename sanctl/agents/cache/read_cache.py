@@ -115,10 +115,14 @@ def _may_unmap_still(device: Device) -> bool:
     so too late for DRBD to write zeros instead (block/blk-lib.c, blkdev_issue_discard takes that
     for done).
     """
-    text = _unmap_offer_changed_at(device.name).read()
+    note = _unmap_offer_changed_at(device.name)
+    text = note.read()
     if not text:
         return False  # No change since the target was made.
-    since_s = time.monotonic() - float(text)
+    try:
+        since_s = time.monotonic() - float(text)
+    except ValueError:
+        since_s = note.age_s() or 0.0  # of another release
     ages = [each.age_s for each in drbd_kernel.oldest_requests(device.name)]
     return since_s < _UNMAP_TIMEOUT_S or max(ages, default=0.0) >= since_s
 

@@ -279,8 +279,15 @@ def disconnect_standby(runner: Runner, device: Device, state: ResourceState) -> 
 
 
 def after_stop(name: str) -> None:
-    """Take a device that is stopped here out of the node's limit of dirty memory."""
-    dirty_limit.set_limit(name, None)
+    """Take a device that is stopped here out of the node's limit of dirty memory.
+
+    An error is logged: the node would be fenced for a stop that fails, and other devices can do
+    with a lower limit.
+    """
+    try:
+        dirty_limit.set_limit(name, None)
+    except (SanctlError, OSError) as error:
+        log(name, f"the node's limit of dirty memory stays as it is: {error}", step="limit")
 
 
 def wanted_policy(device: Device) -> CachePolicy:

@@ -234,7 +234,9 @@ def _unanswered_s(device: Device, *, is_frozen: bool) -> float:
     is_idle = counted is not None and not counted.hosts
     answered_before, _, since = _progress_note(device.name).read().partition(" ")
     if answered_before == str(answered) and since and not is_idle and not is_frozen:
-        return now - float(since)
+        # One of another release may be of another form: counted from now on.
+        with contextlib.suppress(ValueError):
+            return now - float(since)
     with contextlib.suppress(OSError):
         _progress_note(device.name).write(f"{answered} {now}")
     return 0.0

@@ -353,7 +353,7 @@ def _saved_mount(pool: str) -> pool_mount.Mount | None:
     """Return the mount of a pool that was unmounted here and has to be mounted again."""
     import json  # noqa: PLC0415 - seldom: no monitor pays for it
 
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, TypeError):
         path, number, root, source, kind, options = json.loads(_mount_note(pool).read())
         return pool_mount.Mount(path, number, root, source, kind, frozenset(options), frozenset())
     return None

@@ -200,6 +200,14 @@ def test_an_answered_request_or_a_freeze_restarts_the_wait(kernel: Kernel) -> No
     assert kernel.look() == 0
 
 
+def test_a_note_of_another_release_is_counted_anew(kernel: Kernel) -> None:
+    """It failed with each monitor: a device whose requests hung was never noticed again."""
+    kernel.outstanding = PendingRequests(2, 1, 0)
+    state_files.of_device("vol", "io-progress").write(f"{kernel.answered} since=12.5 x")
+    looks = [kernel.look() for _ in range(12)]
+    assert not looks[0] and looks[-1]
+
+
 def test_others_are_looked_at_only_where_the_device_itself_would_end_the_node(
     kernel: Kernel,
 ) -> None:
