@@ -192,6 +192,9 @@ CODES = {
     "SAN-SITE-034": "The rollout has set the server of a second site up so that the key of a node "
     "runs the receivers of its list alone, and what this node sent is not one of them: it has "
     "another release than the server was set up for. Nothing was done there.",
+    "SAN-SITE-035": "What a second site has noted of a copy cannot be read: it is damaged, or of a "
+    "later release of sanctl. That copy may be the newest one, so none is taken in its place "
+    "unasked, and none of the device is removed.",
     "SAN-SNAP-001": "The pool's filesystem cannot share blocks between files, so its devices have "
     "no restore points. XFS can, unless it was made with reflink=0; ext4 cannot.",
     "SAN-SNAP-002": "Copying the data file of a replica takes time for each of its extents, and "

@@ -22,6 +22,8 @@ COPY = re.compile(r"([a-z0-9-]{1,40})\.([0-9a-f]{16})")
 #: The numbers that are known of each.
 KNOWN = ("made_s", "proven_s", "size_bytes", "changed_bytes", "sent_bytes")
 _OF_GROUP = "of_group"
+#: The file in a device's folder with the highest number that a copy of it was given.
+COUNTER_NAME = "counter.json"
 
 
 def names_in(folder: str) -> list[str]:
@@ -66,25 +68,23 @@ def _known_in(folder: str) -> tuple[list[dict[str, Any]], list[str]]:
 def _read(known: Any, folder: str) -> dict[str, Any]:
     group: list[str] = []
     left: list[str] = []
-    number = 0
     if _OF_GROUP in known:
         known = known[_OF_GROUP]
         group, left = list(known["group"]), list(map(str, known["left"]))
-        number = int(known["number"])
         if not _is_group(group, folder):
             raise ValueError
     numbers = {key: int(known[key]) for key in KNOWN}
-    of_group = {"group": group, "left": left, "number": number}
-    return {"digest": str(known["digest"]), **numbers, **of_group}
+    # Earlier releases numbered the copies of groups alone, and said of none what was before it.
+    order = {"number": int(known.get("number", 0)), "after": int(known.get("after", -1))}
+    return {"digest": str(known["digest"]), **numbers, **order, "group": group, "left": left}
 
 
 def note_of(
-    path: str, folder: str, fields: dict[str, object], group: Sequence[str], left: Sequence[str]
+    folder: str, fields: dict[str, object], group: Sequence[str], left: Sequence[str]
 ) -> bytes:
     """Return what is written of a copy that is proven now.
 
     Args:
-        path: the site's directory; the caller holds its lock where there is a group.
         folder: the name of the device's folder there, DEVICE.UUID.
         fields: its digest and the numbers.
         group: the folders of the devices of its moment; empty: it is of one device alone.
@@ -93,10 +93,47 @@ def note_of(
     if group:
         if not _is_group(group, folder) or not all(map(FOLDER.fullmatch, left)):
             raise SiteError("SAN-SITE-008", f"{folder} is no device of the group that was named")
-        number = max((each.number for each in _group_copies(path)[0]), default=0) + 1
-        of_group = {"group": list(group), "left": list(left), "number": number}
-        fields = {_OF_GROUP: {**fields, **of_group}}
+        fields = {_OF_GROUP: {**fields, "group": list(group), "left": list(left)}}
     return json.dumps(fields).encode()
+
+
+def next_number(path: str, folders: Sequence[str]) -> int:
+    """Return a number that is higher than that of each copy in some folders of a site.
+
+    The caller holds the lock of the one that gets it, and the site's if there are several. A copy
+    whose note cannot be read has a number, too: the counter knows of it.
+
+    Raises:
+        SiteError: neither the notes nor the counter say which numbers were given.
+    """
+    highest = 0
+    for folder in folders:
+        copies, unread = _known_in(f"{path}/{folder}")
+        counted = _counted(f"{path}/{folder}/{COUNTER_NAME}")
+        if counted is None and unread:
+            raise SiteError(
+                "SAN-SITE-035",
+                f"{path}/{folder}/{COUNTER_NAME} and the note of copy {unread[0]} there cannot be "
+                "read, so it is not known which copy is the newest",
+            )
+        highest = max([highest, counted or 0, *(each["number"] for each in copies)])
+    return highest + 1
+
+
+def counter_of(number: int) -> bytes:
+    """Return what is written of the highest number that was given."""
+    return json.dumps({"number": number}).encode()
+
+
+def _counted(path: str) -> int | None:
+    """Return the highest number that was given; 0: none was yet; None: it cannot be read."""
+    try:
+        with open(path, encoding="ascii") as file:
+            return int(json.load(file)["number"])
+    except FileNotFoundError:
+        return 0
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _is_group(group: Sequence[object], folder: str) -> bool:

@@ -323,11 +323,14 @@ class SiteLink:
             raise self._failed(body)
         return body
 
-    def prove(self, copy: ProvenCopy) -> None:
-        """Have the copy become a proven one, if its digest is the restore point's."""
-        # The site numbers the copies of groups.
+    def prove(self, copy: ProvenCopy) -> ProvenCopy:
+        """Have the copy become a proven one, if its digest is the restore point's.
+
+        Returns:
+            The copy with the number that the site has given it.
+        """
         fields = {name: value for name, value in copy._asdict().items() if name != "number"}
-        self._ask("prove", **fields)
+        return copy._replace(number=int(self._ask("prove", **fields)["number"]))
 
     def remove(self, tokens: Sequence[str]) -> tuple[str, ...]:
         """Remove proven copies; return their names."""

@@ -9,6 +9,7 @@ whatever the site's was before. What lies at the site outlives releases, and has
     PATH/sanctl-site.json          the mark: the format, and an id that the cluster knows
     PATH/DEVICE.UUID/POINT.TOKEN   a proven copy, as raw as the device; nobody ever writes it
     PATH/DEVICE.UUID/POINT.TOKEN.json      what is known of it (site_copies.py)
+    PATH/DEVICE.UUID/counter.json  the highest number that a copy of it was given
     PATH/DEVICE.UUID/TOKEN.partial one that is being made
     PATH/DEVICE.UUID/takeover.json which device goes on instead of this one (site_takeover.py)
     PATH/DEVICE.UUID/given-back.json       the takeovers that were given back
@@ -34,11 +35,14 @@ from collections.abc import Callable, Iterator, Sequence
 
 from sanctl.drivers.site_copies import (
     COPY,
+    COUNTER_NAME,
     FOLDER,
     KNOWN,
     copies_in,
+    counter_of,
     device_folders,
     names_in,
+    next_number,
     note_of,
     protected_in,
 )
@@ -295,13 +299,16 @@ class Receiver:
         digest: str,
         name: str,
         token: str,
+        *,
         group: Sequence[str] = (),
         left: Sequence[str] = (),
+        after: int = -1,
         **known: int,
     ) -> None:
-        """Give the copy its name if its digest is that of the restore point.
+        """Give the copy its name if its digest is that of the restore point; answer its number.
 
-        One of a group says which devices are of it, and which have left it. The site numbers it.
+        It says the highest number that the device's copies had before its restore point was made.
+        One of a group says which devices are of it, and which have left it.
         """
         if not self._digest or self._digest != digest:
             raise SiteError(
@@ -314,16 +321,20 @@ class Receiver:
             refuse_taken_over(self._folder)
             if not _is_same(self._handle, self._partial):
                 raise SiteError("SAN-SITE-016", "a later run for this device has taken over")
-            fields: dict[str, object] = {"digest": digest, **known}
-            note = note_of(self._path, os.path.basename(self._folder), fields, group, left)
-            _write_file(f"{final}.json", note)
+            folder = os.path.basename(self._folder)
+            number = next_number(self._path, device_folders(self._path) if group else [folder])
+            # First: a number is given once, also where the note of the copy cannot be read later.
+            _write_file(f"{self._folder}/{COUNTER_NAME}", counter_of(number))
+            numbers = {"number": number, "after": after}
+            fields: dict[str, object] = {"digest": digest, **known, **numbers}
+            _write_file(f"{final}.json", note_of(folder, fields, group, left))
             os.fchmod(self._handle, 0o400)
             os.fsync(self._handle)
             os.rename(self._partial, final)
             _fsync(self._folder)
         os.close(self._handle)
         self._handle = -1
-        self._line.answer()
+        self._line.answer(number=number)
 
     def remove(self, tokens: list[str]) -> None:
         """Remove proven copies that nobody reads, and answer with their names.

@@ -214,7 +214,10 @@ class ProvenCopy(NamedTuple):
         group: the folders at the site, DEVICE.UUID, of all devices whose restore points were made
             at that moment; empty: of this device alone. The site has it, the cluster does not.
         left: the folders of devices that had left the group by then.
-        number: of a copy of a group: the later it was proven the higher, as the site counts.
+        number: the later it was proven the higher, as the site counts; 0: an earlier release has
+            proven it, alone.
+        after: the highest number that the device's copies had there before the restore point was
+            made, so it is newer than those; -1: not known, an earlier release has proven it.
     """
 
     name: str
@@ -228,6 +231,12 @@ class ProvenCopy(NamedTuple):
     group: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     number: int = 0
+    after: int = -1
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether the site's numbers say which of the device's copies are older."""
+        return self.number > 0 and self.after >= 0
 
     @property
     def words(self) -> tuple[str, ...]:

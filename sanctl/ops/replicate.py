@@ -133,7 +133,8 @@ class DeviceRun(NamedTuple):
         """
         points = self.session.observe().cib.points_of(self.device.name)
         base = choose_base(there.copies, points, self.node.name) or there.origin
-        copy, is_by_extents = self._send(point, base, group)
+        after = max((each.number for each in there.copies), default=0)
+        copy, is_by_extents = self._send(point, base, group, after)
         return CopyMade(copy, base.copy if base else None, is_by_extents, ())
 
     def note(self, made: CopyMade, there: CopiesThere, keep: int | None) -> CopyMade:
@@ -161,7 +162,7 @@ class DeviceRun(NamedTuple):
         return next((Base(each, None, origin.folder) for each in found), None)
 
     def _send(
-        self, point: RestorePoint, base: Base | None, group: CopyGroup
+        self, point: RestorePoint, base: Base | None, group: CopyGroup, after: int
     ) -> tuple[ProvenCopy, bool]:
         session, link, node = self.session, self.link, self.node
         if node.name not in point.nodes:
@@ -212,9 +213,9 @@ class DeviceRun(NamedTuple):
             digest=sent.digest,
             group=group.folders,
             left=group.left,
+            after=after,
         )
-        link.prove(copy)
-        return copy, sent.is_by_extents
+        return link.prove(copy), sent.is_by_extents
 
 
 def point_name(site: str, moment_s: int) -> str:

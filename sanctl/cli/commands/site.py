@@ -23,7 +23,7 @@ from sanctl.model.site import (
 )
 from sanctl.ops.site import Place, add_site, limit_site, move_site, remove_site
 from sanctl.ops.site_restore import list_copies
-from sanctl.plan.site.choosing import newest_first
+from sanctl.plan.site.copy_order import newest_first
 from sanctl.plan.site.grouping import group_copies
 from sanctl.plan.site.moments import complete_moments
 

@@ -15,7 +15,7 @@ class KeptCopy(TypedDict):
     age_before_s: Annotated[
         int | None,
         "how old the newest one that is kept was just before that, in seconds; null: none before "
-        "it is kept",
+        "it is kept, or not known, as a clock was put back",
     ]
 
 
@@ -25,13 +25,18 @@ class Elsewhere(TypedDict):
     kind: Annotated[str, "`copy` or `backup`"]
     place: Annotated[str, "the site's or the repository's name"]
     name: Annotated[str | None, "its restore point's or its own name; null: there is none"]
-    made: Annotated[str | None, "what it holds is of that moment, in UTC; null: there is none"]
+    made: Annotated[
+        str | None,
+        "what it holds is of that moment, in UTC; null: there is none, or the moment has not come "
+        "yet, as a clock was ahead, and it does not count",
+    ]
     age_s: Annotated[int | None, "how old it is, in seconds; null: there is none"]
     every_s: Annotated[int | None, "how often one is due, in seconds; null: by no schedule here"]
     late: Annotated[bool, "its schedule is not kept"]
     worst_s: Annotated[
         int | None,
-        "the highest `age_before_s` of the kept copies; null: fewer than two, or not asked",
+        "the highest `age_before_s` of the kept copies; null: fewer than two, not asked, or one is "
+        "not known",
     ]
     kept: Annotated[
         list[KeptCopy], "what the site keeps, as it came; none of a backup, or of a site not asked"

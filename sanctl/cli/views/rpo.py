@@ -116,10 +116,13 @@ def table_rows(report: RpoReport) -> Iterator[tuple[str, ...]]:
 
 
 def _row(each: Elsewhere, now_s: float) -> tuple[str, ...]:
+    # A clock was ahead when it was made.
+    is_unknown = bool(each.name) and each.made_s is None
+    age = "not known" if is_unknown else age_text(each.age_s(now_s))
     return (
         place_text(each),
         each.name or "none",
-        age_text(each.age_s(now_s)) + (", late" if each.is_late else ""),
+        age + (", late" if each.is_late else ""),
         age_text(each.every_s),
         age_text(worst_s(each.ages)),
     )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from sanctl.model.cluster import Cluster
 from sanctl.model.findings import Finding, Severity
+from sanctl.plan.site.copy_order import is_ahead
 from sanctl.plan.site.group_record import is_group_late, present_devices
 from sanctl.plan.site.schedule import is_late
 from sanctl.plan.site.takeover import takeover_text
@@ -44,12 +45,15 @@ def site_findings(cluster: Cluster, *, now_s: float) -> Iterator[Finding]:
             continue
         proven = record.proven if record else None
         age_s = int(now_s) - (proven.made_s if proven else schedule.set_s)
+        age = f"is {age_s // 60} minutes old"
+        if proven is not None and is_ahead(proven.made_s, now_s):
+            age = "is of a moment that has not come yet, as a clock was ahead"
         yield Finding(
             code="SAN-HLT-112",
             severity=Severity.WARNING,
             subject=f"device {schedule.device}",
             what=(
-                f"its newest copy at site {schedule.site} is {age_s // 60} minutes old"
+                f"its newest copy at site {schedule.site} {age}"
                 if proven
                 else f"it has no copy at site {schedule.site} yet, after {age_s // 60} minutes"
             )

@@ -9,13 +9,9 @@ from sanctl.errors import CommandError, Problem, Refused
 from sanctl.model.cluster import Cluster
 from sanctl.model.site import ProvenCopy
 from sanctl.model.site_copy import SiteCopy, WantedCopy
+from sanctl.plan.site.copy_order import newest_first, rival_of
 
 _SHOWN = 8
-
-
-def newest_first(copies: Sequence[ProvenCopy]) -> list[ProvenCopy]:
-    """Return copies of one device, that of the newest restore point first."""
-    return sorted(copies, key=lambda each: (each.made_s, each.proven_s), reverse=True)
 
 
 def meant_folder(site: str, folders: Mapping[str, Sequence[ProvenCopy]], wanted: WantedCopy) -> str:
@@ -103,18 +99,15 @@ def choose_copy(
 
 
 def _refuse_unclear_order(folder: str, newest: ProvenCopy, copies: Sequence[ProvenCopy]) -> None:
-    """Refuse where the copy that was proven last is not that of the newest restore point.
-
-    The times are of different nodes' clocks, and one that is wrong would have an older copy taken.
-    """
-    last = max(copies, key=lambda each: each.proven_s)
-    if last.proven_s > newest.proven_s:
+    """Refuse where another copy may be newer than the one that seems to be the newest."""
+    rival = rival_of(newest, copies)
+    if rival is not None:
         raise Refused(
             Problem(
                 "SAN-SITE-019",
-                f"of {folder.partition('.')[0]} the copy of the newest restore point is "
-                f"{newest.name}, and the one that came last is {last.name}: a node's clock may be "
-                "wrong",
+                f"of {folder.partition('.')[0]} the newest copy seems to be {newest.name}, and "
+                f"{rival.name} may be newer: a node's clock may have been wrong, or one run has "
+                "overtaken another",
                 "find out which one holds the latest data, and say DEVICE@POINT",
             )
         )

@@ -22,6 +22,7 @@ from sanctl.model.site import CopyRecord, ProvenCopy, Site
 from sanctl.model.site_copy import SiteCopy
 from sanctl.plan.cluster.preconditions import existing_device, no_replica_problem
 from sanctl.plan.device.restore_points import plan_point_deletion
+from sanctl.plan.site.copy_order import is_surely_older, newest_first
 
 
 class Base(NamedTuple):
@@ -104,14 +105,14 @@ def choose_base(
         points: the restore points of the device.
         here: the name of this node.
     """
-    newest_first = sorted(copies, key=lambda each: (each.made_s, each.proven_s), reverse=True)
+    ordered = newest_first(copies)
     known = {
         point.token: point for point in points if here in point.nodes and not point.is_deleting
     }
-    for copy in newest_first:
+    for copy in ordered:
         if copy.token in known:
             return Base(copy, known[copy.token])
-    return Base(newest_first[0], None) if newest_first else None
+    return Base(ordered[0], None) if ordered else None
 
 
 def origin_of(device: DeviceSpec, site: str) -> SiteCopy | None:
@@ -129,21 +130,23 @@ def surplus_copies(
 ) -> tuple[str, ...]:
     """Return the tokens of the copies at a site that are not kept, the oldest first.
 
-    The times are those of the nodes that made and proved the copies, whose clocks may be wrong. So
-    a copy goes only if it is none of the newest by either time; there are more than `keep` while
-    the two disagree.
+    A copy goes only if so many others are newer beyond doubt (copy_order.py); there are more than
+    `keep` where clocks were wrong, or a run has overtaken another one.
 
     Args:
         copies: the proven copies at the site.
         keep: how many of the newest are kept; one is in any case.
         in_use: the tokens of those that devices are being filled from, which stay.
-        latest: the token of the copy that was proven just now, whatever its times.
+        latest: the token of the copy that was proven just now, whatever its times: the base of the
+            next one.
     """
     kept = {*in_use, latest}
-    oldest_first = sorted(copies, key=lambda each: (each.made_s, each.proven_s))
-    for order in (oldest_first, sorted(copies, key=lambda each: (each.proven_s, each.made_s))):
-        kept.update(each.token for each in order[-max(keep, 1) :])
-    return tuple(each.token for each in oldest_first if each.token not in kept)
+    return tuple(
+        each.token
+        for each in reversed(newest_first(copies))
+        if each.token not in kept
+        and sum(is_surely_older(each, other) for other in copies) >= max(keep, 1)
+    )
 
 
 def plan_attempt(

@@ -19,7 +19,8 @@ from sanctl.model.site import ProvenCopy
 from sanctl.model.site_copy import SiteCopy, WantedCopy
 from sanctl.model.site_takeover import Successor
 from sanctl.plan.cluster.preconditions import existing_device
-from sanctl.plan.site.choosing import choose_copy, meant_folder, newest_first
+from sanctl.plan.site.choosing import choose_copy, meant_folder
+from sanctl.plan.site.copy_order import is_surely_older, newest_first
 from sanctl.plan.site.grouping import group_copies, moments_of
 from sanctl.plan.site.moments import GroupCopy, Moment, moment_of
 from sanctl.plan.site.takeover import copy_taken, utc_text
@@ -118,8 +119,10 @@ def _newest(
                 "find out which one holds the latest data, and say DEVICE@POINT",
             )
         )
-    latest = newest_first(copies)[0]
-    if not latest.group and latest.made_s > moments[0].made_s:
+    own = next(each for each in copies if each.token == moments[0].token_of(folder))
+    later = [each for each in copies if not each.group and not is_surely_older(each, own)]
+    if later:
+        latest = newest_first(later)[0]
         # The group may have ended since, and the moment be months old.
         device = folder.partition(".")[0]
         raise Refused(

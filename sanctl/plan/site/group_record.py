@@ -17,6 +17,7 @@ from sanctl.model.names import DeviceName
 from sanctl.model.point_schedule import PointSchedule, Rule
 from sanctl.model.site_group import CompleteMoment, GroupRecord
 from sanctl.plan.cluster.preconditions import existing_device
+from sanctl.plan.site.copy_order import is_ahead
 from sanctl.plan.site.definition import existing_site
 from sanctl.plan.site.schedule import one_replica_problem
 
@@ -169,4 +170,4 @@ def is_group_late(record: GroupRecord, now_s: float) -> bool:
 def _made_s(record: GroupRecord, now_s: float) -> int:
     """Return when the newest complete moment was made; 0: none was, or ahead of the present."""
     made_s = record.complete.made_s if record.complete else 0
-    return made_s if made_s <= now_s + _BEGIN_S else 0
+    return 0 if is_ahead(made_s, now_s) else made_s

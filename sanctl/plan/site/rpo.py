@@ -3,8 +3,8 @@
 
 A copy counts by when its restore point was made, and only once it is proven; of devices that are
 copied together the newest moment that is complete. A backup counts by when its restore point was
-made, and only once it is whole. What is not known counts as not there. What nothing demands is
-neither met nor missed.
+made, and only once it is whole. What is not known counts as not there; so does a moment that has
+not come yet, as a clock was ahead that said it. What nothing demands is neither met nor missed.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from sanctl.model.site import CopyRecord, ProvenCopy
 from sanctl.model.site_group import CompleteMoment, GroupRecord
 from sanctl.model.site_restore import RestoreRecord
 from sanctl.plan.site.copy_ages import CopyAge, copy_ages
+from sanctl.plan.site.copy_order import is_ahead
 from sanctl.plan.site.group_record import is_group_late
 from sanctl.plan.site.grouping import folder_of
 from sanctl.plan.site.restored import restore_of
@@ -35,7 +36,8 @@ class Elsewhere(NamedTuple):
         kind: `copy` or `backup`.
         place: the site's or the repository's name.
         name: its restore point's or the backup's name; empty: there is none.
-        made_s: what it holds is of that moment, in seconds since 1970; None: there is none.
+        made_s: what it holds is of that moment, in seconds since 1970; None: there is none, or the
+            moment has not come yet.
         every_s: how often one is due by schedule; None: by none that sanctl knows.
         is_late: the schedule is not kept.
         ages: the copies that the site keeps and that count, in the order in which they began to;
@@ -134,7 +136,7 @@ def _elsewhere(
         )
         for site in sorted({*records, *schedules, *groups})
     )
-    return (*copies, *_backups(device, backups))
+    return (*copies, *_backups(device, backups, now_s))
 
 
 def _copy(
@@ -161,13 +163,15 @@ def _copy(
         "copy",
         site,
         proven.name if proven else "",
-        proven.made_s if proven else None,
+        proven.made_s if proven and not is_ahead(proven.made_s, now_s) else None,
         rule.every_s if rule else None,
         late,
     )
 
 
-def _backups(device: DeviceSpec, backups: Mapping[str, Sequence[Backup]]) -> tuple[Elsewhere, ...]:
+def _backups(
+    device: DeviceSpec, backups: Mapping[str, Sequence[Backup]], now_s: float
+) -> tuple[Elsewhere, ...]:
     found = []
     for repository in sorted(backups):
         own = [
@@ -177,13 +181,14 @@ def _backups(device: DeviceSpec, backups: Mapping[str, Sequence[Backup]]) -> tup
             if each.name.device == device.name.value and each.uuid in {"", device.uuid}
         ]
         if own:
-            newest = max(own, key=lambda each: each.name.taken_s)
+            known = [each for each in own if not is_ahead(each.name.taken_s, now_s)]
+            newest = max(known or own, key=lambda each: each.name.taken_s)
             found.append(
                 Elsewhere(
                     "backup",
                     repository,
                     str(newest.name),
-                    newest.name.taken_s,
+                    newest.name.taken_s if known else None,
                     None,
                     is_late=False,
                 )

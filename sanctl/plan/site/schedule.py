@@ -15,6 +15,7 @@ from sanctl.model.names import DeviceName
 from sanctl.model.point_schedule import Rule
 from sanctl.model.site import CopyRecord, CopySchedule
 from sanctl.plan.cluster.preconditions import existing_device
+from sanctl.plan.site.copy_order import is_ahead
 from sanctl.plan.site.definition import existing_site
 
 #: After a failure the schedule tries again when its interval, or this, has passed.
@@ -29,7 +30,7 @@ def is_due(schedule: CopySchedule, record: CopyRecord | None, now_s: float) -> b
     A moment ahead, by a node with a wrong clock, does not count.
     """
     proven = record.proven if record else None
-    if proven is None or proven.made_s > now_s + _BEGIN_S:
+    if proven is None or is_ahead(proven.made_s, now_s):
         return True
     return schedule.rule.slot_of(proven.made_s) < schedule.rule.slot_of(now_s)
 
@@ -84,6 +85,11 @@ def one_replica_problem(device: DeviceSpec) -> Problem:
 
 
 def is_late(schedule: CopySchedule, record: CopyRecord | None, now_s: float) -> bool:
-    """Whether the newest proven copy is older than two intervals, and one to make it in."""
+    """Whether the newest proven copy is older than two intervals, and one to make it in.
+
+    One that was made ahead of the present, by a wrong clock, does not count: its age is not known.
+    """
     made_s = record.proven.made_s if record and record.proven else 0
+    if is_ahead(made_s, now_s):
+        made_s = 0
     return now_s - max(made_s, schedule.set_s) > 3 * schedule.rule.every_s + _BEGIN_S

@@ -114,7 +114,7 @@ def test_a_device_that_has_left(folder: Path) -> None:
 def test_a_release_without_groups_takes_it_for_no_copy(folder: Path) -> None:
     """It looks for `digest` where a copy of one device has it, and removes what it has read."""
     make(folder, 1, DB)
-    (note,) = folder.glob("db.*/*.json")
+    (note,) = folder.glob("db.*/p*.json")
     assert list(json.loads(note.read_text())) == ["of_group"]
 
 
@@ -133,7 +133,7 @@ def test_a_release_without_groups_takes_it_for_no_copy(folder: Path) -> None:
 def test_what_cannot_be_read_is_no_copy_and_stays(folder: Path, spoilt: dict[str, object]) -> None:
     for device in BOTH:
         make(folder, 1, device)
-    (note,) = folder.glob("db.*/*.json")
+    (note,) = folder.glob("db.*/p*.json")
     known = json.loads(note.read_text())
     known["of_group"].update(spoilt)
     note.write_text(json.dumps(known))
@@ -146,7 +146,7 @@ def test_a_note_that_cannot_be_read_lets_no_other_device_of_the_moment_go(folder
     for device in BOTH:
         make(folder, 1, device)
     make(folder, 2, WEB)
-    (note,) = folder.glob("db.*/*.json")
+    (note,) = folder.glob("db.*/p*.json")
     text = note.read_text()
     for spoil in (lambda: note.write_text("{"), note.unlink):
         spoil()

@@ -69,7 +69,7 @@ def make(folder: Path, token: str, content: bytes, base: str = "") -> None:
 
 
 def names(folder: Path) -> list[str]:
-    return sorted(os.listdir(folder / DEVICE))
+    return sorted({*os.listdir(folder / DEVICE)} - {"counter.json"})
 
 
 def test_a_copy_is_made_and_another_one_of_it(folder: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_copy_is_made_and_another_one_of_it(folder: Path) -> None:
     second = first[:4096] + os.urandom(4096) + first[8192:CHUNK_BYTES]
     second += bytes(SIZE + 4096 - CHUNK_BYTES)
     with local_link() as link:
-        assert opened(link, folder) == (proven(ONE, first),)
+        assert opened(link, folder) == (proven(ONE, first)._replace(number=1),)
         link.begin(TWO, ONE, len(second), 4096)
         link.put(4096, second[4096:8192])
         link.zero(CHUNK_BYTES, len(second) - CHUNK_BYTES)
@@ -91,9 +91,10 @@ def test_a_copy_is_made_and_another_one_of_it(folder: Path) -> None:
     assert file.read_bytes() == first
     assert (folder / DEVICE / f"to-far.{TWO}").read_bytes() == second
     with local_link() as link:
-        assert opened(link, folder) == (proven(ONE, first), proven(TWO, second))
+        both = proven(ONE, first)._replace(number=1), proven(TWO, second)._replace(number=2)
+        assert opened(link, folder) == both
         assert link.remove([ONE, "9" * 16]) == ("to-far",)
-        assert opened(link, folder) == (proven(TWO, second),)
+        assert opened(link, folder) == both[1:]
     assert names(folder) == [f"to-far.{TWO}", f"to-far.{TWO}.json"]
 
 
@@ -513,3 +514,40 @@ def test_a_takeover_of_a_device_without_copies_and_names_that_lead_elsewhere(fol
         link.take_over(str(folder), "c" * 32, DEVICE, SUCCESSOR)
     with local_link() as link, pytest.raises(CommandError, match="SAN-SITE-008"):
         link.give_back(str(folder), MARK, "../x", ENDING)
+
+
+def test_a_number_is_given_once(folder: Path) -> None:
+    """Also where the note of the copy that has it cannot be read, or the copy is gone."""
+    for number, token in enumerate((ONE, TWO), 1):
+        make(folder, token, b"x" * 4096)
+        with local_link() as link:
+            assert [each.number for each in opened(link, folder)][-1] == number
+    note = folder / DEVICE / f"to-far.{TWO}.json"
+    note.write_text("{")
+    make(folder, "3" * 16, b"y" * 4096)
+    with local_link() as link:
+        assert [each.number for each in opened(link, folder)] == [1, 3]
+    # Without the counter nothing says which one the other copy has.
+    counter = folder / DEVICE / "counter.json"
+    counter.write_text("")
+    with pytest.raises(CommandError, match=f"SAN-SITE-035.*{TWO}"):
+        make(folder, "4" * 16, b"z" * 4096)
+    assert f"to-far.{'4' * 16}" not in names(folder)
+    note.unlink()
+    (folder / DEVICE / f"to-far.{TWO}").unlink()
+    make(folder, "4" * 16, b"z" * 4096)
+    with local_link() as link:
+        assert [each.number for each in opened(link, folder)] == [1, 3, 4]
+
+
+def test_what_an_earlier_release_has_proven_has_no_number(folder: Path) -> None:
+    make(folder, ONE, b"x" * 4096)
+    note = folder / DEVICE / f"to-far.{ONE}.json"
+    known = json.loads(note.read_text())
+    assert (known.pop("number"), known.pop("after")) == (1, -1)
+    note.write_text(json.dumps(known))
+    (folder / DEVICE / "counter.json").unlink()
+    make(folder, TWO, b"y" * 4096)
+    with local_link() as link:
+        found = opened(link, folder)
+    assert [(each.number, each.is_numbered) for each in found] == [(0, False), (1, False)]

@@ -28,7 +28,7 @@ from sanctl.ops.site import Place, add_site, limit_site, move_site, remove_site
 from sanctl.plan.site.copying import point_removal
 from sanctl.plan.site.definition import plan_site_place
 from tests.fakes.local_site import local_link
-from tests.fakes.pacemaker import FakeReporter
+from tests.fakes.pacemaker import FakeClock, FakeReporter
 from tests.support.json_contract import breaches
 from tests.unit.model.test_site import KEY, SITE
 from tests.unit.ops.test_snapshot import Bed, bed_with_device
@@ -125,6 +125,11 @@ class Sites:
         return record.proven
 
 
+def noted(made: CopyMade) -> ProvenCopy:
+    """Return a copy as the CIB has it: the order of copies is the site's to say."""
+    return made.copy._replace(number=0, after=-1)
+
+
 @pytest.fixture
 def sites(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Sites:
     monkeypatch.setattr(reflink, "extents_of", extents_by_content)
@@ -138,7 +143,7 @@ def test_only_what_has_changed_is_sent(sites: Sites) -> None:
     first = sites.run()
     assert first.base is None and first.is_by_extents and first.copy.changed_bytes == 1 << 20
     assert sites.copies() == {f"to-far-1.{1:016x}": bytes(sites.content)}
-    assert sites.points() == ["to-far-1"] and sites.proven() == first.copy
+    assert sites.points() == ["to-far-1"] and sites.proven() == noted(first)
     before = sites.copies()
     sites.change(2 << 20)
     sites.content[:BLOCK] = bytes(BLOCK)
@@ -146,7 +151,7 @@ def test_only_what_has_changed_is_sent(sites: Sites) -> None:
     assert second.base == first.copy and second.copy.changed_bytes == 2 * BLOCK
     assert second.copy.sent_bytes < 1.1 * BLOCK + (20 << 10), "the receiver's program and a block"
     assert sites.copies() == {**before, f"to-far-2.{2:016x}": bytes(sites.content)}
-    assert sites.points() == ["to-far-2"] and sites.proven() == second.copy
+    assert sites.points() == ["to-far-2"] and sites.proven() == noted(second)
 
 
 def test_the_rate_of_a_site_is_limited(sites: Sites) -> None:
@@ -278,7 +283,7 @@ def test_a_run_that_fails_leaves_what_there_was(sites: Sites, more: bytes, code:
     with pytest.raises(CommandError, match=code):
         sites.run()
     assert sites.copies() == whole
-    assert sites.points() == ["to-far-1"] and sites.proven() == first.copy
+    assert sites.points() == ["to-far-1"] and sites.proven() == noted(first)
     sites.more = b""
     made = sites.run()
     assert made.base == first.copy and made.is_by_extents
@@ -557,3 +562,20 @@ def test_the_commands(
         assert "SAN-SITE-001" in capsys.readouterr().err
     assert printed("replicate schedule web --to far --keep 3", monkeypatch) == 2
     assert printed("replicate schedule web --to far --every now", monkeypatch) == 2
+
+
+def test_a_clock_that_was_ahead_has_no_newer_copy_removed(sites: Sites) -> None:
+    """It is put back after the second copy: by their times the later ones are the oldest."""
+    sites.run()
+    clock = sites.bed.session.clock
+    assert isinstance(clock, FakeClock)
+    clock.now += 7 * 86400
+    sites.change(0)
+    sites.run(keep=2)
+    clock.now -= 7 * 86400
+    for _ in range(3):
+        sites.change(4 * BLOCK)
+        made = sites.run(keep=2)
+    assert made.removed == ("to-far-3",)
+    assert sorted(name.partition(".")[0] for name in sites.copies()) == ["to-far-4", "to-far-5"]
+    assert made.copy.number == 5 and made.copy.after == 4

@@ -62,7 +62,7 @@ def test_none_is_taken_by_clocks_that_disagree() -> None:
     """The copy that came last is of a node whose clock is behind: by its time it is older."""
     newer, last = copy(2), copy(1)._replace(proven_s=9)
     folders = {f"web.{A}": (newer, last)}
-    with pytest.raises(Refused, match=r"SAN-SITE-019.*is p2, and the one that came last is p1"):
+    with pytest.raises(Refused, match=r"SAN-SITE-019.*to be p2, and p1 may be newer"):
         chosen("web", folders)
     assert chosen("web@p1", folders)[1] == last
     assert chosen("web@p2", folders)[1] == newer

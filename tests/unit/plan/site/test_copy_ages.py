@@ -53,7 +53,23 @@ def test_an_older_one_that_comes_late_makes_nothing_newer() -> None:
 
 def test_clocks_that_disagree_give_no_negative_age() -> None:
     ages = copy_ages(WEB, {WEB: [copy(1, 5000, 100), copy(2, 600, 700)]}, is_grouped=False)
-    assert worst_s(ages) == 0 and all(age == 0 for _, age in course(ages, 800))
+    assert worst_s(ages) is None and course(ages, 800) == ((700, 100), (800, 200))
+
+
+def test_after_a_clock_was_put_back_no_age_is_known_and_later_ones_are() -> None:
+    """By the site's numbers: two were made a week ahead, and the two after them are the newer."""
+    ahead = 7 * 86400
+    folders = {
+        WEB: [
+            copy(number, made_s, made_s + 100)._replace(number=number, after=number - 1)
+            for number, made_s in ((1, ahead), (2, ahead + 900), (3, 2000), (4, 2900))
+        ]
+    }
+    ages = copy_ages(WEB, folders, is_grouped=False)
+    assert [each.name for each in ages] == ["p1", "p2", "p3", "p4"]
+    assert [each.before_s for each in ages] == [None, 1000, None, 1000]
+    assert worst_s(ages) is None, "what it was is not known, so neither is the worst"
+    assert course(ages, 3100)[0] == (2100, 100)
 
 
 def test_of_devices_that_are_copied_together_complete_moments_count() -> None:

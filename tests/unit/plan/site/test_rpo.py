@@ -85,6 +85,17 @@ def test_a_moment_ahead_is_no_negative_age() -> None:
     assert loss(ahead).lost_s == 0
 
 
+def test_a_moment_that_has_not_come_yet_counts_as_nothing() -> None:
+    """A clock was ahead, and is put back: for a week nothing would be too old."""
+    ahead = RECORD._replace(proven=COPY._replace(made_s=NOW + 7 * 86400))
+    found = loss(ahead, schedules=(EVERY,), within_s=10**9)
+    assert found.lost_s is None and found.is_met is False and found.elsewhere[0].is_late
+    assert found.elsewhere[0].name == COPY.name, "it is there, and how old it is is not known"
+    found = loss(backups=(backup("web", -7 * 86400), backup("web", 50)), within_s=60)
+    assert found.lost_s == 50
+    assert loss(backups=(backup("web", -7 * 86400),), within_s=60).is_met is False
+
+
 def test_of_a_group_the_newest_complete_moment_counts() -> None:
     """A newer copy of one device alone does not belong to what the others have."""
 
