@@ -195,6 +195,8 @@ CODES = {
     "SAN-SITE-035": "What a second site has noted of a copy cannot be read: it is damaged, or of a "
     "later release of sanctl. That copy may be the newest one, so none is taken in its place "
     "unasked, and none of the device is removed.",
+    "SAN-SITE-036": "A device that is to take over was made from a copy that is not the newest one "
+    "at the site: what hosts wrote up to the newer one would be given up.",
     "SAN-SNAP-001": "The pool's filesystem cannot share blocks between files, so its devices have "
     "no restore points. XFS can, unless it was made with reflink=0; ext4 cannot.",
     "SAN-SNAP-002": "Copying the data file of a replica takes time for each of its extents, and "

@@ -44,11 +44,16 @@ def copies_in(folder: str) -> list[dict[str, Any]]:
     return _known_in(folder)[0]
 
 
-def _known_in(folder: str) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the proven copies in a folder, and the tokens of those of which nothing is known.
+def unread_in(folder: str) -> list[str]:
+    """Return the names of the copies in a folder whose notes cannot be read."""
+    return [name for name, _ in _known_in(folder)[1]]
+
+
+def _known_in(folder: str) -> tuple[list[dict[str, Any]], list[tuple[str, str]]]:
+    """Return the proven copies in a folder; name and token of each of which nothing is known.
 
     What is known of those is of a later release, damaged, or cannot be read now: such a copy is no
-    base, and nobody removes it.
+    base, and nobody removes it. It may be the newest one.
     """
     found, unread = [], []
     for name in names_in(folder):
@@ -59,7 +64,7 @@ def _known_in(folder: str) -> tuple[list[dict[str, Any]], list[str]]:
             with open(f"{folder}/{name}.json", encoding="ascii") as file:
                 known = _read(json.load(file), os.path.basename(folder))
         except (OSError, ValueError, KeyError, TypeError):
-            unread.append(words[2])
+            unread.append((words[1], words[2]))
             continue
         found.append({"name": words[1], "token": words[2], **known})
     return found, unread
@@ -113,8 +118,8 @@ def next_number(path: str, folders: Sequence[str]) -> int:
         if counted is None and unread:
             raise SiteError(
                 "SAN-SITE-035",
-                f"{path}/{folder}/{COUNTER_NAME} and the note of copy {unread[0]} there cannot be "
-                "read, so it is not known which copy is the newest",
+                f"{path}/{folder}/{COUNTER_NAME} and the note of copy {unread[0][1]} there cannot "
+                "be read, so it is not known which copy is the newest",
             )
         highest = max([highest, counted or 0, *(each["number"] for each in copies)])
     return highest + 1
@@ -153,7 +158,7 @@ def _group_copies(path: str) -> tuple[list[GroupCopy], list[str]]:
     found, unread = [], []
     for folder in device_folders(path):
         copies, unknown = _known_in(f"{path}/{folder}")
-        unread += unknown
+        unread += [token for _, token in unknown]
         found += [
             GroupCopy(
                 folder,

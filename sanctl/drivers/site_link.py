@@ -86,6 +86,8 @@ class SiteLink:
     Attributes:
         sent_bytes: what was sent so far, without what ssh adds.
         received_bytes: what came so far, without what ssh adds.
+        unread: the names of copies whose notes the site cannot read, by folder, as it said with
+            the copies that it was asked for last. Each may be a newer one than those.
     """
 
     def __init__(
@@ -109,6 +111,7 @@ class SiteLink:
         loader = _LOADER.format(length=len(self._script))
         self._process = PipedProcess([*argv, f"python3 -c '{loader}'"])
         self.sent_bytes = self.received_bytes = 0
+        self.unread: dict[str, tuple[str, ...]] = {}
         self._pace: pacing.Pace | None = None
         self._clock: Clock = SystemClock()
 
@@ -196,12 +199,15 @@ class SiteLink:
 
     def open(self, path: str, mark: str, folder: str) -> tuple[ProvenCopy, ...]:
         """Open the folder of a device, DEVICE.UUID; return its proven copies."""
-        return _copies(self._ask("open", path=path, id=mark, device=folder)["copies"])
+        answer = self._ask("open", path=path, id=mark, device=folder)
+        self.unread = {folder: tuple(answer["unread"])} if answer["unread"] else {}
+        return _copies(answer["copies"])
 
     def folders(self, path: str, mark: str) -> dict[str, tuple[ProvenCopy, ...]]:
         """Return the proven copies of all devices at the site, by folder, DEVICE.UUID."""
-        found = self._ask("folders", path=path, id=mark)["folders"]
-        return {folder: _copies(copies) for folder, copies in found.items()}
+        found = self._ask("folders", path=path, id=mark)
+        self.unread = {folder: tuple(names) for folder, names in found["unread"].items()}
+        return {folder: _copies(copies) for folder, copies in found["folders"].items()}
 
     def takeovers(self, path: str, mark: str) -> SiteTakeovers:
         """Return which device goes on instead of which, and what was given back."""

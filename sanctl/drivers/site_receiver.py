@@ -45,6 +45,7 @@ from sanctl.drivers.site_copies import (
     next_number,
     note_of,
     protected_in,
+    unread_in,
 )
 from sanctl.drivers.site_protocol import (
     CHUNK_BYTES,
@@ -140,7 +141,11 @@ class Receiver:
         """Answer with the proven copies of all devices, by the names of their folders."""
         self._require_site(path, id)
         names = device_folders(path)
-        self._line.answer(folders={each: copies_in(f"{path}/{each}") for each in names})
+        unread = {each: unread_in(f"{path}/{each}") for each in names}
+        self._line.answer(
+            folders={each: copies_in(f"{path}/{each}") for each in names},
+            unread={name: each for name, each in unread.items() if each},
+        )
 
     def open(self, path: str, id: str, device: str) -> None:
         """Open a device's folder at the site; answer with its proven copies."""
@@ -207,6 +212,7 @@ class Receiver:
         self._line.answer(
             id=mark,
             copies=copies_in(self._folder) if self._folder else [],
+            unread=unread_in(self._folder) if self._folder else [],
             free_bytes=status.f_bavail * status.f_frsize,
             total_bytes=status.f_blocks * status.f_frsize,
         )

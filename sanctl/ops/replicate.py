@@ -76,12 +76,14 @@ class CopyMade(NamedTuple):
         base: the copy that it began as; None: it was the first.
         is_by_extents: the filesystem told what has changed; else the content was compared.
         removed: the names of older copies that were removed at the site.
+        unread: the names of copies of the device whose notes the site cannot read.
     """
 
     copy: ProvenCopy
     base: ProvenCopy | None
     is_by_extents: bool
     removed: tuple[str, ...]
+    unread: tuple[str, ...] = ()
 
 
 class CopiesThere(NamedTuple):
@@ -90,10 +92,12 @@ class CopiesThere(NamedTuple):
     Attributes:
         copies: its proven copies.
         origin: the copy of another device that its first copy begins as; None: there is none.
+        unread: the names of copies whose notes cannot be read. Each may be one of the newest.
     """
 
     copies: tuple[ProvenCopy, ...]
     origin: Base | None
+    unread: tuple[str, ...]
 
 
 class DeviceRun(NamedTuple):
@@ -122,8 +126,9 @@ class DeviceRun(NamedTuple):
         """
         origin = self._origin()
         copies = self.link.open(self.site.path, self.site.mark, folder_of(self.device))
+        unread = self.link.unread.get(folder_of(self.device), ())
         refuse_taken_over(self.session, self.site, self.device, self.link)
-        return CopiesThere(copies, origin)
+        return CopiesThere(copies, origin, unread)
 
     def send(self, point: RestorePoint, there: CopiesThere, group: CopyGroup = ALONE) -> CopyMade:
         """Send a restore point of the opened device, and have it proven; nothing is noted yet.
@@ -135,13 +140,16 @@ class DeviceRun(NamedTuple):
         base = choose_base(there.copies, points, self.node.name) or there.origin
         after = max((each.number for each in there.copies), default=0)
         copy, is_by_extents = self._send(point, base, group, after)
-        return CopyMade(copy, base.copy if base else None, is_by_extents, ())
+        return CopyMade(copy, base.copy if base else None, is_by_extents, (), there.unread)
 
     def note(self, made: CopyMade, there: CopiesThere, keep: int | None) -> CopyMade:
-        """Note a copy that was proven, remove those that are not kept; return it with these."""
+        """Note a copy that was proven, remove those that are not kept; return it with these.
+
+        Where a note cannot be read nothing is removed: it is not known which are the newest.
+        """
         copy, name = made.copy, self.site.name
         self.session.change(lambda seen: plan_proven(seen, self.device, self.site, copy))
-        if keep is None:
+        if keep is None or there.unread:
             return made
         stay = copies_in_use(self.session.observe(), name)
         copies = (*there.copies, copy)

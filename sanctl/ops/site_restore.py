@@ -27,8 +27,10 @@ from sanctl.plan.site.group_choice import Choice, choose_of_moment
 
 def list_copies(
     session: Session, site_name: str, connect: Callable[[Site], SiteLink]
-) -> tuple[Site, dict[str, tuple[ProvenCopy, ...]]]:
+) -> tuple[Site, dict[str, tuple[ProvenCopy, ...]], dict[str, tuple[str, ...]]]:
     """Ask a site for its proven copies; return it, and them by folder, DEVICE.UUID.
+
+    Last come the names of the copies whose notes it cannot read, by folder.
 
     Raises:
         Refused: there is no such site, or this node does not have the key for it.
@@ -37,7 +39,8 @@ def list_copies(
     site = existing_site(session.observe(), site_name)
     session.reporter.update(f"connecting to site {site.name}")
     with connect(site) as link:
-        return site, link.folders(site.path, site.mark)
+        folders = link.folders(site.path, site.mark)
+        return site, folders, link.unread
 
 
 def find_copy(
@@ -65,9 +68,15 @@ def find_copy(
         CommandError: the site cannot be reached, is another one, or says another digest of the
             copy than this cluster has noted.
     """
-    site, folders = list_copies(session, site_name, connect)
+    site, folders, unread = list_copies(session, site_name, connect)
     return choose_of_moment(
-        session.observe(), site.name, folders, wanted, filled=filled, allows_mix=allows_mix
+        session.observe(),
+        site.name,
+        folders,
+        wanted,
+        filled=filled,
+        allows_mix=allows_mix,
+        unread=unread,
     )
 
 

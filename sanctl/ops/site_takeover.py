@@ -27,6 +27,7 @@ from sanctl.plan.site.takeover import (
     plan_takeovers,
     taken_over_problem,
 )
+from sanctl.plan.site.takeover_age import older_problem
 
 
 class TakenOver(NamedTuple):
@@ -52,6 +53,7 @@ def take_over(
     connect: Callable[[Site], SiteLink],
     *,
     allows_mix: bool,
+    allows_older: bool = False,
 ) -> tuple[TakenOver, ...]:
     """Note at the site that devices go on instead of those whose copies they were made from.
 
@@ -65,22 +67,38 @@ def take_over(
         node: this node.
         connect: makes a connection to a site.
         allows_mix: these devices alone, whatever moments they were made from.
+        allows_older: also if the site has newer copies than those that they were made from.
 
     Raises:
-        Refused: there is no such device, it was not made from a copy, or others of its group were
-            not made from the same moment.
+        Refused: there is no such device, it was not made from a copy or does not hold it yet, the
+            site has a newer one, or others of its group were not made from the same moment.
         CommandError: a third device goes on already, or the site cannot be reached.
     """
     cluster = session.observe()
     found = {name: copy_taken(existing_device(cluster, name)) for name in names}
     folders: dict[str, tuple[ProvenCopy, ...]] = {}
-    # With a mix nothing is asked of other devices: a folder of theirs may be damaged there.
-    for site_name in sorted({copy.site for copy in found.values()} if not allows_mix else ()):
+    unread: dict[str, tuple[str, ...]] = {}
+    for site_name in sorted({copy.site for copy in found.values()}):
         site = existing_site(cluster, site_name)
         session.reporter.update(f"connecting to site {site.name}")
         with connect(site) as link:
-            folders |= link.folders(site.path, site.mark)
+            # With a mix nothing is asked of other devices: a folder of theirs may be damaged there.
+            for copy in found.values() if allows_mix else ():
+                if copy.site == site.name:
+                    folders[copy.folder] = link.open(site.path, site.mark, copy.folder)
+                    unread |= link.unread
+            if not allows_mix:
+                folders |= link.folders(site.path, site.mark)
+                unread |= link.unread
     devices = devices_taking_over(cluster, names, folders, allows_mix=allows_mix)
+    # Of all before any is noted.
+    problems = [
+        problem
+        for device in devices
+        if (problem := older_problem(device, folders, unread, allows_mix=allows_mix)) is not None
+    ]
+    if problems and not allows_older:
+        raise Refused(*problems)
     return tuple(_take_over(session, cluster, device, node, connect) for device in devices)
 
 

@@ -143,6 +143,11 @@ def _say_made(name: str, site: str, made: CopyMade, began_s: int) -> None:
         f"changed, {format_bytes(copy.sent_bytes)} were sent, {time.time() - began_s:.0f} s",
     )
 
+    if made.unread:
+        names = ", ".join(made.unread)
+        text = f"SAN-SITE-035: what site {site} has noted of copies cannot be read: {names}; none "
+        _log(name, f"{text}of the device is removed there", priority=journal.WARNING)
+
 
 def _file_of(point: RestorePoint) -> str:
     pool = parts.load_topology().pool(point.pool)

@@ -42,6 +42,7 @@ from sanctl.ops.replicate_group import replicate_group
 from sanctl.ops.site import change_copy_schedule, change_group_schedule
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.device.point_group import group_names, group_orders
+from sanctl.plan.site.choosing import unread_problem
 from sanctl.plan.site.definition import existing_site
 from sanctl.plan.site.group_record import group_record
 
@@ -167,6 +168,11 @@ def run(
             made = {wanted[0].value: alone}
         cluster = session.observe()
     found = [_made_data(cluster, to, device, each) for device, each in made.items()]
+    problems = [
+        unread_problem(to, device, each.unread, "until then none of the device is removed there")
+        for device, each in made.items()
+        if each.unread
+    ]
 
     def text() -> None:
         if group:
@@ -182,8 +188,10 @@ def run(
             )
             for name in each["removed"]:
                 print(f"removed there: {name}")
+        for problem in problems:
+            click.echo(f"{problem}", err=True)
 
-    finish(output, data=found if group else found[0], text=text)
+    finish(output, data=found if group else found[0], text=text, problems=problems)
 
 
 def _made_data(cluster: Cluster, site: str, device: str, made: CopyMade) -> site_documents.CopyMade:

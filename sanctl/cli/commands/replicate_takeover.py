@@ -29,8 +29,16 @@ if TYPE_CHECKING:
     is_flag=True,
     help="These devices alone, although they may not belong together.",
 )
+@click.option(
+    "--allow-older",
+    "allows_older",
+    is_flag=True,
+    help="Also if the site has a newer copy than the one that DEVICE was made from.",
+)
 @output_option
-def takeover(*, devices: tuple[str, ...], allows_mix: bool, output: str) -> None:
+def takeover(
+    *, devices: tuple[str, ...], allows_mix: bool, allows_older: bool, output: str
+) -> None:
     """Note at the site that DEVICE goes on instead of the one whose copy it was made from.
 
     The cluster of that one makes no copy any more, removes none, and shows a critical finding once
@@ -38,11 +46,12 @@ def takeover(*, devices: tuple[str, ...], allows_mix: bool, output: str) -> None
     and the takeover from there ends.
 
     If that one was copied together with others (replicate run --group), the devices here that were
-    made from the same moment take over with it; without one of them it is refused.
+    made from the same moment take over with it; without one of them it is refused. So it is where
+    the site has a newer copy than the one that DEVICE was made from, and while it is being filled.
     """
     env = environment()
     names = [DeviceName.parse(device) for device in dict.fromkeys(devices)]
-    option = " --allow-mix" if allows_mix else ""
+    option = " --allow-mix" * allows_mix + " --allow-older" * allows_older
     with (
         env.session() as session,
         env.logged(
@@ -51,7 +60,14 @@ def takeover(*, devices: tuple[str, ...], allows_mix: bool, output: str) -> None
             command_line=f"replicate takeover {' '.join(devices)}{option}",
         ),
     ):
-        done = take_over(session, names, env.host.node_name(), env.site_link, allows_mix=allows_mix)
+        done = take_over(
+            session,
+            names,
+            env.host.node_name(),
+            env.site_link,
+            allows_mix=allows_mix,
+            allows_older=allows_older,
+        )
 
     def text() -> None:
         for each in done:

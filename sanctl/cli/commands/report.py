@@ -104,7 +104,7 @@ def _kept(
     silent: dict[str, Problem] = {}
     for name in sorted({each.site for each in cluster.cib.copies}):
         try:
-            _, found[name] = list_copies(session, name, env.site_link)
+            _, found[name], _ = list_copies(session, name, env.site_link)
         except SanctlError as error:
             silent[name] = error.problems[0]
     return found, silent

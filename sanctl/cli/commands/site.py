@@ -11,7 +11,7 @@ from sanctl.cli.environment import environment
 from sanctl.cli.options import output_option
 from sanctl.cli.output import finish, print_table
 from sanctl.cli.views.site import limit_text, site_copy_data, site_data
-from sanctl.errors import Problem, UsageError
+from sanctl.errors import ExitStatus, Problem, UsageError
 from sanctl.model.names import DeviceName, format_bytes
 from sanctl.model.site import (
     DEFAULT_IDENTITY,
@@ -23,6 +23,7 @@ from sanctl.model.site import (
 )
 from sanctl.ops.site import Place, add_site, limit_site, move_site, remove_site
 from sanctl.ops.site_restore import list_copies
+from sanctl.plan.site.choosing import unread_problem
 from sanctl.plan.site.copy_order import newest_first
 from sanctl.plan.site.grouping import group_copies
 from sanctl.plan.site.moments import complete_moments
@@ -231,12 +232,13 @@ def copies(name: str, device: str | None, output: str) -> None:
     """List the proven copies at a second site: those of DEVICE, or of all; the newest first.
 
     The site is asked, on this node, which needs its key. Those of other clusters are there, too.
+    Exit status 1 if what is noted there of a copy cannot be read: it may be the newest one.
     """
     env = environment()
     wanted = parse_site_name(name)
     only = DeviceName.parse(device).value if device is not None else None
     with env.session() as session:
-        where, folders = list_copies(session, wanted, env.site_link)
+        where, folders, unread = list_copies(session, wanted, env.site_link)
         cluster = session.observe()
     complete = {
         token for moment in complete_moments(group_copies(folders)) for token in moment.tokens
@@ -248,9 +250,17 @@ def copies(name: str, device: str | None, output: str) -> None:
         if only in {None, folder.partition(".")[0]}
     ]
 
+    problems = [
+        unread_problem(name, folder, names, "none is taken or removed in their place unasked")
+        for folder, names in sorted(unread.items())
+        if only in {None, folder.partition(".")[0]}
+    ]
+
     def text() -> None:
+        for problem in problems:
+            click.echo(f"{problem}", err=True)
         if not found:
-            print(f"site {name} has no copies")
+            print(f"site {name} has no copies" + (" that can be read" if problems else ""))
             return
         print_table(
             ("COPY", "MADE (UTC)", "SIZE", "OF", "MOMENT"),
@@ -266,7 +276,8 @@ def copies(name: str, device: str | None, output: str) -> None:
             ),
         )
 
-    finish(output, data=found, text=text)
+    status = ExitStatus.DEGRADED if problems else ExitStatus.OK
+    finish(output, data=found, text=text, status=status, problems=problems)
 
 
 def _moment_text(copy: site_documents.SiteCopy) -> str:

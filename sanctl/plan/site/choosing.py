@@ -14,19 +14,49 @@ from sanctl.plan.site.copy_order import newest_first, rival_of
 _SHOWN = 8
 
 
-def meant_folder(site: str, folders: Mapping[str, Sequence[ProvenCopy]], wanted: WantedCopy) -> str:
+def unread_problem(site: str, folder: str, names: Sequence[str], hint: str) -> Problem:
+    """Return that notes of a device's copies cannot be read, so that any may be the newest one."""
+    shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+    return Problem(
+        "SAN-SITE-035",
+        f"what site {site} has noted of the copies {shown} of {folder.partition('.')[0]} cannot be "
+        "read, and one of them may be the newest",
+        f"a later release may read it; look into the .json beside it in {folder} there; {hint}",
+    )
+
+
+def refuse_unread(
+    site: str, folder: str, unread: Mapping[str, Sequence[str]], others: Sequence[str] = ()
+) -> None:
+    """Refuse to choose the newest copy where notes in its folder, or in others, cannot be read."""
+    for each in (folder, *others):
+        if unread.get(each):
+            hint = f"or say {folder.partition('.')[0]}@POINT"
+            raise Refused(unread_problem(site, each, unread[each], hint))
+
+
+def meant_folder(
+    site: str,
+    folders: Mapping[str, Sequence[ProvenCopy]],
+    wanted: WantedCopy,
+    unread: Mapping[str, Sequence[str]] | None = None,
+) -> str:
     """Return the folder at a site, DEVICE.UUID, of the device that was typed.
 
     Raises:
-        Refused: there is none with a copy, or there are several.
+        Refused: there is none with a copy, there are several, or of none there can be read what it
+            is.
     """
+    unread = unread or {}
     found = sorted(
         folder
-        for folder, copies in folders.items()
-        if copies
+        for folder in {*folders, *unread}
+        if (folders.get(folder) or unread.get(folder))
         and folder.partition(".")[0] == wanted.device
         and folder.partition(".")[2].startswith(wanted.uuid)
     )
+    if len(found) == 1 and not folders.get(found[0]):
+        raise Refused(unread_problem(site, found[0], unread[found[0]], "or take a backup"))
     if not found:
         known = sorted({folder.partition(".")[0] for folder, copies in folders.items() if copies})
         raise Refused(
@@ -38,7 +68,8 @@ def meant_folder(site: str, folders: Mapping[str, Sequence[ProvenCopy]], wanted:
         )
     if len(found) > 1:
         each = ", ".join(
-            f"{folder[: folder.index('.') + 9]}@{newest_first(folders[folder])[0].name}"
+            f"{folder[: folder.index('.') + 9]}@"
+            + (newest_first(folders[folder])[0].name if folders.get(folder) else "?")
             for folder in found
         )
         raise Refused(
@@ -59,6 +90,7 @@ def choose_copy(
     wanted: WantedCopy,
     *,
     token: str = "",
+    unread: Mapping[str, Sequence[str]] | None = None,
 ) -> tuple[SiteCopy, ProvenCopy]:
     """Return the copy that is meant: of the newest restore point, unless one was named.
 
@@ -68,12 +100,13 @@ def choose_copy(
         folders: the proven copies at the site by folder, DEVICE.UUID.
         wanted: what was typed.
         token: the token of the copy, where what was typed is known to mean that one.
+        unread: the names of copies there whose notes cannot be read, by folder.
 
     Raises:
-        Refused: there is none, or there are several.
+        Refused: there is none, there are several, or one that cannot be read may be the newest.
         CommandError: the site's digest of it is not the one that this cluster has noted.
     """
-    folder = meant_folder(site, folders, wanted)
+    folder = meant_folder(site, folders, wanted, unread)
     copies = newest_first(folders[folder])
     named = [
         copy
@@ -91,6 +124,7 @@ def choose_copy(
         )
     proven = named[0]
     if not wanted.point and not token:
+        refuse_unread(site, folder, unread or {})
         _refuse_unclear_order(folder, proven, copies)
     device, _, uuid = folder.partition(".")
     copy = SiteCopy(site, device, uuid, proven.name, proven.token, proven.digest)

@@ -19,7 +19,7 @@ from sanctl.model.site import ProvenCopy
 from sanctl.model.site_copy import SiteCopy, WantedCopy
 from sanctl.model.site_takeover import Successor
 from sanctl.plan.cluster.preconditions import existing_device
-from sanctl.plan.site.choosing import choose_copy, meant_folder
+from sanctl.plan.site.choosing import choose_copy, meant_folder, refuse_unread
 from sanctl.plan.site.copy_order import is_surely_older, newest_first
 from sanctl.plan.site.grouping import group_copies, moments_of
 from sanctl.plan.site.moments import GroupCopy, Moment, moment_of
@@ -51,6 +51,7 @@ def choose_of_moment(
     *,
     filled: DeviceName | None,
     allows_mix: bool,
+    unread: Mapping[str, Sequence[str]] | None = None,
 ) -> Choice:
     """Return the copy that is meant; of a device that is copied with others, of a complete moment.
 
@@ -64,18 +65,20 @@ def choose_of_moment(
         wanted: what was typed.
         filled: the device that is filled; None: it is created.
         allows_mix: the operator wants the newest or the named copy, whatever moment it is of.
+        unread: the names of copies there whose notes cannot be read, by folder.
 
     Raises:
-        Refused: there is no such copy, there are several; it is of no complete moment, or it is not
+        Refused: there is no such copy, there are several, or one that cannot be read may be the
+            newest; it is of no complete moment, or it is not
             clear which is the newest; or a device is created beside others of another moment.
         CommandError: the site's digest of it is not the one that this cluster has noted.
     """
-    folder = meant_folder(site, folders, wanted)
+    folder = meant_folder(site, folders, wanted, unread)
     if not any(copy.group for copy in folders[folder]):
-        return Choice(*choose_copy(cluster, site, folders, wanted), ())
+        return Choice(*choose_copy(cluster, site, folders, wanted, unread=unread), ())
     moments = moments_of(folder, folders)
     if allows_mix:
-        copy, proven = choose_copy(cluster, site, folders, wanted)
+        copy, proven = choose_copy(cluster, site, folders, wanted, unread=unread)
         moment = _of_token(moments, folder, proven.token)
         note = "it is of no complete moment of its group, as --allow-mix has it"
         return Choice(copy, proven, _notes(moment, folders) if moment else (note,))
@@ -85,6 +88,9 @@ def choose_of_moment(
         if moment is None:
             raise Refused(_no_moment(site, folder, f"copy {proven.name}", moments))
     else:
+        # A moment with one of them may be complete, and newer.
+        group = {each for copy in folders[folder] for each in copy.group}
+        refuse_unread(site, folder, unread or {}, sorted(group))
         moment = _newest(site, folder, folders[folder], moments)
         token = moment.token_of(folder)
         copy, proven = choose_copy(cluster, site, folders, wanted, token=token)

@@ -15,6 +15,7 @@ from sanctl.errors import Problem, Refused
 from sanctl.model.cib_change import Change, RemoveTakeover, SetTakeover
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
+from sanctl.model.device_restore import DONE
 from sanctl.model.site_copy import SiteCopy, WantedCopy
 from sanctl.model.site_takeover import Ending, SiteTakeovers, Successor, Takeover
 
@@ -23,7 +24,7 @@ def copy_taken(device: DeviceSpec) -> SiteCopy:
     """Return the copy that a device goes on from, which says what it may take over.
 
     Raises:
-        Refused: it was not made from a copy of another device.
+        Refused: it was not made from a copy of another device, or does not hold it yet.
     """
     order = device.restore
     copy = order.copy if order is not None else None
@@ -38,6 +39,15 @@ def copy_taken(device: DeviceSpec) -> SiteCopy:
                 f"device {device.name} does not hold the copy {copy.name} of {copy.device} that it "
                 f"was to be filled from: that order is '{order.state}', and nothing was written",
                 f"'sanctl replicate failback {device.name}' fills it; then again",
+            )
+        )
+    elif order.state != DONE:
+        raise Refused(
+            Problem(
+                "SAN-SITE-022",
+                f"device {device.name} is being filled from the copy {copy.name} of {copy.device}, "
+                "and does not hold it yet",
+                f"'sanctl device show {device.name}' shows how far it is; when it is done, again",
             )
         )
     else:

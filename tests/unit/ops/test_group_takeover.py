@@ -73,7 +73,8 @@ def test_both_are_made_from_the_newest_complete_moment(
     assert len(json.loads(out)["data"]) == 2 and there.bed.seen().cib.takeovers == ()
     there.run_both()
     # Unless that was asked for.
-    run("replicate takeover web-dr", monkeypatch, capsys)
+    assert "SAN-SITE-036" in run("replicate takeover web-dr", monkeypatch, capsys, status=4)
+    run("replicate takeover web-dr --allow-older", monkeypatch, capsys)
     text = run("replicate giveback db --at far --yes --allow-mix", monkeypatch, capsys)
     assert text.count("has ended") == 1 and "takeover of db." in text
     assert [each.device for each in there.bed.seen().cib.takeovers] == ["web"]
@@ -85,7 +86,9 @@ def test_a_folder_that_cannot_be_listed_keeps_nobody_from_a_takeover_with_a_mix(
     run("replicate restore web --from far --to web-dr", monkeypatch, capsys)
     (there.folder / f"other.{'f' * 32}").write_text("no folder, as of a damaged filesystem")
     assert "SAN-SITE" in run("replicate takeover web-dr", monkeypatch, capsys, status=5)
-    run("replicate takeover web-dr --allow-mix", monkeypatch, capsys)
+    line = "replicate takeover web-dr --allow-mix"
+    assert "SAN-SITE-036" in run(line, monkeypatch, capsys, status=4), "a later one of web alone"
+    run(f"{line} --allow-older", monkeypatch, capsys)
     assert "SAN-SITE" in run("replicate giveback web --at far --yes", monkeypatch, capsys, status=5)
     text = run("replicate giveback web --at far --yes --allow-mix", monkeypatch, capsys)
     assert text.count("has ended") == 1

@@ -371,3 +371,61 @@ def run_any(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     capsys.readouterr()
     printed(line, monkeypatch)
     return capsys.readouterr().out
+
+
+def test_an_older_copy_takes_over_only_if_that_is_asked_for(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("replicate restore web --from far --to back", monkeypatch, capsys)
+    sites.change(0)
+    newest = sites.run().copy.name
+    out = run("replicate takeover back", monkeypatch, capsys, status=4)
+    assert "SAN-SITE-036" in out and newest in out and not sites.bed.seen().cib.takeovers
+    assert not list(sites.folder.glob("*/takeover.json"))
+    run("replicate takeover back --allow-older", monkeypatch, capsys)
+    assert [each.device for each in sites.bed.seen().cib.takeovers] == ["web"]
+
+
+def test_a_copy_that_cannot_be_read_is_not_passed_over(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("replicate restore web --from far --to back", monkeypatch, capsys)
+    sites.change(0)
+    newest = sites.run().copy
+    (note,) = sites.folder.glob(f"*/{newest.name}.{newest.token}.json")
+    text = note.read_text()
+    note.write_text("{")
+    for line in (
+        "replicate restore web --from far --to third",
+        "replicate failback web --from far --copy web --yes",
+        "replicate takeover back",
+    ):
+        out = run(line, monkeypatch, capsys, status=4)
+        assert "SAN-SITE-035" in out and newest.name in out, line
+    capsys.readouterr()
+    assert printed("site copies far --output json", monkeypatch) == 1
+    out = capsys.readouterr().out
+    assert breaches("site copies", out) == []
+    found = json.loads(out)
+    assert [each["code"] for each in found["problems"]] == ["SAN-SITE-035"] and found["data"]
+    assert "SAN-SITE-035" in run("site copies far web", monkeypatch, capsys, status=1)
+    # What is named is known; and none goes, as it is not known which are the newest.
+    known = found["data"][-1]["copy"]
+    run(f"replicate restore {known} --from far --to third", monkeypatch, capsys)
+    before = sites.copies()
+    sites.change(1 << 20)
+    made = sites.run(keep=1)
+    assert made.unread == (newest.name,) and made.removed == ()
+    assert before.items() <= sites.copies().items()
+    note.write_text(text)
+    assert sites.run(keep=1).removed
+    run("site copies far", monkeypatch, capsys)
+
+
+def test_of_a_device_of_which_no_copy_can_be_read_that_is_said(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for note in sites.folder.glob("web.*/to-far-*.json"):
+        note.write_text("")
+    out = run("replicate restore web --from far --to back", monkeypatch, capsys, status=4)
+    assert "SAN-SITE-035" in out

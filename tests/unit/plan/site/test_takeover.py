@@ -9,7 +9,7 @@ import pytest
 
 from sanctl.errors import Refused
 from sanctl.model.cib_change import RemoveTakeover, SetCopySchedule, SetSite, SetTakeover
-from sanctl.model.device_restore import RestoreOrder
+from sanctl.model.device_restore import DONE, RestoreOrder
 from sanctl.model.findings import Severity
 from sanctl.model.point_schedule import Rule
 from sanctl.model.site import CopySchedule
@@ -146,6 +146,9 @@ def test_who_takes_over(bed: Bed) -> None:
     with pytest.raises(Refused, match=r"SAN-SITE-022.*not made from a copy"):
         copy_taken(device)
     order = RestoreOrder.from_copy("2" * 16, copy, 1)
+    with pytest.raises(Refused, match=r"SAN-SITE-022.*does not hold it yet"):
+        copy_taken(replace(device, restore=order))
+    order = order._replace(state=DONE)
     assert copy_taken(replace(device, restore=order)) == copy
     own = RestoreOrder.from_copy("2" * 16, copy._replace(uuid=device.uuid), 1)
     with pytest.raises(Refused, match=r"SAN-SITE-022.*a copy of itself"):

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Rule: a device takes over unasked only from the newest copy that its site has proven.
+
+Otherwise what hosts wrote up to a newer copy, which is safe at the site, would be left behind by a
+word that says nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sanctl.errors import Problem
+from sanctl.model.device import DeviceSpec
+from sanctl.model.site import ProvenCopy
+from sanctl.plan.site.choosing import unread_problem
+from sanctl.plan.site.copy_order import is_surely_older, newest_first
+from sanctl.plan.site.grouping import moments_of
+from sanctl.plan.site.takeover import copy_taken, utc_text
+
+OPTION = "--allow-older"
+Folders = Mapping[str, Sequence[ProvenCopy]]
+
+
+def older_problem(
+    device: DeviceSpec,
+    folders: Folders,
+    unread: Mapping[str, Sequence[str]],
+    *,
+    allows_mix: bool,
+) -> Problem | None:
+    """Return why a device does not take over unasked; None: nothing newer is at the site.
+
+    A newer copy with the same content is none: nothing was written in between. Of a device that is
+    copied with others, later copies that are of no complete moment are none either, unless it is
+    taken alone.
+
+    Args:
+        device: the device that is to go on; it was made from a copy, or put back to one.
+        folders: the proven copies at the site, by folder, DEVICE.UUID.
+        unread: the names of copies there whose notes cannot be read, by folder.
+        allows_mix: it is taken alone, whatever moments others are of.
+
+    Raises:
+        Refused: it was not made from a copy.
+    """
+    copy = copy_taken(device)
+    if unread.get(copy.folder):
+        return unread_problem(copy.site, copy.folder, unread[copy.folder], f"or {OPTION}")
+    copies = folders.get(copy.folder, ())
+    own = next((each for each in copies if each.token == copy.token), None)
+    later = [
+        each
+        for each in _counting(copy.folder, folders, own, allows_mix=allows_mix)
+        if each.token != copy.token
+        and each.digest != copy.digest
+        and (own is None or not is_surely_older(each, own))
+    ]
+    if not later:
+        return None
+    newest = newest_first(later)[0]
+    has = f"{copy.point}, {utc_text(own.made_s)} UTC" if own else f"{copy.point}, which is gone"
+    return Problem(
+        "SAN-SITE-036",
+        f"device {device.name} was made from the copy {copy.device}@{has}, and site {copy.site} "
+        f"has {copy.device}@{newest.name}, {utc_text(newest.made_s)} UTC, which is or may be newer",
+        f"'sanctl replicate restore' or 'failback' of {copy.device}@{newest.name}; or {OPTION}: "
+        "then what is in the newer copy alone is given up",
+    )
+
+
+def _counting(
+    folder: str, folders: Folders, own: ProvenCopy | None, *, allows_mix: bool
+) -> Sequence[ProvenCopy]:
+    """Return the copies of a device that count beside the one that it was made from."""
+    copies = folders.get(folder, ())
+    if own is None or not own.group or allows_mix:
+        return copies
+    tokens = {moment.token_of(folder) for moment in moments_of(folder, folders)}
+    return [each for each in copies if not each.group or each.token in tokens]
