@@ -417,8 +417,10 @@ class SiteLink:
                     "SAN-SITE-015",
                     f"the server of site {self._name} shows another key than when the site was "
                     "added",
-                    "find out why; if the server was installed anew, 'sanctl site remove' and "
-                    "'sanctl site add' take its new key",
+                    "find out why: somebody else may answer. If the server was installed anew, "
+                    f"'sanctl site set {self._name} --host-key SHA256:...' takes its new key; "
+                    "'ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub' there shows it. Do not "
+                    "remove the site: what is noted of takeovers would go with it",
                 )
             )
         what = "cannot be reached" if status == _SSH_FAILED else "ended the connection"

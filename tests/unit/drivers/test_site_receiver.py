@@ -320,7 +320,10 @@ def test_a_site_that_says_nothing_or_ends(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("sanctl.drivers.site_link._SILENCE_S", 0.2)
     for argv, code in (
         (["sh", "-c", "exec sleep 1", "sh"], "SAN-SITE-005.*said nothing"),
-        (["sh", "-c", "echo Host key verification failed. >&2; exit 255", "x"], "SAN-SITE-015"),
+        (
+            ["sh", "-c", "echo Host key verification failed. >&2; exit 255", "x"],
+            "SAN-SITE-015.*'sanctl site set far --host-key SHA256:...'",
+        ),
         (["sh", "-c", "echo no route >&2; exit 255", "x"], "SAN-SITE-005.*reached: no route"),
         (
             ["sh", "-c", "exit 3", "x"],
