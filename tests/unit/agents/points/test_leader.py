@@ -7,21 +7,24 @@ import errno
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from sanctl.agents.points import leader
+from sanctl.agents.points import leader, unit
 from sanctl.agents.points.group_barrier import GroupBarrier
 from sanctl.agents.points.local_copy import LocalCopy
-from sanctl.drivers import drbd_kernel, gate
+from sanctl.drivers import drbd_kernel, gate, lio
 from sanctl.drivers.node_channel import Channel
 from sanctl.errors import CommandError, Problem
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import ByteSize, DeviceName, NodeName, PoolName
 from sanctl.model.restore_point import PointOrder
 from sanctl.parse.drbd import ProcState
+from sanctl.system import state_files
 
 DEVICE = DeviceSpec(
     name=DeviceName.parse("web"), uuid="a" * 32, minor=1, size=ByteSize(bytes=1 << 20),
@@ -198,3 +201,23 @@ def test_standbys_are_looked_for_after_the_hook_of_a_point_before_has_ended(
     with pytest.raises(CommandError, match="not served here"):
         leader._make_point(nothing, DEVICE, order, nothing, alone, slot=None)
     assert did == ["check", "standbys"]
+
+
+@pytest.mark.parametrize(("entries", "is_made"), [(frozenset({"iqn.x:host"}), False), ((), True)])
+def test_what_a_restore_keeps_is_copied_once_hosts_are_kept_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, entries: object, *, is_made: bool
+) -> None:
+    """The pool agent may start this for a schedule: later a monitor does, and then it is tried."""
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
+    state_files.make_folder()
+    order = PointOrder("before-restore-1", "5" * 16, 1000)
+    device = replace(DEVICE, is_restoring=True)
+    made: list[DeviceSpec] = []
+    monkeypatch.setattr(leader, "Session", lambda *_: SimpleNamespace(observe=lambda: None))
+    monkeypatch.setattr(leader, "due_order", lambda *_: (device, order))
+    monkeypatch.setattr(leader, "_carry_out", lambda _session, each, *_: made.append(each))
+    monkeypatch.setattr(leader, "_keep_schedule", lambda *_: pytest.fail("not of its schedule"))
+    monkeypatch.setattr(lio, "access", lambda _: entries)
+    leader._main("web")
+    assert made == ([device] if is_made else [])
+    assert unit.tried_note("web").read() == (order.token if is_made else "")
