@@ -574,7 +574,12 @@ class FakePacemaker:
             return
         cluster = Cluster.seen(parse_cib(self.root), parse_crm_mon(self.monitor()))
         step = restoring.next_step(
-            cluster, name, active[0], is_closed_here=True, now_s=order.given_s + 5.0
+            cluster,
+            name,
+            active[0],
+            is_closed_here=True,
+            now_s=order.given_s + 5.0,
+            waited_s=5.0,
         )
         match step:
             case restoring.Begin():

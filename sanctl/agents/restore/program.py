@@ -87,12 +87,14 @@ def _carry_out(name: str) -> None:
     while True:
         cluster = session.observe()
         device = cluster.cib.device(name)
+        known = device.restore if device else None
         step = restoring.next_step(
             cluster,
             name,
             os.uname().nodename,
             is_closed_here=closure.is_closed(name),
             now_s=time.time(),
+            waited_s=unit.waited_s(name, known.token) if known is not None else 0.0,
         )
         order = device.restore if device else None
         if device is None or order is None or isinstance(step, restoring.NothingToDo):

@@ -19,6 +19,8 @@ from sanctl.system.runner import Runner
 _TIMEOUT_S = 5.0
 #: Its process ends when the I/O does that it has in flight, and the gate ends that.
 _END_S = 5.0
+#: When this process has first seen an order, by its token.
+_seen: dict[str, float] = {}
 
 
 def start_if_ordered(runner: Runner, device: Device, state: ResourceState) -> None:
@@ -36,6 +38,24 @@ def start_if_ordered(runner: Runner, device: Device, state: ResourceState) -> No
 def lock_path(name: str) -> str:
     """Return the path of the lock that the unit's process holds."""
     return state_files.device_lock(name, "restore")
+
+
+def waited_s(name: str, token: str) -> float:
+    """Return how long ago this node has first seen an order, in seconds, by no clock that is set.
+
+    Over the death of the process, which has a note of it; where there is no room for one, since
+    this process has seen the order.
+    """
+    now_s = time.monotonic()
+    note = state_files.of_device(name, "restore-since")
+    try:
+        known, _, since = note.read().partition(" ")
+        if known == token:
+            return max(0.0, now_s - float(since))
+        note.write(f"{token} {_seen.setdefault(token, now_s)}")
+    except (OSError, ValueError):
+        pass
+    return now_s - _seen.setdefault(token, now_s)
 
 
 def end(runner: Runner, name: str) -> None:

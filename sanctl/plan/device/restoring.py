@@ -29,6 +29,10 @@ from sanctl.plan.cluster.preconditions import (
 )
 
 
+#: As far apart are an order and the moment in which a node first sees it, where no clock is wrong.
+_CLOCKS_S = 60
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NothingToDo:
     """There is no open order."""
@@ -89,7 +93,13 @@ Step = NothingToDo | Wait | GiveUp | Begin | Copy | CopyBackup | CopyFromSite | 
 
 
 def next_step(
-    cluster: Cluster, name: str, here: str, *, is_closed_here: bool, now_s: float
+    cluster: Cluster,
+    name: str,
+    here: str,
+    *,
+    is_closed_here: bool,
+    now_s: float,
+    waited_s: float,
 ) -> Step:
     """Return what the node that serves a device does next for an order to restore it.
 
@@ -99,6 +109,9 @@ def next_step(
         here: the node.
         is_closed_here: the kernel here lets no host in to the device.
         now_s: seconds since 1970.
+        waited_s: how long ago this node has first seen the order, by a clock that is not set: the
+            other node's, which has given it, may differ from this one's by hours, and hosts were
+            kept out for as long.
     """
     device = cluster.cib.device(name)
     order = device.restore if device else None
@@ -121,9 +134,17 @@ def next_step(
     why = _not_ready(cluster, device, order, here, is_closed_here=is_closed_here)
     if not why:
         return Begin(goal=goal)
-    if now_s - order.given_s <= ORDER_LIFE_S:
+    if waited_s <= ORDER_LIFE_S:
         return Wait(why=why)
-    return GiveUp(problem=Problem("SAN-REST-007", f"after {ORDER_LIFE_S} s {why}"))
+    # An order to keep what is on the device is carried out for a minute by the clocks.
+    off_s = round(abs(now_s - waited_s - order.given_s))
+    hint = (
+        f"the clock here and that of the node which gave the order differ by {off_s} s: set them; "
+        "then again"
+        if off_s > _CLOCKS_S
+        else ""
+    )
+    return GiveUp(problem=Problem("SAN-REST-007", f"after {ORDER_LIFE_S} s {why}", hint))
 
 
 def goal_of(

@@ -57,6 +57,7 @@ _HARMLESS_NOTES = frozenset(
         "published",
         "reattach-tried",
         "refused-entries",
+        "restore-since",
         "resync-received",
         "sync-policy",
         "target",

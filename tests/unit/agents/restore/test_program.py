@@ -522,3 +522,28 @@ def test_an_order_that_was_replaced_while_the_site_reads(
     monkeypatch.setattr(closure, "read_order", lambda *_: "another")
     node.run()
     assert node.device.read_bytes() == PRESENT and "SAN-REST-006" in node.report()
+
+
+def test_how_long_it_has_waited_no_clock_says_that_is_set(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Over the death of the process, too."""
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(unit, "_seen", {})
+    state_files.make_folder()
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    assert unit.waited_s("web", "1" * 16) == 0.0
+    now[0] += 40.0
+    unit._seen.clear()
+    assert unit.waited_s("web", "1" * 16) == 40.0
+    assert unit.waited_s("web", "2" * 16) == 0.0, "another order"
+
+    def no_room(*_: object) -> None:
+        raise OSError(28, "no room")
+
+    monkeypatch.setattr(state_files.StateFile, "write", no_room)
+    now[0] += 5.0
+    assert unit.waited_s("web", "3" * 16) == 0.0
+    now[0] += 7.0
+    assert unit.waited_s("web", "3" * 16) == 7.0

@@ -97,9 +97,17 @@ def cluster(
 
 
 def step(
-    seen: Cluster, *, here: str = "n1", is_closed: bool = True, now_s: float = 1010.0
+    seen: Cluster,
+    *,
+    here: str = "n1",
+    is_closed: bool = True,
+    now_s: float = 1010.0,
+    waited_s: float | None = None,
 ) -> restoring.Step:
-    return restoring.next_step(seen, "web", here, is_closed_here=is_closed, now_s=now_s)
+    waited = now_s - ORDER.given_s if waited_s is None else waited_s
+    return restoring.next_step(
+        seen, "web", here, is_closed_here=is_closed, now_s=now_s, waited_s=waited
+    )
 
 
 @pytest.mark.parametrize(
@@ -144,6 +152,18 @@ def test_what_it_waits_for(
     else:
         assert isinstance(found, GiveUp) and found.problem.code == "SAN-REST-007"
         assert why in found.problem.text
+
+
+@pytest.mark.parametrize("off_s", [-7200, 7200])
+def test_clocks_that_differ_keep_hosts_out_no_longer(off_s: int) -> None:
+    """One that is ahead gives nothing up at once either."""
+    seen = cluster(ORDER, points=(GOOD,))
+    assert isinstance(step(seen, now_s=1010.0 + off_s, waited_s=10.0), Wait)
+    found = step(seen, now_s=1001.0 + off_s + ORDER_LIFE_S, waited_s=ORDER_LIFE_S + 1.0)
+    assert isinstance(found, GiveUp) and found.problem.code == "SAN-REST-007"
+    assert "differ by 7200 s" in found.problem.hint
+    alike = step(seen, now_s=1001.0 + ORDER_LIFE_S, waited_s=ORDER_LIFE_S + 1.0)
+    assert isinstance(alike, GiveUp) and not alike.problem.hint
 
 
 @pytest.mark.parametrize(
