@@ -41,6 +41,8 @@ CODES = {
     "differ. A device that was to be restored from it lets no host in.",
     "SAN-BKP-021": "borg neither took nor gave anything for an hour, as where a filesystem or a "
     "server hangs, and was ended. No backup was made; a restore is tried again.",
+    "SAN-BKP-022": "By its time a backup is newer than ones that were made after it, or than now: "
+    "a clock was ahead. 'sanctl backup prune' neither counts nor deletes it.",
     "SAN-CLONE-001": "A device that is made from a restore point has the size that the restore "
     "point's device had then.",
     "SAN-CLONE-002": "A restore point that is being deleted, or whose device is, is not the origin "

@@ -210,18 +210,6 @@ class Borg:
         for archive in archives:
             self._ask("delete", self._at(archive), timeout_s=_LONG_S)
 
-    def prune(self, device: str, keep: tuple[str, ...]) -> None:
-        """Delete a device's backups but those that borg prune's options say.
-
-        Raises:
-            CommandError: it failed.
-        """
-        # A backup's name ends in its time. What is being written ends otherwise, and must not count
-        # as one that is kept.
-        time_of_backup = f"{'[0-9]' * 8}-{'[0-9]' * 6}"
-        argv = ("prune", "--glob-archives", f"{device}@*.{time_of_backup}", *keep, self._at())
-        self._ask(*argv, timeout_s=_LONG_S)
-
     def compact(self) -> None:
         """Give back the room of what was deleted.
 

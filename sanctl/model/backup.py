@@ -150,9 +150,12 @@ class Backup:
         repository: the name of the repository.
         size_bytes: the size of the device then; None: not known.
         uuid: the UUID of the device; empty: an older release has made it, and it is not known.
+        number: the later it was stored the higher, of the backups of that device; 0: an older
+            release has made it, and it is not known.
     """
 
     name: BackupName
     repository: str
     size_bytes: int | None
     uuid: str = ""
+    number: int = 0

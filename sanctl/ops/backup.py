@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from sanctl.model.topology import Topology
 from sanctl.ops.backup_prune import busy_in_repository, no_turn
 from sanctl.ops.session import Session
 from sanctl.ops.snapshot import create_point
-from sanctl.parse.borg import Writer
+from sanctl.parse.borg import Writer, number_of
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.device.backups import (
     check_reader,
@@ -191,12 +191,12 @@ def _run(
         if begun in archives:
             # Another attempt's, which died before it was a backup: borg would refuse the name.
             borg.delete((begun,))
-        return _store(session, topology, borg, point, request.here)
+        return _store(session, topology, borg, point, request.here, before=archives)
     _remove_own(session, device, request.here)
     outcome = None
     try:
         with _made_point(session, request, ipc_buffer_bytes, timeout_s) as made:
-            outcome = _store(session, topology, borg, made, request.here)
+            outcome = _store(session, topology, borg, made, request.here, before=archives)
     except _NotRemoved as error:
         if outcome is None:
             raise
@@ -325,7 +325,13 @@ def _name_of(point: RestorePoint) -> BackupName:
 
 
 def _store(
-    session: Session, topology: Topology, borg: Borg, point: RestorePoint, here: str
+    session: Session,
+    topology: Topology,
+    borg: Borg,
+    point: RestorePoint,
+    here: str,
+    *,
+    before: Mapping[str, str],
 ) -> BackupOutcome:
     name, began_s = _name_of(point), session.clock.monotonic_s()
     shown = -_SHOW_BYTES
@@ -339,7 +345,9 @@ def _store(
 
     path = _file_of(topology, point)
     try:
-        writer = Writer(here, int(session.clock.wall_s()))
+        # Of one device one is stored at a time, so those before it are all there.
+        number = max(map(number_of, before.values()), default=0) + 1
+        writer = Writer(here, int(session.clock.wall_s()), number)
         digest, stored = borg.store(
             name, path, point.size_bytes, progress, uuid=point.uuid, writer=writer
         )

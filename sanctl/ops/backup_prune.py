@@ -3,27 +3,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sanctl.drivers import backup_notes
 from sanctl.drivers.borg import Borg
 from sanctl.errors import Busy, Problem
-from sanctl.model.backup import BackupName
+from sanctl.plan.device.backup_pruning import Pruning, plan_pruning
 from sanctl.plan.device.backups import left_over, open_archives
 
 
 def prune_backups(
-    borg: Borg, device: str, keep: tuple[str, ...], *, here: str, now_s: float
-) -> tuple[BackupName, ...]:
-    """Delete a device's backups beyond those to keep, and what broken ones have left.
+    borg: Borg, device: str, keep: Mapping[str, int], *, here: str, now_s: float
+) -> Pruning:
+    """Delete the backups under a device's name beyond those to keep, and what broken ones left.
 
     Args:
         borg: the repository.
         device: the device.
-        keep: borg's options that say what to keep.
+        keep: how many are kept of each unit, as `keep_counts` says.
         here: this node.
         now_s: the time, in seconds since 1970.
 
     Returns:
-        The names of those that are gone.
+        What is gone; and what stays uncounted, as its time is wrong.
 
     Raises:
         Busy: a backup may be under way that prune would take, or not count.
@@ -36,20 +38,17 @@ def prune_backups(
         return _prune(borg, device, keep, here=here, now_s=now_s)
 
 
-def _prune(
-    borg: Borg, device: str, keep: tuple[str, ...], *, here: str, now_s: float
-) -> tuple[BackupName, ...]:
+def _prune(borg: Borg, device: str, keep: Mapping[str, int], *, here: str, now_s: float) -> Pruning:
     archives = borg.archives()
-    before = {each.name for each in borg.backups() if each.name.device == device}
-    # borg would count them among those to keep, or delete them.
+    # One that becomes a backup meanwhile would be the newest.
     still_open = open_archives(archives, device, here=here, now_s=now_s)
     for archive, node in still_open.items():
         raise busy_in_repository(device, archive, node)
     borg.delete(left_over(archives, device, ()))
-    borg.prune(device, keep)
-    after = {each.name for each in borg.backups()}
+    plan = plan_pruning(borg.backups(), device, keep, now_s)
+    borg.delete(tuple(map(str, plan.deleted)))
     borg.compact()
-    return tuple(sorted(before - after))
+    return plan
 
 
 def no_turn(repository: str, waited_s: float) -> Busy:

@@ -12,6 +12,7 @@ from sanctl.model.backup import Backup, BackupName
 _SIZE = re.compile(r"\bsize=([0-9]{1,19})\b")
 _DEVICE = re.compile(r"\bdevice=([0-9a-f]{32})\b")
 _WRITER = re.compile(r"\bnode=([^ ]+) begun=([0-9]{1,12})\b")
+_NUMBER = re.compile(r"\bnumber=([0-9]{1,12})\b")
 _ENDED = "borg ended without a word"
 
 
@@ -51,21 +52,35 @@ def parse_failure(stderr: str) -> Failure:
 
 
 class Writer(NamedTuple):
-    """Who writes an archive: the node, and since when, in seconds since 1970."""
+    """Who writes an archive: the node, since when, in seconds since 1970, and as the which one.
+
+    `number` is higher than that of all archives that were there; 0: an earlier release has written
+    it.
+    """
 
     node: str
     begun_s: int
+    number: int = 0
 
 
 def comment_of(size_bytes: int, uuid: str, writer: Writer) -> str:
     """Return the comment of an archive of the device with that UUID, which `backups_of` reads."""
-    return f"sanctl size={size_bytes} device={uuid} node={writer.node} begun={writer.begun_s}"
+    number = f" number={writer.number}" if writer.number else ""
+    return (
+        f"sanctl size={size_bytes} device={uuid} node={writer.node} begun={writer.begun_s}{number}"
+    )
 
 
 def writer_of(comment: str) -> Writer | None:
     """Return who has written an archive with that comment; None: an earlier release."""
     match = _WRITER.search(comment)
-    return Writer(match[1], int(match[2])) if match else None
+    return Writer(match[1], int(match[2]), number_of(comment)) if match else None
+
+
+def number_of(comment: str) -> int:
+    """Return the number of an archive with that comment; 0: it has none."""
+    match = _NUMBER.search(comment)
+    return int(match[1]) if match else 0
 
 
 def parse_archives(stdout: str) -> dict[str, str]:
@@ -96,6 +111,7 @@ def backups_of(archives: dict[str, str], repository: str) -> tuple[Backup, ...]:
                     repository=repository,
                     size_bytes=size,
                     uuid=device[1] if device else "",
+                    number=number_of(comment),
                 )
             )
     return tuple(sorted(found, key=lambda each: (each.name.device, each.name.taken_s, each.name)))

@@ -24,7 +24,7 @@ from sanctl.ops.backup import BackupOutcome, BackupRequest, run_backup
 from sanctl.ops.backup_prune import prune_backups
 from sanctl.ops.backup_restore import restore_backup
 from sanctl.ops.backup_verify import existing_backup, verify_backup
-from sanctl.plan.device.backups import KEEP_UNITS, find_repository, keep_options
+from sanctl.plan.device.backups import KEEP_UNITS, find_repository, keep_counts
 from sanctl.plan.device.creation_request import DeviceArguments
 from sanctl.system.files import read_text
 
@@ -335,20 +335,34 @@ def _keep_options(command: Command) -> Command:
 def prune(device: str, repository: str | None, output: str, **keep: int | None) -> None:
     """Delete the backups of DEVICE beyond those to keep, and give their room back.
 
-    A backup that one of the options keeps stays. The times are those of the restore points.
+    A backup that one of the options keeps stays. The times are those of the restore points, in UTC.
+    Of an earlier device of that name as many stay; so they do of those made by an older release,
+    which do not say of which device they are.
     """
     env = environment()
     wanted = DeviceName.parse(device).value
-    options = keep_options({unit: keep[f"keep_{unit}"] for unit in KEEP_UNITS})
+    counts = keep_counts({unit: keep[f"keep_{unit}"] for unit in KEEP_UNITS})
+    options = [f"--keep-{unit}={count}" for unit, count in counts.items()]
     borg = _borg(env, repository)
     background.yield_to_others(env.runner)
     command_line = f"backup prune {wanted} {' '.join(options)}"
     with env.logged("backup", device=wanted, command_line=command_line):
-        gone = prune_backups(
-            borg, wanted, options, here=env.host.node_name(), now_s=env.clock.wall_s()
+        gone, misdated = prune_backups(
+            borg, wanted, counts, here=env.host.node_name(), now_s=env.clock.wall_s()
         )
+    problems = [
+        Problem(
+            "SAN-BKP-022",
+            f"backup {each} stays, and is not counted: a clock was ahead when its restore point "
+            "was made",
+            "'borg delete' if it is of no use any more",
+        )
+        for each in misdated
+    ]
 
     def text() -> None:
+        for problem in problems:
+            click.echo(f"{problem}", err=True)
         for each in gone:
             print(f"backup {each} is deleted")
         if not gone:
@@ -362,6 +376,7 @@ def prune(device: str, repository: str | None, output: str, **keep: int | None) 
             "deleted": [str(each) for each in gone],
         },
         text=text,
+        problems=problems,
     )
 
 

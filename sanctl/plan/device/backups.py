@@ -16,11 +16,11 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import MEMBER_STATES, NodeState
 from sanctl.model.device import DeviceSpec
 from sanctl.model.restore_point import RestorePoint
-from sanctl.parse.borg import writer_of
+from sanctl.parse.borg import Writer, writer_of
 from sanctl.plan.cluster.preconditions import refuse_without_quorum
 from sanctl.plan.device.restore_points import plan_point_deletion
 
-#: What `keep_options` knows, in the order of borg's own options.
+#: What `keep_counts` knows, in the order in which they keep (backup_pruning.py).
 KEEP_UNITS = ("last", "hourly", "daily", "weekly", "monthly", "yearly")
 
 #: After that no backup is under way any more: it waits for its turn, reads as long as data come,
@@ -217,7 +217,7 @@ def open_archives(
         if name is None or archive != f"{name}{WRITING}":
             continue
         # An earlier release names no node: of it the time of the restore point has to do.
-        node, begun_s = writer_of(comment) or ("another node", name.taken_s)
+        node, begun_s, _ = writer_of(comment) or Writer("another node", name.taken_s)
         if node != here and now_s - begun_s < _ENDS_WITHIN_S:
             found[archive] = node
     return found
@@ -229,16 +229,14 @@ def _begun(archive: str, device: str) -> BackupName | None:
     return BackupName.read(name) if is_begun and archive.startswith(f"{device}@") else None
 
 
-def keep_options(numbers: dict[str, int | None]) -> tuple[str, ...]:
-    """Return borg prune's options that keep so many backups of each unit.
+def keep_counts(numbers: dict[str, int | None]) -> dict[str, int]:
+    """Return how many backups of each unit are kept.
 
     Raises:
         UsageError: nothing would be kept.
     """
-    options = tuple(
-        f"--keep-{unit}={number}" for unit in KEEP_UNITS if (number := numbers.get(unit))
-    )
-    if not options:
+    counts = {unit: number for unit in KEEP_UNITS if (number := numbers.get(unit))}
+    if not counts:
         raise UsageError(
             Problem(
                 "SAN-BKP-006",
@@ -246,4 +244,4 @@ def keep_options(numbers: dict[str, int | None]) -> tuple[str, ...]:
                 "say how many, such as --keep-daily 14 --keep-weekly 8",
             )
         )
-    return options
+    return counts

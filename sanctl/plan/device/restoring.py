@@ -28,7 +28,6 @@ from sanctl.plan.cluster.preconditions import (
     quorum_problems,
 )
 
-
 #: As far apart are an order and the moment in which a node first sees it, where no clock is wrong.
 _CLOCKS_S = 60
 

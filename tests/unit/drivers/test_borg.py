@@ -6,13 +6,11 @@ Once with borg itself, where this machine has it: what is stored comes back.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import stat
 import sys
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,7 @@ import pytest
 from sanctl.drivers import block_stream, borg
 from sanctl.drivers.borg import Borg, check_secret, problem_of
 from sanctl.errors import CommandError
-from sanctl.model.backup import WRITING, BackupName, Repository
+from sanctl.model.backup import BackupName, Repository
 from sanctl.parse.borg import Failure, Writer
 from sanctl.system import pipe_wait
 from sanctl.system.runner import CommandResult, LocalRunner, PipedProgram, is_installed
@@ -283,24 +281,3 @@ def test_with_borg_itself(
     repository.keep(NAME)
     assert repository.recorded_digest(NAME) == digest
     assert repository.backups()[0].size_bytes == SIZE
-
-
-def test_what_is_being_written_is_none_of_those_that_pruning_keeps(repository: Borg) -> None:
-    """Else `--keep-last 1` could keep it, and delete the newest whole backup."""
-    repository.init()
-    asked: list[tuple[str, ...]] = []
-    run = repository._runner.run
-
-    def seen(argv: Sequence[str], **more: Any) -> CommandResult:
-        asked.append(tuple(argv))
-        return run(argv, **more)
-
-    repository._runner.run = seen  # type: ignore[method-assign]
-    with contextlib.suppress(CommandError):
-        repository.prune("web", ("--keep-last=1",))
-    argv = asked[-1]
-    pattern = argv[argv.index("--glob-archives") + 1]
-    assert fnmatchcase(str(NAME), pattern)
-    assert not fnmatchcase(f"{NAME}{WRITING}", pattern)
-    assert not fnmatchcase(f"{NAME}{WRITING}.checkpoint", pattern)
-    assert not fnmatchcase(str(BackupName("web2", 1, "good")), pattern)

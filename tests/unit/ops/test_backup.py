@@ -77,11 +77,6 @@ class FakeBorg(Borg):
         for each in archives:
             del self.kept[each]
 
-    def prune(self, device: str, keep: tuple[str, ...]) -> None:
-        self.pruned.append((device, *keep))
-        for each in self.backups()[:-1]:
-            del self.kept[str(each.name)]
-
     def compact(self) -> None:
         self.pruned.append(("compact",))
 
@@ -375,7 +370,7 @@ def test_pruning_begins_with_what_is_none(bed: Bed) -> None:
     bed.borg.kept[f"web@x.20200101-000000{WRITING}"] = ""
     status, found = bed.run("backup prune web --keep-last 1")
     assert status == 0 and found["deleted"] == before[:-1]
-    assert bed.borg.pruned == [("web", "--keep-last=1"), ("compact",)]
+    assert bed.borg.pruned == [("compact",)]
     assert list(bed.borg.kept) == ["somebody-elses", before[-1]]
 
 
@@ -460,3 +455,24 @@ def test_without_a_file_there_is_no_repository(
         commands._borg(bed.env, None)  # type: ignore[arg-type]
     (tmp_path / "backup.toml").write_text("schema = 1\n[repositories.nas]\nlocation = '/nas'\n")
     assert commands._borg(bed.env, None).repository.location == "/nas"  # type: ignore[arg-type]
+
+
+def test_pruning_goes_by_the_device_and_by_what_was_stored_last(bed: Bed) -> None:
+    """A new device of the name pushes out no backup of the earlier one; nor does a wrong clock."""
+    earlier = BackupName("web", 1_600_000_000, "for-backup")
+    bed.borg.kept[str(earlier)] = comment_of(64 << 20, "e" * 32, Writer("n1", 1, 1))
+    silent = BackupName("web", 1_600_000_100, "for-backup")
+    bed.borg.kept[str(silent)] = "sanctl size=67108864"
+    bed.env.clock.now += 7 * 86400
+    assert bed.run("backup run web")[0] == 0
+    bed.env.clock.now -= 7 * 86400
+    ahead = bed.backups()[-1]
+    assert [each.number for each in bed.borg.backups()] == [1, 0, 2]
+    for _ in range(3):
+        bed.env.clock.sleep(5)
+        assert bed.run("backup run web")[0] == 0
+    own = bed.backups()[2:-1]
+    status, found = bed.run("backup prune web --keep-last 1")
+    assert status == 0 and [each["code"] for each in found] == ["SAN-BKP-022"]
+    assert ahead in found[0]["text"]
+    assert bed.backups() == [str(earlier), str(silent), own[-1], ahead]

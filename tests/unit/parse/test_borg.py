@@ -79,7 +79,8 @@ def test_backups_are_the_archives_with_their_names() -> None:
 
 
 def test_who_writes_an_archive() -> None:
-    assert writer_of(comment_of(8192, "a" * 32, Writer("n1", 7))) == Writer("n1", 7)
+    for writer in (Writer("n1", 7), Writer("n1", 7, 12)):
+        assert writer_of(comment_of(8192, "a" * 32, writer)) == writer
     for other in ("", "somebody's", f"sanctl size=1 device={'a' * 32}", "node=n1 begun=soon"):
         assert writer_of(other) is None
 

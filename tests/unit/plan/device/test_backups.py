@@ -187,13 +187,11 @@ def test_an_archive_that_another_node_may_be_about_to_make_a_backup(
 
 
 def test_what_is_kept() -> None:
-    assert backups.keep_options({"last": None, "daily": 14, "weekly": 8}) == (
-        "--keep-daily=14",
-        "--keep-weekly=8",
-    )
+    counts = {"daily": 14, "weekly": 8}
+    assert backups.keep_counts({"last": None, **counts}) == counts
     for nothing in ({}, {"daily": None}, {"last": 0}):
         with pytest.raises(UsageError, match="SAN-BKP-006"):
-            backups.keep_options(nothing)  # type: ignore[arg-type]
+            backups.keep_counts(nothing)  # type: ignore[arg-type]
 
 
 def test_which_repository_is_meant() -> None:

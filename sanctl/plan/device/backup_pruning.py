@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Rule: which backups under a device's name are deleted, so that enough of each device stay.
+
+A name may have been several devices': each keeps its own. Those of an earlier release do not say
+of which device they are, and are counted among themselves.
+
+The times are those of restore points, by a node's clock. One that was ahead, and is put back, makes
+a backup the newest that is none: such a one is neither counted nor deleted, and is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from sanctl.model.backup import Backup, BackupName
+
+#: How far the clocks of nodes may differ.
+_AHEAD_S = 60
+#: Of each unit the newest backups in so many different times are kept; the words that are the same
+#: within one such time, in UTC.
+_TIMES = {
+    "last": "%Y-%m-%d %H:%M:%S",
+    "hourly": "%Y-%m-%d %H",
+    "daily": "%Y-%m-%d",
+    "weekly": "%G-%V",
+    "monthly": "%Y-%m",
+    "yearly": "%Y",
+}
+
+
+class Pruning(NamedTuple):
+    """What becomes of the backups under a name.
+
+    Attributes:
+        deleted: those that go, the oldest first.
+        misdated: those whose times are wrong, which stay uncounted.
+    """
+
+    deleted: tuple[BackupName, ...]
+    misdated: tuple[BackupName, ...]
+
+
+def plan_pruning(
+    backups: Sequence[Backup], device: str, keep: Mapping[str, int], now_s: float
+) -> Pruning:
+    """Return which backups are deleted.
+
+    Args:
+        backups: all in the repository.
+        device: the device's name.
+        keep: how many are kept of each unit of `keep_counts`.
+        now_s: seconds since 1970.
+    """
+    named = [each for each in backups if each.name.device == device]
+    deleted: list[BackupName] = []
+    misdated: list[BackupName] = []
+    for uuid in {each.uuid for each in named}:
+        own = [each for each in named if each.uuid == uuid]
+        wrong = {each.name for each in own if _is_misdated(each, own, now_s)}
+        misdated += wrong
+        counted = [each.name for each in own if each.name not in wrong]
+        deleted += set(counted) - _kept(counted, keep) - _stored_last(own)
+    return Pruning(tuple(sorted(deleted)), tuple(sorted(misdated)))
+
+
+def _is_misdated(backup: Backup, own: Sequence[Backup], now_s: float) -> bool:
+    """Whether the clock was ahead by which a backup's restore point was made.
+
+    It has not come yet, or a restore point was made before it that was made after it: a backup that
+    makes its own one, and was stored later, has a higher number.
+    """
+    return backup.name.taken_s > now_s + _AHEAD_S or (
+        _is_ordered(backup)
+        and any(
+            _is_ordered(each)
+            and each.number > backup.number
+            and each.name.taken_s + _AHEAD_S < backup.name.taken_s
+            for each in own
+        )
+    )
+
+
+def _is_ordered(backup: Backup) -> bool:
+    return backup.number > 0 and backup.name.is_of_own_point
+
+
+def _stored_last(own: Sequence[Backup]) -> set[BackupName]:
+    """Return the backup that was stored last; none where no number says which one that was."""
+    last = max(own, key=lambda each: each.number)
+    return {last.name} if last.number else set()
+
+
+def _kept(names: Sequence[BackupName], keep: Mapping[str, int]) -> set[BackupName]:
+    """Return those that a unit keeps, as borg's prune does.
+
+    Of each unit the newest one in each of the latest times that have one, beside those that a unit
+    before has kept; and the oldest of all, where a unit has fewer than it keeps.
+    """
+    newest_first = sorted(names, key=lambda each: (each.taken_s, each), reverse=True)
+    kept: set[BackupName] = set()
+    for unit, words in _TIMES.items():
+        left, before = keep.get(unit, 0), ""
+        for name in newest_first if left else ():
+            time = datetime.fromtimestamp(name.taken_s, UTC).strftime(words)
+            if time != before and name not in kept:
+                kept.add(name)
+                left -= 1
+            before = time
+            if not left:
+                break
+        else:
+            kept.update(newest_first[-1:] if left else ())
+    return kept
