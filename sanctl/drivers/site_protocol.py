@@ -18,6 +18,7 @@ import json
 import os
 import select
 import struct
+import threading
 import time
 from collections.abc import Callable
 
@@ -39,6 +40,8 @@ WANTED = struct.Struct(">Q")
 PART = struct.Struct(">Q?")
 #: How often there is a sign of life.
 ALIVE_S = 15.0
+#: How long one step of a disk may take that is slow, not dead: little is done in one.
+STALLED_S = 3600.0
 _MOST_BYTES = 2 * CHUNK_BYTES
 
 
@@ -166,3 +169,30 @@ class Line:
         """Give a sign of life, if one is due. It also finds out that nobody listens any more."""
         if time.monotonic() - self._said_s >= ALIVE_S - 1:
             self.send(b"A", b"")
+
+    def patiently(self, step: Callable[[], object]) -> None:
+        """Do what a slow disk may take minutes for, and give signs of life meanwhile.
+
+        Raises:
+            SiteError: it takes so long that the disk is taken for dead.
+            OSError: it failed.
+        """
+        failures: list[Exception] = []
+
+        def run() -> None:
+            try:
+                step()
+            except Exception as error:
+                failures.append(error)
+
+        # Nobody waits for it at the end of the program: nothing ends a call that hangs.
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        deadline = time.monotonic() + STALLED_S
+        while thread.is_alive():
+            thread.join(ALIVE_S / 4)
+            self.alive()
+            if thread.is_alive() and time.monotonic() > deadline:
+                raise SiteError("SAN-SITE-014", f"a disk has ended nothing for {STALLED_S:g} s")
+        if failures:
+            raise failures[0]

@@ -72,6 +72,9 @@ FORMAT = 1
 MARK = "sanctl-site.json"
 #: What is left free at a site, beside what a copy needs.
 _SPARE_BYTES = 64 << 20
+#: So much is written before it is flushed. Where a disk is slower than the line, the rest would
+#: else be flushed in one step at the end, of hours.
+_FLUSHED_BYTES = 16 << 20
 _FICLONE = 0x40049409
 _KEEP_SIZE_PUNCH_HOLE = 0x3
 _PARTIAL = re.compile(r"[0-9a-f]{16}\.partial")
@@ -105,6 +108,8 @@ class Receiver:
         self._partial = ""
         self._handle = -1
         self._size_bytes = 0
+        #: How much was written since the last flush.
+        self._dirty_bytes = 0
         #: The digest of the partial copy, if nothing was written since; empty: not known.
         self._digest = ""
 
@@ -245,13 +250,13 @@ class Receiver:
             if base:
                 self._clone(base, self._path_of(folder) if folder else self._folder)
         os.ftruncate(self._handle, size_bytes)
-        self._size_bytes, self._digest = size_bytes, ""
+        self._size_bytes, self._dirty_bytes, self._digest = size_bytes, 0, ""
         self._line.answer()
 
     def _clone(self, base: str, folder: str) -> None:
         origin = self._open_copy_in(folder, base)
         try:
-            clone(origin, self._handle)
+            self._line.patiently(lambda: clone(origin, self._handle))
         finally:
             os.close(origin)
 
@@ -279,12 +284,16 @@ class Receiver:
             raise SiteError("SAN-SITE-008", f"the range at byte {at} did not come as it was sent")
         self._check_range(at, length)
         write_all(self._handle, data, at)
+        self._dirty_bytes += length
+        if self._dirty_bytes >= _FLUSHED_BYTES:
+            self._dirty_bytes = 0
+            self._line.patiently(lambda: os.fdatasync(self._handle))
 
     def _zero(self, body: bytes) -> None:
         """Make a range zeros."""
         at, length = ZEROS.unpack(body)
         self._check_range(at, length)
-        punch(self._handle, at, length)
+        self._line.patiently(lambda: punch(self._handle, at, length))
 
     def _check_range(self, at: int, length: int) -> None:
         if self._handle < 0 or at + length > self._size_bytes:
@@ -294,7 +303,7 @@ class Receiver:
 
     def chunks(self) -> None:
         """Flush, read the copy from the disk, and answer with the digests of its chunks."""
-        os.fsync(self._handle)
+        self._line.patiently(lambda: os.fsync(self._handle))
         os.posix_fadvise(self._handle, 0, 0, os.POSIX_FADV_DONTNEED)
         found = chunk_digests(self._handle, self._size_bytes, self._line.alive)
         self._digest = digest_of(found, self._size_bytes)
@@ -335,7 +344,7 @@ class Receiver:
             fields: dict[str, object] = {"digest": digest, **known, **numbers}
             _write_file(f"{final}.json", note_of(folder, fields, group, left))
             os.fchmod(self._handle, 0o400)
-            os.fsync(self._handle)
+            self._line.patiently(lambda: os.fsync(self._handle))
             os.rename(self._partial, final)
             _fsync(self._folder)
         os.close(self._handle)

@@ -554,3 +554,65 @@ def test_what_an_earlier_release_has_proven_has_no_number(folder: Path) -> None:
     with local_link() as link:
         found = opened(link, folder)
     assert [(each.number, each.is_numbered) for each in found] == [(0, False), (1, False)]
+
+
+_SLOW = b"""
+import time
+p = sys.modules['sanctl.drivers.site_protocol']
+p.ALIVE_S, p.STALLED_S = 1.2, %f
+_flush = os.fsync
+def _slow(handle):
+    if os.fstat(handle).st_size > 1 << 19:
+        time.sleep(%f)
+    _flush(handle)
+os.fsync = os.fdatasync = _slow
+"""
+
+
+def test_a_slow_disk_makes_it_slow(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each flush takes longer than the other end waits for a sign of life."""
+    monkeypatch.setattr("sanctl.drivers.site_link._SILENCE_S", 1.0)
+    content = os.urandom(1 << 20)
+    with local_link(more=_SLOW % (60.0, 2.0)) as link:
+        opened(link, folder)
+        link.begin(ONE, "", len(content), 0)
+        link.put(0, content)
+        link.ask_chunks()
+        looks: list[int] = []
+        assert digest_of(link.chunks(lambda: looks.append(1)), len(content)) == digest(content)
+        assert looks
+        link.prove(proven(ONE, content))
+    assert names(folder) == [f"to-far.{ONE}", f"to-far.{ONE}.json"]
+
+
+def test_a_disk_that_hangs_has_an_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sanctl.drivers.site_link._SILENCE_S", 5.0)
+    content = os.urandom(1 << 20)
+    with local_link(more=_SLOW % (0.5, 4.0)) as link:
+        opened(link, folder)
+        link.begin(ONE, "", len(content), 0)
+        link.put(0, content)
+        link.ask_chunks()
+        with pytest.raises(CommandError, match=r"SAN-SITE-014.*has ended nothing"):
+            link.chunks()
+
+
+def test_what_is_sent_is_flushed_as_it_comes(folder: Path) -> None:
+    """Else all of a first copy might be flushed in one step, at its end."""
+    count = b"""
+_FLUSHED_BYTES = 2 * CHUNK_BYTES
+def _counted(handle, path=%a):
+    with open(path, 'a') as file:
+        file.write('x')
+os.fdatasync = _counted
+"""
+    counted = folder.parent / "counted"
+    content = os.urandom(CHUNK_BYTES) * 7
+    with local_link(more=count % str(counted)) as link:
+        opened(link, folder)
+        link.begin(ONE, "", len(content), 0)
+        for at in range(0, len(content), CHUNK_BYTES):
+            link.put(at, content[at : at + CHUNK_BYTES])
+        link.ask_chunks()
+        assert digest_of(link.chunks(), len(content)) == digest(content)
+    assert counted.read_text() == "xxx"
