@@ -18,7 +18,7 @@ from sanctl.model.restore_point import PointOrder, RestorePoint
 from sanctl.model.topology import Topology
 from sanctl.ops.backup_prune import busy_in_repository, no_turn
 from sanctl.ops.session import Session
-from sanctl.ops.snapshot import create_point
+from sanctl.ops.snapshot import create_point_patiently
 from sanctl.parse.borg import Writer, number_of
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.device.backups import (
@@ -218,15 +218,15 @@ def _made_point(
 ) -> Iterator[RestorePoint]:
     """Have a restore point made for the backup, and remove it in any case."""
     order = PointOrder(own_point_name(request.token), request.token, int(session.clock.wall_s()))
-    backup_notes.write(request.device.value, request.token)
     try:
         session.reporter.update(f"making a restore point of device {request.device}")
-        _, made = create_point(
+        made = create_point_patiently(
             session,
             request.device,
             order,
             ipc_buffer_bytes=ipc_buffer_bytes,
             timeout_s=timeout_s,
+            begins=lambda given: backup_notes.write(request.device.value, given.token),
         )
         if request.here not in made.nodes:
             raise CommandError(

@@ -35,7 +35,7 @@ from sanctl.ops.cib_room import within_room
 from sanctl.ops.copy_watch import watched
 from sanctl.ops.session import Session
 from sanctl.ops.site_takeover import refuse_taken_over
-from sanctl.ops.snapshot import create_point
+from sanctl.ops.snapshot import create_point_patiently
 from sanctl.plan.site.choosing import copies_in_use
 from sanctl.plan.site.copying import (
     Base,
@@ -272,24 +272,32 @@ def replicate(
         link.limit(site.limit_bytes_s if limit_bytes_s is None else limit_bytes_s, session.clock)
         run = DeviceRun(session, link, site, device, node)
         there = run.ask()
-        session.change(
-            within_room(
-                session,
-                lambda seen: plan_attempt(seen, device, site.name, order.token, there.copies),
-                node.ipc_buffer_bytes,
+        token = ""
+
+        def note(given: PointOrder) -> None:
+            nonlocal token
+            token = given.token
+            session.change(
+                within_room(
+                    session,
+                    lambda seen: plan_attempt(seen, device, site.name, token, there.copies),
+                    node.ipc_buffer_bytes,
+                )
             )
-        )
+
         try:
-            _, point = create_point(
+            point = create_point_patiently(
                 session,
                 name,
                 order,
                 ipc_buffer_bytes=node.ipc_buffer_bytes,
                 timeout_s=timeout_s,
+                begins=note,
             )
             made = run.send(point, there)
         except BaseException:
-            give_up(session, device, site, order.token)
+            if token:
+                give_up(session, device, site, token)
             raise
         return run.note(made, there, keep)
 

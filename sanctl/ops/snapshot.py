@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 from collections.abc import Callable, Mapping
 
 from sanctl.errors import CommandError, NotConverged, Problem, Refused, SanctlError
@@ -24,6 +26,10 @@ from sanctl.plan.device.restore_points import (
 
 #: How long a device's role may be hidden: a reload of both replicas, on busy nodes.
 _ROLE_S = 20.0
+#: Another restore point of the device is being made; a busy machine has not made it in time. Both
+#: may be over in a moment. The latter is tried again so often alone: each time hosts' I/O waits.
+_IN_THE_WAY, _NOT_IN_TIME, _TRIES = "SAN-SNAP-012", "SAN-SNAP-007", 3
+_AGAIN_S = 2.0
 
 
 def create_point(
@@ -60,6 +66,56 @@ def create_point(
         session, {device: order}, plan, ipc_buffer_bytes=ipc_buffer_bytes, timeout_s=timeout_s
     )
     return cluster, points[0]
+
+
+def create_point_patiently(
+    session: Session,
+    device: DeviceName,
+    order: PointOrder,
+    *,
+    ipc_buffer_bytes: int,
+    timeout_s: float,
+    begins: Callable[[PointOrder], None],
+) -> RestorePoint:
+    """Have a restore point made that something else cannot do without, and wait for it.
+
+    Beside another one that is being made, and where a busy machine has not made it within its half
+    second, it is tried again, by another order each time: else a copy or a backup would not be made
+    for an hour, or a night, because of one second.
+
+    Args:
+        session: the cluster.
+        device: the device.
+        order: the first order.
+        ipc_buffer_bytes: the IPC buffer of the Pacemaker that runs here.
+        timeout_s: seconds until the last order is withdrawn.
+        begins: told each order before it is given, with the token that its restore point will have.
+
+    Raises:
+        As `create_point`.
+    """
+    deadline_s = session.clock.monotonic_s() + timeout_s
+    failed = 0
+    for number in itertools.count():
+        token = hashlib.sha256(f"{order.token} {number}".encode()).hexdigest()[:16]
+        given_s = int(session.clock.wall_s())
+        current = order._replace(token=token, given_s=given_s) if number else order
+        begins(current)
+        left_s = deadline_s - session.clock.monotonic_s()
+        try:
+            return create_point(
+                session, device, current, ipc_buffer_bytes=ipc_buffer_bytes, timeout_s=left_s
+            )[1]
+        except (Refused, CommandError) as error:
+            codes = {problem.code for problem in error.problems}
+            failed += _NOT_IN_TIME in codes
+            pause_s = _AGAIN_S if codes == {_IN_THE_WAY} else _AGAIN_S * 5
+            is_hopeless = failed >= _TRIES or left_s <= pause_s
+            if is_hopeless or not codes <= {_IN_THE_WAY, _NOT_IN_TIME}:
+                raise
+            session.reporter.update(f"again in {pause_s:g} s: {error.problems[0].text}")
+        session.clock.sleep(pause_s)
+    raise AssertionError
 
 
 def create_group(

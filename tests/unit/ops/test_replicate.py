@@ -352,16 +352,32 @@ def test_what_cannot_begin_changes_nothing(sites: Sites, monkeypatch: pytest.Mon
 
 
 def test_a_point_that_is_not_here(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = sanctl.ops.replicate.create_point  # type: ignore[attr-defined]
+    real = sanctl.ops.replicate.create_point_patiently  # type: ignore[attr-defined]
 
     def elsewhere(*args: object, **words: object) -> object:
-        cluster, point = real(*args, **words)
-        return cluster, point._replace(nodes=("n1",))
+        return real(*args, **words)._replace(nodes=("n1",))
 
-    monkeypatch.setattr("sanctl.ops.replicate.create_point", elsewhere)
+    monkeypatch.setattr("sanctl.ops.replicate.create_point_patiently", elsewhere)
     with pytest.raises(CommandError, match="SAN-SITE-011"):
         sites.run()
     assert sites.points() == [] and sites.copies() == {}
+
+
+def test_a_busy_machine_costs_no_slot_of_the_schedule(sites: Sites) -> None:
+    """The restore point is made by a second order, whose token is noted in the CIB before it."""
+    cluster = sites.bed.cluster
+    step = sites.bed.env.clock.on_sleep
+    cluster.point_failure = ("SAN-SNAP-007", "not in time")
+
+    def later() -> None:
+        step()
+        if sites.bed.seen().cib.point_failures:
+            cluster.point_failure = None
+
+    sites.bed.env.clock.on_sleep = later
+    made = sites.run()
+    assert made.copy.token != f"{1:016x}" and sites.proven() == noted(made)
+    assert sites.points() == ["to-far-1"]
 
 
 def test_a_file_that_has_its_first_name_or_is_gone(sites: Sites) -> None:

@@ -34,7 +34,12 @@ from sanctl.model.restore_point import (
     parse_sizes,
 )
 from sanctl.ops.session import Session
-from sanctl.ops.snapshot import create_group, create_point, delete_point
+from sanctl.ops.snapshot import (
+    create_group,
+    create_point,
+    create_point_patiently,
+    delete_point,
+)
 from sanctl.plan.cluster.cib_size import added_text
 from sanctl.plan.device import restore_points as plan
 from sanctl.plan.device.point_group import group_orders, plan_group_order, plan_group_recorded
@@ -577,3 +582,65 @@ def test_the_command_shows_what_is_of_one_moment(
     assert "2 restore points of one moment" in capsys.readouterr().out
     assert run(monkeypatch, "snapshot show web@both") == 0
     assert "same moment:    db@both" in capsys.readouterr().out
+
+
+class Patient:
+    """Restore points that something cannot do without, and the orders for them."""
+
+    def __init__(self, bed: Bed, fails: int = 0, code: str = "SAN-SNAP-007") -> None:
+        self.bed, self.fails, self.code = bed, fails, code
+        self.tokens: list[str] = []
+
+    def begins(self, order: PointOrder) -> None:
+        self.tokens.append(order.token)
+        is_busy = len(self.tokens) <= self.fails
+        self.bed.cluster.point_failure = (self.code, "not in time") if is_busy else None
+
+    def make(self, timeout_s: float = 60.0) -> RestorePoint:
+        return create_point_patiently(
+            self.bed.session,
+            NAME,
+            self.bed.order("copy", 7),
+            ipc_buffer_bytes=1 << 20,
+            timeout_s=timeout_s,
+            begins=self.begins,
+        )
+
+
+def test_what_a_busy_machine_has_not_made_in_time_is_tried_again(bed: Bed) -> None:
+    patient = Patient(bed, fails=2)
+    made = patient.make()
+    assert made.name == "copy" and made.token == patient.tokens[-1]
+    assert len(set(patient.tokens)) == 3 and patient.tokens[0] == f"{7:016x}"
+    assert [each.name for each in bed.seen().cib.points] == ["copy"]
+
+
+@pytest.mark.parametrize(
+    ("fails", "code", "timeout_s", "tries"),
+    [
+        (9, "SAN-SNAP-007", 60.0, 3),
+        (9, "SAN-SNAP-003", 60.0, 1),
+        (9, "SAN-SNAP-007", 8.0, 1),
+    ],
+)
+def test_it_is_not_tried_for_ever(
+    bed: Bed, fails: int, code: str, timeout_s: float, tries: int
+) -> None:
+    patient = Patient(bed, fails, code)
+    with pytest.raises(CommandError, match=code):
+        patient.make(timeout_s)
+    assert len(patient.tokens) == tries and bed.seen().cib.points == ()
+
+
+def test_one_that_is_being_made_is_waited_for(bed: Bed) -> None:
+    """Its process has died, say: after a minute nobody makes it any more."""
+    bed.cluster.ignores_points = True
+    other = bed.order("other", 3)
+    bed.session.change(lambda seen: plan.plan_point_order(seen, NAME, other, other.given_s))
+    bed.cluster.ignores_points = False
+    bed.cluster.tried_point = other.token
+    patient = Patient(bed)
+    with pytest.raises(Refused, match="SAN-SNAP-012"):
+        patient.make(timeout_s=20.0)
+    assert len(patient.tokens) > 3
+    assert patient.make(timeout_s=90.0).name == "copy"
