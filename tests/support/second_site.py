@@ -39,8 +39,9 @@ def digest(bed: LabSession, node: str, path: str) -> str:
 
 
 def files(bed: LabSession) -> list[str]:
-    """Return the files that the site has of all devices."""
-    return bed.sh(SERVER, f"cd {PATH} && find . -type f -path './*/*' | sort").stdout.split()
+    """Return the files that the site has of all devices, but for those that count the copies."""
+    look = "find . -type f -path './*/*' ! -name counter.json | sort"
+    return bed.sh(SERVER, f"cd {PATH} && {look}").stdout.split()
 
 
 def state(bed: LabSession) -> dict[str, str]:
