@@ -73,6 +73,7 @@ FAMILIES = {
         "test_offloads",
         "test_reservations",
         "test_reservations_kept",
+        "test_reservations_multipath",
         "test_target_access",
         "test_two_creators",
     ),

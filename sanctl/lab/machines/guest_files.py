@@ -144,7 +144,7 @@ class GuestFile(NamedTuple):
 
 def packages(release: str) -> tuple[str, ...]:
     """All packages of a node: nodes have no network to fetch more by."""
-    fence = ("fence-agents-ipmilan", "fence-agents-sbd")
+    fence = ("fence-agents-ipmilan", "fence-agents-mpath", "fence-agents-sbd")
     return (*_COMMON_PACKAGES, *(("fence-agents",) if release == "bookworm" else fence))
 
 
