@@ -389,6 +389,10 @@ _CODES = {
     "which were done, the lines before it why the next one was refused.",
     "SAN-REP-009": "The command ended before the replicas of the device were as asked: the line "
     "says what is left as it is now, and how to go on with it or take it back.",
+    "SAN-REP-010": "After the drop one good replica would be left, and acknowledged writes may be "
+    "in its node's RAM alone: it is in write-back, or does not say that it is not. A loss of power "
+    "before they are flushed would lose them, as the files of the other replica are removed at "
+    "once. Change the cache policy first: the command for that returns after the flush.",
     "SAN-RISK-001": "The strategy heartbeat without fencing. If all links are lost, each node "
     "takes the other for dead, and both serve: from then on what hosts write exists in two "
     "versions, of which one will be discarded. This risk can be accepted by its code "

@@ -20,7 +20,13 @@ from sanctl.plan.cluster.preconditions import (
     unreadable_device_problems,
 )
 from sanctl.plan.device.restore_points import only_holder_problems
-from sanctl.plan.replicas.replica_safety import flush_hint, is_known_stable, lacks_flush_alone
+from sanctl.plan.replicas.replica_safety import (
+    flush_hint,
+    in_ram_problem,
+    is_known_stable,
+    lacks_flush_alone,
+    may_be_in_ram_alone,
+)
 
 FLASH_REASON_TEXTS = {
     "flash-lost": "the flash has failed",
@@ -246,13 +252,24 @@ def reformat_problems(cluster: Cluster, pool: Pool, node: NodeName) -> tuple[Pro
         for device in cluster.cib.devices
         if device.pool == pool.name
         and node in device.nodes
-        and not any(
-            is_known_stable(cluster, device, other) for other in device.nodes if other != node
-        )
+        and _lacks_good_replica(cluster, device, [each for each in device.nodes if each != node])
+    )
+
+
+def _lacks_good_replica(cluster: Cluster, device: DeviceSpec, others: list[NodeName]) -> bool:
+    """Whether no other replica is known good, or the only one may have its newest writes in RAM."""
+    return (
+        not any(is_known_stable(cluster, device, other) for other in others)
+        or may_be_in_ram_alone(cluster, device, others) is not None
     )
 
 
 def _good_replica_hint(cluster: Cluster, device: DeviceSpec, node: NodeName) -> str:
     others = [other for other in device.nodes if other != node]
     flushed = [other for other in others if lacks_flush_alone(cluster, device, other)]
-    return flush_hint(flushed) if flushed else "wait until another replica serves and is up to date"
+    if flushed:
+        return flush_hint(flushed)
+    in_ram = may_be_in_ram_alone(cluster, device, others)
+    if in_ram is not None:
+        return in_ram_problem(device, in_ram).hint
+    return "wait until another replica serves and is up to date"

@@ -16,7 +16,8 @@ The order of the steps:
   sync before the old one is dropped. DRBD 8.4 has room for two: there a replica that moves is
   dropped first, and the operator has to accept the missing redundancy meanwhile.
 * The last replica that is known to be up to date is never dropped
-  (sanctl/plan/replicas/replica_safety.py).
+  (sanctl/plan/replicas/replica_safety.py). Nor is one dropped whose writes the last one may have in
+  RAM alone.
 * The Primary's replica is never dropped: first the active role moves to a good replica that stays.
 * The change that drops a replica leaves a tombstone for its node's pool agent (see deletion.py),
   which removes the data, bitmap and all. As long as the tombstone is there the node gets no new
@@ -56,11 +57,13 @@ from sanctl.plan.replicas.replica_choice import ReplicaRequest, target_nodes
 from sanctl.plan.replicas.replica_safety import (
     RISK_FEWER_REPLICAS,
     drop_problems,
+    in_ram_problem,
     is_known_stable,
     is_known_up_to_date,
     lacks_flush_alone,
     lacks_majority,
     majority_problem,
+    may_be_in_ram_alone,
     may_become_stable,
     may_become_up_to_date,
     new_replica_problems,
@@ -266,6 +269,9 @@ def _drop(
                 f"or accept that with --accept {RISK_FEWER_REPLICAS}",
             )
         )
+    in_ram = may_be_in_ram_alone(cluster, device, kept)
+    if in_ram is not None:
+        problems.append(in_ram_problem(device, in_ram))
     if not problems and loses and lacks_majority(cluster, device, kept):
         problems.append(majority_problem(cluster, device, kept))
     if problems:

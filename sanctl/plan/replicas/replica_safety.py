@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from sanctl.errors import Problem
+from sanctl.model.cache_policy import CacheMode
 from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import MEMBER_STATES, NodeState
 from sanctl.model.device import DeviceSpec
@@ -22,6 +23,8 @@ from sanctl.plan.device.reservations import keeping_problem
 
 #: Fewer good replicas than wanted for a while, because DRBD 8.4 has no room for one more.
 RISK_FEWER_REPLICAS = "SAN-RISK-004"
+#: In these cache modes an acknowledged write is no more volatile than on a disk without sanctl.
+_NOT_IN_RAM = frozenset({CacheMode.NONE.value, CacheMode.WRITE_THROUGH.value})
 #: What a node in these states does with its replica is certain: nothing, or what the CIB says.
 _CERTAIN = MEMBER_STATES | {NodeState.OFFLINE}
 
@@ -58,6 +61,43 @@ def is_known_stable(cluster: Cluster, device: DeviceSpec, node: NodeName) -> boo
     return is_known_up_to_date(cluster, device, node) and not (
         replica.is_settling or replica.is_suspect
     )
+
+
+def may_be_in_ram_alone(
+    cluster: Cluster, device: DeviceSpec, kept: Collection[NodeName]
+) -> NodeName | None:
+    """Return the node whose RAM alone may hold acknowledged writes once only `kept` is left.
+
+    In write-back two replicas have each write in RAM, and the policy is what keeps that safe: two
+    nodes. The files of a dropped replica are removed at once; the one that stays goes to
+    write-through when it has noticed, and its flush may take long, or fail. What a node does not
+    say counts as write-back. So does the policy, while a good replica is dropped: one that is in
+    write-through for a moment may be back in write-back before the drop.
+    """
+    good = [node for node in kept if is_known_stable(cluster, device, node)]
+    if len(good) != 1:
+        return None
+    loses = any(
+        is_known_up_to_date(cluster, device, node) for node in device.nodes if node not in kept
+    )
+    is_on_disk = cluster.replica(device.name, good[0]).cache in _NOT_IN_RAM
+    return good[0] if not is_on_disk or (loses and _wants_write_back(device)) else None
+
+
+def in_ram_problem(device: DeviceSpec, node: NodeName) -> Problem:
+    """Return the refusal of a drop after which acknowledged writes may be in RAM alone."""
+    mode = CacheMode.WRITE_THROUGH if _wants_write_back(device) else device.cache.mode
+    return Problem(
+        "SAN-REP-010",
+        f"device {device.name}: acknowledged writes may be in the RAM of {node} alone once the "
+        "other replica is dropped (write-back)",
+        f"first 'sanctl device cache {device.name} {mode.value}': it returns once all is on disk"
+        + ("; write-back again when two replicas are in sync" if _wants_write_back(device) else ""),
+    )
+
+
+def _wants_write_back(device: DeviceSpec) -> bool:
+    return device.cache.mode is CacheMode.WRITE_BACK
 
 
 def lacks_flush_alone(cluster: Cluster, device: DeviceSpec, node: NodeName) -> bool:

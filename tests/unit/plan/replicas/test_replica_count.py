@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sanctl.errors import Refused, UsageError
+from sanctl.model.cache_policy import NO_CACHE, CacheMode, CachePolicy
 from sanctl.model.cib_change import AddMove, RemovePreference, SetNodeAttribute, SetNodes
 from sanctl.model.cluster import Cluster, MoveConstraint
 from sanctl.model.crm_mon import Instance, MonNode, NodeState, Role
@@ -57,6 +58,7 @@ _GOOD = ReplicaState(
     role="Secondary",
     size_bytes=2 << 30,
     suspended="no",
+    cache="none",
 )
 
 
@@ -79,6 +81,7 @@ def world(
     marked: tuple[NodeName, ...] = (),
     wanted: int | None = None,
     prefer: NodeName | None = None,
+    cache: CachePolicy = NO_CACHE,
 ) -> Cluster:
     """A cluster of three storage nodes with the device where and as it is said."""
     device = replace(
@@ -86,6 +89,7 @@ def world(
         nodes=nodes,
         replicas=wanted or len(nodes),
         prefer=prefer,
+        cache=cache,
         is_stopping=False,
     )
     held = {
@@ -355,6 +359,61 @@ def test_of_three_the_one_that_is_being_flushed_does_not_count() -> None:
 
 
 NINE = "9.3.3"
+
+
+_BACK, _THROUGH = (replace(_GOOD, cache=mode) for mode in ("write-back", "write-through"))
+_WRITE_BACK = CachePolicy(CacheMode.WRITE_BACK)
+
+
+def test_writes_in_the_ram_of_two_nodes_are_flushed_before_one_is_dropped() -> None:
+    """The dropped replica's files are gone before the other one has noticed, and has flushed."""
+    both = dict.fromkeys(ALL, _BACK)
+    device = world(disks=both, cache=_WRITE_BACK)
+    assert codes(device, ReplicaRequest(replicas=1, drop=(N2,))) == ["SAN-REP-010"]
+    # Nor is the Primary moved for that.
+    assert codes(device, ReplicaRequest(replicas=1, drop=(N1,))) == ["SAN-REP-010"]
+    # A replica that moves is dropped first with DRBD 8.4.
+    move = ReplicaRequest(replicas=2, add=(N3,), drop=(N2,))
+    assert codes(device, move, accepted=RISK_FEWER_REPLICAS) == ["SAN-REP-010"]
+    with pytest.raises(Refused) as refused:
+        step(device, ReplicaRequest(replicas=1, drop=(N2,)))
+    assert "sanctl device cache vm1 write-through" in refused.value.problems[0].hint
+    # Where two stay both have it.
+    three = world(ALL, disks=both, cache=_WRITE_BACK)
+    assert nodes_after(step(three, ReplicaRequest(replicas=2, drop=(N3,)), drbd=NINE)) == (N1, N2)
+
+
+def test_what_is_in_ram_is_what_nodes_say_and_not_only_the_policy() -> None:
+    one = ReplicaRequest(replicas=1, drop=(N2,))
+    through = CachePolicy(CacheMode.WRITE_THROUGH)
+    assert codes(world(disks={N1: _BACK}, cache=through), one) == ["SAN-REP-010"]
+    unknown = replace(_GOOD, cache="?")
+    assert codes(world(disks={N1: unknown}), one) == ["SAN-REP-010"]
+    assert codes(world(disks={N1: replace(_GOOD, cache=None)}), one) == ["SAN-REP-010"]
+    assert nodes_after(step(world(disks={N1: _THROUGH, N2: _BACK}, cache=through), one)) == (N1,)
+    # A verify has them in write-through for a moment.
+    both = {N1: _THROUGH, N2: _THROUGH}
+    assert codes(world(disks=both, cache=_WRITE_BACK), one) == ["SAN-REP-010"]
+
+
+def test_a_replica_that_is_away_may_go_once_the_other_one_has_flushed() -> None:
+    one, away = ReplicaRequest(replicas=1, drop=(N2,)), {N2: NodeState.OFFLINE}
+    alone = replace(_THROUGH, connection="Connecting", peer_disk=None)
+    flushed = world(disks={N1: alone}, states=away, cache=_WRITE_BACK)
+    assert nodes_after(step(flushed, one)) == (N1,)
+    unflushed = world(
+        disks={N1: replace(alone, cache="write-back")}, states=away, cache=_WRITE_BACK
+    )
+    assert codes(unflushed, one) == ["SAN-REP-010"]
+
+
+def test_nor_is_a_pool_reformatted_before() -> None:
+    pool = wide_topology().pool(_BASE.cib.devices[0].pool)
+    assert pool is not None
+    back = world(disks={N1: _BACK, N2: _BACK}, cache=_WRITE_BACK)
+    (problem,) = reformat_problems(back, pool, N1)
+    assert problem.code == "SAN-POOL-020" and "sanctl device cache vm1" in problem.hint
+    assert reformat_problems(world(disks={N1: _THROUGH, N2: _THROUGH}), pool, N1) == ()
 
 
 def nodes_after(found: ReplicaStep) -> tuple[NodeName, ...]:
