@@ -11,7 +11,7 @@ import contextlib
 import os
 from typing import NamedTuple
 
-from sanctl.agents import ocf
+from sanctl.agents import dropped_replicas, ocf
 from sanctl.agents.node import failure_cleanup
 from sanctl.agents.publish import node_states
 from sanctl.drivers import cib, loop, node_attributes, outdated_marks, pool_files
@@ -44,7 +44,8 @@ def delete_files(
     """Remove the files of devices whose replica on this node was deleted.
 
     Only where the CIB holds a tombstone for exactly these files (name and UUID), never by their
-    absence from a list; only with quorum; and not while a loop device is over one of them.
+    absence from a list; only with quorum; not while a loop device is over one of them; and, where
+    the device is still there, only while another node serves it (dropped_replicas.py).
     """
     tombstones = {key: value for key, value in attributes.items() if key.startswith(TOMBSTONE)}
     # A node that is cut off changes only its own CIB. Each change makes that CIB newer, and after
@@ -79,11 +80,19 @@ def _standing(tombstones: dict[str, str]) -> dict[str, str]:
 
 def _remove(tombstones: dict[str, str], usable: dict[str, str]) -> None:
     removed: list[_Removed] = []
+    uuids = {key.removeprefix(TOMBSTONE): value[:32] for key, value in tombstones.items()}
+    kept = dropped_replicas.without_good_replica(_RUNNER, uuids)
+    # Once more: what was read of who serves counts only with quorum.
+    if not is_quorate():
+        return
     for attribute, value in tombstones.items():
         device = attribute.removeprefix(TOMBSTONE)
         uuid, _, pool_name = value.partition(" ")
         path = usable.get(pool_name)
         if path is None or len(uuid) != 32:
+            continue
+        if device in kept:
+            dropped_replicas.log_kept(device)
             continue
         files = pool_files.files_of(path, device, uuid)
         if any(loop.find(file) for file in files):
@@ -171,6 +180,7 @@ def _remove_tombstones(removed: list[_Removed]) -> None:
         )
     for each in removed:
         failure_cleanup.remove_all_notes(each.device)
+        dropped_replicas.forget(each.device)
         journal.write(
             f"{each.device}: deleted, files removed from pool {each.pool}",
             priority=journal.NOTICE,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import xml.etree.ElementTree as ET
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +14,7 @@ from sanctl.agents import pool as agent
 from sanctl.drivers import cib, loop, node_attributes, outdated_marks, pool_files
 from sanctl.errors import CommandError, Problem
 from sanctl.parse.corosync import Membership
-from sanctl.system import state_files
+from sanctl.system import journal, state_files
 from tests.fakes.node import FakeNode
 from tests.fakes.topology import topology
 
@@ -115,7 +116,7 @@ def test_what_a_stop_could_not_withdraw_goes_before_the_tombstone(
     monkeypatch.setattr(node_attributes, "delete", lambda _runner, name: done.append(name))
     reap(monkeypatch, NOTED, is_quorate=True)
     assert done == ["files", "master-vol1", f"marks vol1 {UUID}", "sanctl-delete-vol1"]
-    assert "[@name='master-vol1' or @name='sanctl-vol1']" in asked[0]
+    assert "[@name='master-vol1' or @name='sanctl-vol1']" in asked[-1]
 
     def busy(_runner: object, _name: str) -> None:
         raise CommandError(Problem("SAN-CMD-002", "no answer within 5 s"))
@@ -134,6 +135,91 @@ def test_a_tombstone_that_another_one_has_carried_out_is_left_alone(
     """A monitor that has read it acts later: the device may have been made again by then."""
     has_tombstones(monkeypatch, now)
     reap(monkeypatch, NOTED, is_quorate=True)
+    assert done == []
+
+
+def replicas_of(
+    monkeypatch: pytest.MonkeyPatch, nodes: str, uuid: str, scores: dict[str, str]
+) -> list[str]:
+    """Have the CIB hold vol1, and these scores of it by node; return what is asked for."""
+    asked: list[str] = []
+
+    def query(_runner: object, xpath: str) -> ET.Element | None:
+        asked.append(xpath)
+        if "sanctl-delete-" in xpath:
+            return nvpairs(NOTED)
+        root = ET.Element("xpath-query")
+        if "primitive" in xpath:
+            primitive = ET.SubElement(root, "primitive", id="vol1")
+            ET.SubElement(primitive, "nvpair", name="uuid", value=uuid)
+            ET.SubElement(primitive, "nvpair", name="nodes", value=nodes)
+        elif "ancestor::node_state" in xpath:
+            for node, score in scores.items():
+                state = ET.SubElement(root, "node_state", uname=node)
+                ET.SubElement(state, "nvpair", name="master-vol1", value=score)
+        return root
+
+    monkeypatch.setattr(cib, "query", query)
+    monkeypatch.setattr("os.uname", lambda: SimpleNamespace(nodename="n2"))
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("nodes", "scores", "goes"),
+    [
+        ("n1", {"n1": "10000"}, True),
+        ("n1", {}, False),
+        ("n1", {"n1": "-INFINITY"}, False),
+        ("n1", {"n1": "1000"}, False),
+        ("n1", {"n3": "10000"}, False),
+        ("n1 n2", {"n2": "10000"}, False),
+    ],
+)
+def test_a_dropped_replica_stays_until_another_one_serves(
+    done: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    nodes: str,
+    scores: dict[str, str],
+    goes: bool,
+) -> None:
+    """What the drop relied on may be lost since: this node was away, or the other has burnt."""
+    logged: list[str] = []
+    monkeypatch.setattr(journal, "write", lambda text, **_: logged.append(text))
+    replicas_of(monkeypatch, nodes, UUID, scores)
+    reap(monkeypatch, NOTED, is_quorate=True)
+    assert ("files" in done) is goes
+    assert ("sanctl-delete-vol1" in done) is goes
+    reap(monkeypatch, NOTED, is_quorate=True)
+    kept = [text for text in logged if "its files stay" in text]
+    assert len(kept) == (0 if goes else 1), "said once"
+    if not goes:
+        replicas_of(monkeypatch, "n1", UUID, {"n1": "10000"})
+        reap(monkeypatch, NOTED, is_quorate=True)
+        assert "sanctl-delete-vol1" in done, "no dead end"
+
+
+def test_of_a_deleted_device_nothing_stays(
+    done: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one of its name may have been created, and wait for its first node."""
+    asked = replicas_of(monkeypatch, "n1", "1" * 32, {})
+    reap(monkeypatch, NOTED, is_quorate=True)
+    assert "sanctl-delete-vol1" in done
+    assert not any("ancestor::node_state" in each for each in asked)
+
+
+def test_who_serves_counts_only_with_quorum(
+    done: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replicas_of(monkeypatch, "n1", UUID, {"n1": "10000"})
+    seen = [True, False]
+    monkeypatch.setattr(
+        deleted_devices,
+        "membership",
+        lambda _runner: Membership(is_quorate=seen.pop(0), members=frozenset({"n2"})),
+    )
+    deleted_devices.delete_files({"main": "/srv/sanctl/main"}, NOTED)
     assert done == []
 
 
