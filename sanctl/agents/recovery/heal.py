@@ -12,7 +12,9 @@ that generation: an order that comes late, or twice, or after the device was hea
 one and is dropped. The generation alone does not tell that: a replica that had diverged already
 keeps it while it serves alone (DRBD 8.4 makes a new one only where it has none for its bitmap,
 drbd_nl.c and drbd_state.c). The mark does: it came with the order, and the operator who later keeps
-this replica takes it off. The agent on the other node sees the order and connects again.
+this replica takes it off. The agent on the other node sees the order and connects again. And it
+obeys only while another node is Primary with quorum, so that what is discarded is never the last
+that is there: the kept one's node may have been lost since the order was given.
 `sanctl-revive-NAME = UUID GENERATION` is the second order: to make an Outdated replica UpToDate,
 because the replica that was ahead is gone for good. It holds while that replica is not marked.
 
@@ -26,6 +28,7 @@ import contextlib
 import os
 import time
 
+from sanctl.agents.connections import primary_node
 from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.fencing import outdate, quorum_overlap
 from sanctl.agents.replica import lost_writes, parts, reinitialize
@@ -215,6 +218,10 @@ def _discard(
     if not is_marked:
         _drop(runner, device, "discard", value, _KEPT)
         return
+    if not primary_node.find(runner, device):
+        _log_waiting(device)
+        return
+    _waits_note(device).remove()
     _discard_begun(device).write(order[0])
     _log(
         device.name,
@@ -239,6 +246,24 @@ def _discard(
     # The permission to discard must not outlive this attempt: while it stands, DRBD would use it
     # whenever the peer connects.
     drbdadm.disconnect(runner, device.name)
+
+
+def _log_waiting(device: Device) -> None:
+    """Log once that an order to discard waits for the kept replica."""
+    if _waits_note(device).exists():
+        return
+    # Without room for the note it is logged again.
+    with contextlib.suppress(OSError):
+        _waits_note(device).write()
+    _log(
+        device.name,
+        "this replica is discarded once another node serves the device from the kept one",
+        step="wait",
+    )
+
+
+def _waits_note(device: Device) -> state_files.StateFile:
+    return state_files.of_device(device.name, "discard-waits")
 
 
 def _reconnect_interrupted_discard(

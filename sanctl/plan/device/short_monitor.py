@@ -45,6 +45,7 @@ _HARMLESS_NOTES = frozenset(
         "cache-policy",
         "cache-unreadable",
         "connected",
+        "discard-waits",
         "duties-done",
         "filling",
         "io-progress",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sanctl.agents.connections import primary_node
 from sanctl.agents.recovery import heal
 from sanctl.agents.replica import lost_writes, reinitialize
 from sanctl.agents.replica.parts import Device
@@ -82,6 +83,7 @@ def here(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> FakeNode:
         return SeenMarks(0, 0, None, {name: DeviceMarks(UUID, paths)})
 
     monkeypatch.setattr(outdated_marks, "read_device", read_device)
+    monkeypatch.setattr(primary_node, "find", lambda _runner, _device: "n1")
     fake_node.name = "n2"
     fake_node.states["vm1"] = state("Connecting")
     return fake_node
@@ -105,6 +107,28 @@ def test_the_permission_to_discard_ends_with_the_attempt() -> None:
         "drbdadm connect --discard-my-data",
         "drbdadm disconnect vm1",
     ]
+
+
+@pytest.mark.parametrize("found", ["", None])
+@pytest.mark.parametrize("how", ["bitmap", "full"])
+def test_nothing_is_discarded_while_no_other_node_serves(
+    monkeypatch: pytest.MonkeyPatch, found: str | None, how: str
+) -> None:
+    """The kept replica's node may be lost since the order was given: this one is the last then."""
+    reset: list[Device] = []
+    logged: list[str] = []
+    monkeypatch.setattr(reinitialize, "reset", lambda _runner, device: reset.append(device))
+    monkeypatch.setattr(primary_node, "find", lambda _runner, _device: found)
+    monkeypatch.setattr(heal, "_log", lambda _name, text, **_more: logged.append(text))
+    node = Node(order(f"{UUID} {HELD} {how}"))
+    for _ in range(2):
+        heal.carry_out_order(node, DEVICE, state("StandAlone"))
+    assert (node.acts, reset, set(node.orders)) == ([], [], {"n2"})
+    assert not state_files.of_device("vm1", "discard-begun").exists()
+    assert len(logged) == 1 and "is discarded once another node serves" in logged[0]
+    monkeypatch.setattr(primary_node, "find", lambda _runner, _device: "n1")
+    heal.carry_out_order(node, DEVICE, state("StandAlone"))
+    assert reset or "drbdadm connect --discard-my-data" in node.acts
 
 
 def test_a_connection_completes_the_order(here: FakeNode) -> None:
