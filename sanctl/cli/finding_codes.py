@@ -88,8 +88,8 @@ CODES = {
     "it expire if the command dies. This constraint is still there.",
     "SAN-HLT-051": "A deleted device's data is still on a node. The node's pool agent removes it; "
     "a node that is away does so when it is back.",
-    "SAN-HLT-052": "A replica missed writes while it was disconnected. It is kept from serving "
-    "until its resync is complete.",
+    "SAN-HLT-052": "A replica missed writes while it was disconnected, or is new. It is kept from "
+    "serving until its resync is complete.",
     "SAN-HLT-053": "An outdated mark names a device that no longer exists. It does no harm.",
     "SAN-HLT-054": "A replica is not in the cache mode that is wanted; mostly it is in a safer "
     "one. With one replica in sync no write may be in RAM alone, so a device with one replica is "

@@ -110,6 +110,8 @@ class FakePacemaker:
         self.ignores_clearing = False
         # Nothing copies: a restore stays as it is.
         self.ignores_restores = False
+        # No Primary clears the mark of a replica that is in sync.
+        self.keeps_marks = False
         self.is_frozen = False
         self.has_quorum = True
         self.is_down = False
@@ -459,6 +461,7 @@ class FakePacemaker:
         self._promote(name, nodes, parameters["uuid"])
         if self.active(name):
             self._forget_new(name)
+        self._unmark(name, nodes)
         self._verify(name, nodes, parameters.get("verify", ""))
         self._reserve(name, parameters)
         if not self.ignores_points:
@@ -652,6 +655,18 @@ class FakePacemaker:
         """Whether a constraint marks the device's replica on a node as outdated."""
         marks = self.root.findall(f"configuration/constraints/rsc_location[@node='{node}']")
         return any(m.get("id", "").startswith(f"sanctl-outdated-{name}.") for m in marks)
+
+    def _unmark(self, name: str, nodes: list[str]) -> None:
+        """Do as the Primary does: it clears the marks of replicas that are in sync with it."""
+        constraints = self.root.find("configuration/constraints")
+        if constraints is None or not self.active(name) or self.disconnected or self.keeps_marks:
+            return
+        good = {node for node in nodes if self.disks.get(node, "UpToDate") == "UpToDate"}
+        for mark in list(constraints):
+            is_mark = mark.get("id", "").startswith(f"sanctl-outdated-{name}.")
+            if is_mark and mark.get("node") in good - set(self.active(name)):
+                constraints.remove(mark)
+                self.touch()
 
     def _drained(self, node: str) -> bool:
         pairs = self.root.findall(f"status/node_state[@uname='{node}']//nvpair")

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from sanctl.model.cluster import HOST_PREFIX, POOL_RESOURCE, REACH_RESOURCE, Cluster
 from sanctl.model.crm_mon import MEMBER_STATES, NodeState
-from sanctl.model.device import DeviceSpec
+from sanctl.model.device import DeviceSpec, Tombstone
 from sanctl.model.findings import Finding, Severity, sorted_findings
 from sanctl.model.topology import Topology
 from sanctl.plan.health.access_health import access_findings
@@ -241,7 +241,7 @@ def _leftover_findings(cluster: Cluster, now_s: float) -> Iterator[Finding]:
             code="SAN-HLT-051",
             severity=WARNING if here else NOTE,
             subject=f"device {stone.device}",
-            what=f"deleted; its data on {stone.node} is still to be removed",
+            what=f"{_gone(cluster, stone)}; its data on {stone.node} is still to be removed",
             why="" if here else "the node is absent and removes it when it is back",
             do=f"journalctl SYSLOG_IDENTIFIER=sanctl on {stone.node}" if here else "",
         )
@@ -268,10 +268,20 @@ def _leftover_findings(cluster: Cluster, now_s: float) -> Iterator[Finding]:
                 severity=WARNING,
                 subject=f"device {mark.device}",
                 what=f"the replica on {mark.node} is marked as outdated and may not serve",
-                why="it missed writes while it was not connected",
+                why="it missed writes while it was not connected, or is new and not filled yet",
                 do="the mark is cleared when the resync has ended; if it stays: "
                 f"journalctl SANCTL_DEVICE={mark.device} on {mark.node}",
             )
+
+
+def _gone(cluster: Cluster, stone: Tombstone) -> str:
+    """Return what a tombstone is of: a deleted device, or a dropped replica of one."""
+    device = cluster.cib.device(stone.device)
+    if device is None or device.uuid != stone.value.partition(" ")[0]:
+        return "deleted"
+    if cluster.active_node(device.name) is None:
+        return "a replica was dropped, and stays until another node serves"
+    return "a replica was dropped"
 
 
 def _is_past(moment: str, now_s: float) -> bool:

@@ -19,6 +19,8 @@ The order of the steps:
   (sanctl/plan/replicas/replica_safety.py). Nor is one dropped whose writes the last one may have in
   RAM alone.
 * The Primary's replica is never dropped: first the active role moves to a good replica that stays.
+* The change that adds a replica marks it as outdated: it may not serve before the Primary has it in
+  sync, and clears the mark.
 * The change that drops a replica leaves a tombstone for its node's pool agent (see deletion.py),
   which removes the data, bitmap and all. As long as the tombstone is there the node gets no new
   replica: the old one could be mistaken for it, and its old bitmap tells what to resync of other
@@ -38,6 +40,7 @@ from sanctl.model.cib_change import (
     RemoveMove,
     RemoveNodeAttribute,
     RemovePreference,
+    SetMark,
     SetNodes,
 )
 from sanctl.model.cluster import Cluster
@@ -229,8 +232,14 @@ def _add(
     problems.extend(new_replica_problems(cluster, device, node, context.accepted))
     if problems:
         raise Refused(*problems)
+    # Not before the Primary has it in sync may it serve, whatever its node holds: files of an
+    # earlier replica, say, whose tombstone went with the node's entry ('sanctl node remove').
+    mark = SetMark(name=device.name, node=node, uuid=device.uuid)
     return ChangeReplicas(
-        changes=(SetNodes(name=device.name, nodes=nodes, replicas=request.replicas),),
+        changes=(
+            SetNodes(name=device.name, nodes=nodes, replicas=request.replicas),
+            *(() if cluster.is_marked(device, node) else (mark,)),
+        ),
         words=f"adding a replica of {device.name} on {node}",
     )
 

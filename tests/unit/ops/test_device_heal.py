@@ -103,6 +103,7 @@ def test_a_decision_that_somebody_else_has_taken_meanwhile_is_looked_at_first(
 
 
 def test_the_standby_that_diverged_is_discarded(cluster: FakePacemaker, session: Session) -> None:
+    cluster.keeps_marks = True
     diverge(cluster)
     shown = examine_replicas(session, VM1)
     assert shown.condition is Condition.DIVERGED
@@ -135,6 +136,7 @@ def test_no_upper_bound_is_promised_of_what_a_replica_has_that_serves(
 def test_the_replica_that_hosts_use_is_given_up_only_by_its_code(
     cluster: FakePacemaker, session: Session
 ) -> None:
+    cluster.keeps_marks = True
     diverge(cluster)
     shown = examine_replicas(session, VM1)
     with pytest.raises(Refused) as caught:

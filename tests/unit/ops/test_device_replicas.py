@@ -117,6 +117,27 @@ def test_marks_of_a_dropped_replica_go_with_it() -> None:
     assert bench.cluster.permanent("n2", "sanctl-outdated-vm1") is None
 
 
+def test_a_new_replica_may_not_serve_before_the_primary_has_it_in_sync() -> None:
+    """Its node may have old files: their tombstone went with the node's entry in the CIB."""
+    bench = made("n1")
+    bench.cluster.disks["n2"] = "Inconsistent"
+    with pytest.raises(NotConverged):
+        change(bench, 2)
+    assert bench.cluster.is_marked("vm1", "n2")
+    # So the replica with what the device held before is not promoted either.
+    bench.cluster.disks["n2"] = "UpToDate"
+    bench.cluster.keeps_marks = True
+    bench.cluster.crash("n1")
+    bench.cluster.tick()
+    bench.cluster.tick()
+    assert bench.cluster.active("vm1") == []
+    bench.cluster.states["n1"] = "online"
+    bench.cluster.keeps_marks = False
+    bench.cluster.make_storage("n1")
+    assert change(bench, 2).steps == ()
+    assert not bench.cluster.is_marked("vm1", "n2")
+
+
 def test_the_last_good_replica_is_not_dropped() -> None:
     bench = made("n1", "n2")
     bench.cluster.disks["n2"] = "Inconsistent"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sanctl.errors import Refused, UsageError
 from sanctl.model.cache_policy import NO_CACHE, CacheMode, CachePolicy
-from sanctl.model.cib_change import AddMove, RemovePreference, SetNodeAttribute, SetNodes
+from sanctl.model.cib_change import AddMove, RemovePreference, SetMark, SetNodeAttribute, SetNodes
 from sanctl.model.cluster import Cluster, MoveConstraint
 from sanctl.model.crm_mon import Instance, MonNode, NodeState, Role
 from sanctl.model.device import OutdatedMark, PoolUsage, ReplicaState
@@ -222,6 +222,8 @@ def test_no_step_drops_the_last_good_replica_or_the_primary(
             if device.prefer in dropped:
                 assert any(isinstance(c, RemovePreference) for c in found.changes)
         for node in added:
+            mark = SetMark(name=VM1, node=node, uuid=device.uuid)
+            assert mark in found.changes or cluster.is_marked(device, node)
             assert cluster.mon.state(node) is NodeState.ONLINE
             assert up_to_date_primary(cluster, device) is not None
         if len(change.nodes) > 2 and (added or lost):
