@@ -3,7 +3,9 @@
 
 An action of Pacemaker's has the parameters of the moment in which it was ordered. A monitor that
 was ordered before the restore, and runs after its begin, would let hosts in again. So a note stays
-on the node once an action has seen the order, and an action that has not asks the CIB.
+on the node once an action has seen the order, and an action that has not asks the CIB. The note
+stays as well while a process here still copies: one that a demotion could not end, as where its
+node has hung, and another node has finished the copy since.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import contextlib
 
 from sanctl.agents.replica import access_list
 from sanctl.agents.replica.parts import Device
+from sanctl.agents.restore import unit
 from sanctl.drivers import cib, lio
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.system import state_files
@@ -20,6 +23,8 @@ from sanctl.system.runner import Runner
 _KIND = "restoring"
 _TIMEOUT_S = 8.0
 _NOT_KNOWN = "not known"
+#: The process that has ended the order itself is about to end.
+_GRACE_S = 2.0
 
 
 def as_ordered(device: Device, order: str) -> Device:
@@ -42,6 +47,8 @@ def as_known(runner: Runner, device: Device) -> Device:
         order = read_order(runner, device.name)
         if _closes(order):
             return device.closed(order)
+        if not unit.end(runner, device.name, grace_s=_GRACE_S):
+            return device.closed(order or _NOT_KNOWN)
         note.remove()
     except (SanctlError, OSError):
         return device.closed(_NOT_KNOWN)

@@ -7,7 +7,6 @@ What it does is in sanctl/agents/restore/program.py, which monitors do not have 
 from __future__ import annotations
 
 import contextlib
-import time
 
 from sanctl.agents.replica.parts import Device
 from sanctl.errors import SanctlError
@@ -58,25 +57,25 @@ def waited_s(name: str, token: str) -> float:
     return now_s - _seen.setdefault(token, now_s)
 
 
-def end(runner: Runner, name: str) -> None:
-    """End the unit, and wait for that, if it may run.
+def end(runner: Runner, name: str, *, grace_s: float = 0.0) -> bool:
+    """End the unit, and wait for that, if it may run; return whether its process is gone.
+
+    Within `grace_s` it may end by itself.
 
     It writes through the gate, as hosts do, so nothing of it reaches the disk once that is closed.
     But while its process is there the gate cannot be removed.
     """
     path = lock_path(name)
-    if not exists(path) or _is_free(path):
-        return
+    if not exists(path) or _is_free(path, wait_s=grace_s):
+        return True
     with contextlib.suppress(SanctlError):
         # By SIGKILL, as the unit says.
         runner.run(["systemctl", "stop", "--no-block", _unit(name)], timeout_s=_TIMEOUT_S)
-    deadline = time.monotonic() + _END_S
-    while not _is_free(path) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    return _is_free(path, wait_s=_END_S)
 
 
-def _is_free(path: str) -> bool:
-    with state_files.locked(path, wait_s=0.0, shared=True) as is_free:
+def _is_free(path: str, *, wait_s: float) -> bool:
+    with state_files.locked(path, wait_s=wait_s, shared=True) as is_free:
         return is_free
 
 

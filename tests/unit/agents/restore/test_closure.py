@@ -79,6 +79,25 @@ def test_an_action_that_was_ordered_before_asks_the_cib(in_cib: InCib) -> None:
     assert in_cib.asked == asked, "the note is gone, so nothing is asked"
 
 
+def test_hosts_stay_out_while_a_process_here_still_copies(
+    in_cib: InCib, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A demotion could not end it, and another node has finished: it would write below hosts."""
+    runner = Recorder()
+    monkeypatch.setattr(unit, "_END_S", 0.1)
+    monkeypatch.setattr(closure, "_GRACE_S", 0.1)
+    closure.note("web")
+    for order in ("", str(ORDER._replace(state=DONE))):
+        in_cib.order = order
+        with state_files.locked(unit.lock_path("web"), wait_s=0.0):
+            found = closure.as_known(runner, DEVICE)
+            assert found.restore and found.all_initiators == ()
+        assert runner.started == ["sanctl-restore@web.service"], "it is ended"
+        runner.started.clear()
+    assert closure.as_known(runner, DEVICE) == DEVICE
+    assert runner.started == []
+
+
 def test_without_room_for_the_note(in_cib: InCib, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "no space left")
@@ -124,9 +143,9 @@ def test_the_unit_is_ended_if_its_process_may_run(
 ) -> None:
     runner = Recorder()
     monkeypatch.setattr(unit, "_END_S", 0.1)
-    unit.end(runner, "web")
+    assert unit.end(runner, "web")
     with state_files.locked(unit.lock_path("web"), wait_s=0.0):
-        unit.end(runner, "web")
+        assert not unit.end(runner, "web")
     assert runner.started == ["sanctl-restore@web.service"]
-    unit.end(runner, "web")
+    assert unit.end(runner, "web")
     assert len(runner.started) == 1, "it has ended"
