@@ -16,7 +16,8 @@ this replica takes it off. The agent on the other node sees the order and connec
 obeys only while another node is Primary with quorum, so that what is discarded is never the last
 that is there: the kept one's node may have been lost since the order was given.
 `sanctl-revive-NAME = UUID GENERATION` is the second order: to make an Outdated replica UpToDate,
-because the replica that was ahead is gone for good. It holds while that replica is not marked.
+because the replica that was ahead is gone for good. It holds while that replica is not marked. Of a
+device with one replica it says `only` in place of the generation.
 
 Orders are read only while the replica is without contact. For `device heal` and `status` the
 monitor publishes since when it is, and its data generations (`no_contact_fields`).
@@ -43,7 +44,7 @@ from sanctl.drivers import (
 )
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import PeerState, ResourceState
-from sanctl.plan.drbd.data_generations import Generations, parse_generations
+from sanctl.plan.drbd.data_generations import ONLY_REPLICA, Generations, parse_generations
 from sanctl.system import state_files
 from sanctl.system.files import read_text_or, write_atomically
 from sanctl.system.runner import Runner
@@ -124,7 +125,7 @@ def carry_out_order(runner: Runner, device: Device, state: ResourceState) -> Res
         _finish_discard(runner, device, here)
         return state
     if len(device.nodes) < 2:
-        return state
+        return _accept_only(runner, device, state, here)
     orders = _orders(runner, device)
     own = orders.pop(here, {})
     discard, revive = (_words(own.get(kind, "")) for kind in ("discard", "revive"))
@@ -313,6 +314,31 @@ def _revive(
     if was_suspect:
         drbdadm.adjust(runner, device.name)
     _delete_order(runner, device, "revive", here)
+
+
+def _accept_only(runner: Runner, device: Device, state: ResourceState, here: str) -> ResourceState:
+    """Let a device's only replica serve again that is suspect or Outdated, if that is ordered.
+
+    The order names no data generation, so it goes first: one that was left in the CIB would accept
+    the next loss, too. Where this process dies after that the operator has to say it again. Nothing
+    is asked of a healthy replica, not even the CIB.
+    """
+    path = lost_writes.data_file(device.name)
+    is_suspect = path is not None and lost_writes.is_suspect(device.name, path)
+    is_outdated = state.disk in {"Outdated", "Consistent"}
+    if path is None or state.is_primary or not (is_suspect or is_outdated):
+        return state
+    order = _words(_orders(runner, device).get(here, {}).get("revive", ""))
+    if order != [ONLY_REPLICA] or here in _marked(runner, device):
+        return state
+    _delete_order(runner, device, "revive", here)
+    if is_suspect:
+        lost_writes.clear_marker(device.name, path)
+    if is_outdated:
+        with outdate.promoting(device.name):
+            drbdsetup.force_up_to_date(runner, device.name, device.minor)
+    _log(device.name, "the only replica is accepted as it is, as ordered", step="trust")
+    return drbdsetup.observe(runner, device.name) or state
 
 
 def _finish_discard(runner: Runner, device: Device, here: str) -> None:

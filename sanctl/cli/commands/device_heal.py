@@ -30,6 +30,8 @@ _CONDITION_TEXTS = {
     "outdated, is out of reach, or has not connected since its start to the one that is",
 }
 
+_ONLY_BLOCKED = "its only replica is not served by itself: it may lack writes"
+
 
 @click.command()
 @click.argument("name")
@@ -70,7 +72,8 @@ def heal(
             with contextlib.redirect_stdout(sys.stderr):
                 _print(shown)
             click.echo(f"\nKeeping the replica on {chosen} loses {lost.text}.", err=True)
-            click.confirm(f"Device {wanted}: discard {_replicas_text(lost)}?", abort=True, err=True)
+            do = f"discard {_replicas_text(lost)}" if lost.nodes else "serve it as it is"
+            click.confirm(f"Device {wanted}: {do}?", abort=True, err=True)
         command_line = f"device heal {name} --keep {keep} (loses {lost.text})"
         with env.logged("heal", device=name, command_line=command_line):
             heal_device(
@@ -80,8 +83,12 @@ def heal(
         output,
         data={**_data(shown), "kept": chosen.value, "lost": _loss_data(lost)},
         text=lambda: print(
-            f"device {wanted}: the replica on {chosen} serves; lost: {lost.text}\n"
-            f"'sanctl device show {wanted}' shows how {_replicas_text(lost)} is replaced"
+            f"device {wanted}: the replica on {chosen} serves; lost: {lost.text}"
+            + (
+                f"\n'sanctl device show {wanted}' shows how {_replicas_text(lost)} is replaced"
+                if lost.nodes
+                else ""
+            )
         ),
     )
 
@@ -98,7 +105,9 @@ def _losses(shown: Diagnosis) -> dict[NodeName, Loss | Problem]:
 
 
 def _print(shown: Diagnosis) -> None:
-    print(f"device {shown.device.name}: {_CONDITION_TEXTS[shown.condition]}")
+    is_only = shown.condition is Condition.BLOCKED and len(shown.replicas) == 1
+    what = _ONLY_BLOCKED if is_only else _CONDITION_TEXTS[shown.condition]
+    print(f"device {shown.device.name}: {what}")
     print_table(_COLUMNS, (_row(side) for side in shown.replicas))
     if shown.condition is Condition.WAITING:
         print(f"waits: {shown.waits_for}")
@@ -187,7 +196,7 @@ def _replicas_text(lost: Loss) -> str:
 def _loss_data(lost: Loss) -> dict[str, Any]:
     nodes = [node.value for node in lost.nodes]
     return {
-        "node": nodes[0],
+        "node": nodes[0] if nodes else None,
         "nodes": nodes,
         "bytes_at_most": lost.bytes_at_most,
         "text": lost.text,

@@ -9,7 +9,9 @@ from typing import Annotated, TypedDict
 class HealLoss(TypedDict):
     """What is lost if a replica is discarded."""
 
-    node: Annotated[str, "the node of the discarded replica; of several the first"]
+    node: Annotated[
+        str | None, "the node of the discarded replica; of several the first; null: there is none"
+    ]
     nodes: Annotated[list[str], "the nodes of all discarded replicas"]
     bytes_at_most: Annotated[
         int | None, "how much of its data is nowhere else; null: not known, or hosts write to it"

@@ -14,6 +14,9 @@ import re
 from enum import StrEnum
 from typing import NamedTuple
 
+#: In place of a generation in an order for a device's only replica: DRBD 9 keeps one for each peer,
+#: and there is no other replica to mistake it for.
+ONLY_REPLICA = "only"
 # DRBD keeps in a UUID's last bit that it was written as a Primary.
 _IDENTITY = ~1
 _JUST_CREATED = 4

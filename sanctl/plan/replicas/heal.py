@@ -14,6 +14,9 @@ that at no moment both replicas may be served: the kept one loses its mark, the 
 other's node gets the order to discard exactly the generation that the operator was shown, and what
 an earlier decision has ordered and is not carried out is withdrawn. A choice that would lose
 nothing is still a choice: no replica is discarded that was not named.
+
+A device's only replica may be blocked, too: suspect, above all. Then there is nothing to discard,
+and the decision is to serve it as it is.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ from sanctl.plan.cluster.preconditions import (
     refuse_unless_changeable,
 )
 from sanctl.plan.drbd.data_generations import (
+    ONLY_REPLICA,
     Relation,
     compare_generations,
 )
@@ -99,7 +103,9 @@ def loss_of_keeping(diagnosis: Diagnosis, keep: NodeName) -> Loss:
         )
     if len(diagnosis.replicas) > _COMPARED:
         return with_own_loss(loss_among_several(diagnosis, kept), kept)
-    other = next(facts for facts in diagnosis.replicas if facts.node != keep)
+    other = next((facts for facts in diagnosis.replicas if facts.node != keep), None)
+    if other is None:
+        return with_own_loss(_loss_of_only(kept), kept)
     _refuse_if_newer_is_there(diagnosis, kept, other)
     lost = Loss(
         nodes=(other.node,),
@@ -107,6 +113,20 @@ def loss_of_keeping(diagnosis: Diagnosis, keep: NodeName) -> Loss:
         bytes_at_most=_loss_bytes(diagnosis, other),
     )
     return with_own_loss(lost, kept)
+
+
+def _loss_of_only(kept: ReplicaFacts) -> Loss:
+    """Return what a device's only replica may lack that is not served by itself."""
+    if kept.replica.is_unflushed_cache:
+        text = "writes that no host had flushed; how much that is cannot be known"
+        return Loss(nodes=(), text=text, bytes_at_most=None)
+    if kept.replica.is_suspect:
+        return Loss(nodes=(), text="nothing", bytes_at_most=0)  # Of its resync: with_own_loss.
+    text = (
+        "whatever was written to a replica that is no more after this one was marked as outdated, "
+        "or knew itself to be; how much that is cannot be known"
+    )
+    return Loss(nodes=(), text=text, bytes_at_most=None)
 
 
 def _refuse_if_newer_is_there(
@@ -279,7 +299,10 @@ def _changes(
         or kept.replica.is_suspect
         or kept.lacks_majority
     ):
-        if kept.generations is None:
+        generation = kept.generations.name if kept.generations else None
+        if not others:
+            generation = ONLY_REPLICA
+        if generation is None:
             raise Refused(
                 Problem(
                     "SAN-HEAL-002",
@@ -291,7 +314,7 @@ def _changes(
             SetNodeAttribute(
                 node=kept.node,
                 attribute=f"{REVIVE_PREFIX}{name}",
-                value=f"{uuid} {kept.generations.name}",
+                value=f"{uuid} {generation}",
             )
         )
     given = {(order.node, order.attribute) for order in orders}

@@ -14,9 +14,11 @@ import pytest
 
 import sanctl.cli.environment
 from sanctl.cli.main import main
+from sanctl.errors import ExitStatus
 from sanctl.ops.session import Session
 from tests.fakes.pacemaker import FakeClock, FakePacemaker, FakeReporter
 from tests.unit.ops.test_device_heal import diverge
+from tests.unit.ops.test_device_heal_suspect import alone
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -127,3 +129,15 @@ def test_drain_says_what_went_where_and_what_stays(run: Run, cluster: FakePacema
         status, out, _ = run("node", "drain", active[0], "--timeout", "2")
         assert status == 7
         assert "still being moved" in out
+
+
+def test_the_only_replica_is_shown_and_served_as_it_is(run: Run, cluster: FakePacemaker) -> None:
+    alone(cluster, " suspect=1 suspect-of=cache")
+    status, out, _ = run("device", "heal", "vm1")
+    assert status == ExitStatus.DEGRADED
+    assert "its only replica is not served by itself" in out
+    assert "--keep n1 loses writes that no host had flushed" in out
+    status, out, _ = run("device", "heal", "vm1", "--keep", "n1", "--yes", "--output", "json")
+    found = json.loads(out)["data"]
+    assert (status, found["lost"]["node"], found["lost"]["nodes"]) == (0, None, [])
+    assert cluster.active("vm1") == ["n1"]

@@ -109,3 +109,43 @@ def test_a_good_replica_beside_a_suspect_one_serves(cluster: FakePacemaker) -> N
     shown = examine_replicas(session, VM1)
     assert shown.condition is Condition.WAITING
     assert "may promote the replica on n2" in shown.waits_for
+
+
+def alone(cluster: FakePacemaker, words: str) -> Session:
+    """Let the device have one replica, which says this, and which nobody promotes."""
+    nodes = cluster.root.find(".//primitive[@id='vm1']//nvpair[@name='nodes']")
+    assert nodes is not None
+    cluster.roles.pop(("vm1", "n2"))
+    nodes.set("value", "n1")
+    return blocked(cluster, words, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "lost"),
+    [
+        (" suspect=1 suspect-of=cache", "writes that no host had flushed"),
+        (" suspect=1 suspect-of=resync", "what a resync had written on n1"),
+    ],
+)
+def test_the_only_replica_is_served_as_it_is(cluster: FakePacemaker, words: str, lost: str) -> None:
+    session = alone(cluster, words)
+    shown = examine_replicas(session, VM1)
+    assert shown.condition is Condition.BLOCKED
+    loss = loss_of_keeping(shown, N1)
+    assert (loss.nodes, loss.bytes_at_most) == ((), None) and loss.text.startswith(lost)
+    heal_device(session, VM1, N1, shown=shown, accepted=(), timeout_s=30)
+    assert f'name="sanctl-revive-vm1" value="{shown.device.uuid} only"' in cluster.patches[0]
+    assert cluster.active("vm1") == ["n1"]
+
+
+def test_an_only_replica_that_is_marked_is_served_once_that_is_decided(
+    cluster: FakePacemaker,
+) -> None:
+    session = alone(cluster, "")
+    cluster.disks["n1"] = "Outdated"
+    cluster.tick()
+    shown = examine_replicas(session, VM1)
+    loss = loss_of_keeping(shown, N1)
+    assert loss.bytes_at_most is None and "a replica that is no more" in loss.text
+    heal_device(session, VM1, N1, shown=shown, accepted=(), timeout_s=30)
+    assert cluster.active("vm1") == ["n1"]

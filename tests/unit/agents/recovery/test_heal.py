@@ -320,6 +320,58 @@ def of_three(*, disk: str = "Outdated", has_quorum: bool = False) -> ResourceSta
     return ResourceState("vm1", "Secondary", "quorum", disk, 1024, peers, has_quorum=has_quorum)
 
 
+def attach(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    monkeypatch.setattr(lost_writes, "data_file", lambda name: f"{folder}/{name}.{UUID}.data")
+
+
+def test_the_only_replica_is_accepted_as_it_is(
+    here: FakeNode, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """DRBD 9 has no generation of it, and there is none to mistake it for."""
+    attach(monkeypatch, tmp_path)
+    only, alone = DEVICE._replace(nodes=("n2",)), state("StandAlone")._replace(peers=())
+    here.states["vm1"] = alone
+    accept = {"n2": ("revive", f"{UUID} only")}
+    healthy = Node(accept)
+    heal.carry_out_order(healthy, only, alone)
+    assert healthy.calls == [], "the CIB is not asked"
+    lost_writes.record_failed_flush("vm1")
+    for orders, marked, role in (
+        ({}, (), "Secondary"),
+        ({"n2": ("revive", f"{UUID} {HELD}")}, (), "Secondary"),
+        ({"n2": ("revive", f"{'b' * 32} only")}, (), "Secondary"),
+        (accept, ("n2",), "Secondary"),
+        (accept, (), "Primary"),
+    ):
+        node = Node(orders, marked=marked)
+        heal.carry_out_order(node, only, alone._replace(role=role))
+        assert node.acts == [] and lost_writes.has_flush_failed("vm1")
+    node = Node(accept)
+    heal.carry_out_order(node, only, alone)
+    assert node.orders == {} and not lost_writes.has_flush_failed("vm1")
+    # A late or a second one does nothing to a device that has got a second replica.
+    lost_writes.record_failed_flush("vm1")
+    heal.carry_out_order(Node(accept), DEVICE, state("Connecting"))
+    assert lost_writes.has_flush_failed("vm1")
+
+
+def test_the_order_for_the_only_replica_goes_before_anything_is_accepted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One that was left would accept the next loss, too."""
+    attach(monkeypatch, tmp_path)
+    only, alone = DEVICE._replace(nodes=("n2",)), state("StandAlone")._replace(peers=())
+    lost_writes.record_failed_flush("vm1")
+
+    def refuse(*_: object, **_more: object) -> None:
+        raise CommandError(Problem("SAN-CMD-001", "no answer"))
+
+    monkeypatch.setattr(node_attributes, "delete_permanent", refuse)
+    with pytest.raises(CommandError):
+        heal.carry_out_order(Node({"n2": ("revive", f"{UUID} only")}), only, alone)
+    assert lost_writes.has_flush_failed("vm1")
+
+
 def test_of_several_peers_each_ones_bitmap_is_published(here: FakeNode) -> None:
     here.generation = 9
     node = Node({})
