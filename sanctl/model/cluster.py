@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import NamedTuple, Self, TypeVar
 
 from sanctl.model.crm_mon import MEMBER_STATES, Mon, NodeState, Role
@@ -78,6 +79,19 @@ class MoveConstraint:
     device: str
     node: str
     until: str
+
+    def is_over(self, now_s: float) -> bool:
+        """Whether its time has passed: Pacemaker keeps to it no more, and it stays in the CIB.
+
+        One whose end cannot be read is not over.
+        """
+        try:
+            end = datetime.fromisoformat(self.until.replace("Z", "+00:00"))
+        except ValueError:
+            return False
+        if end.tzinfo is None:
+            end = end.replace(tzinfo=UTC)
+        return end.timestamp() < now_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,8 +274,13 @@ class Cib:
         return self._index.devices.get(str(name))
 
     def move(self, name: DeviceName) -> MoveConstraint | None:
-        """Return the device's move constraint, if one is there."""
+        """Return the device's move constraint, if one is there, also one that is over."""
         return self._index.moves.get(name.value)
+
+    def move_under_way(self, name: DeviceName, now_s: float) -> MoveConstraint | None:
+        """Return the device's move constraint, if Pacemaker keeps to one now."""
+        move = self.move(name)
+        return None if move is None or move.is_over(now_s) else move
 
     def is_marked(self, device: DeviceSpec, node: NodeName) -> bool:
         """Whether a node's replica has the outdated mark, so that it is never promoted."""

@@ -93,7 +93,7 @@ def plan_restore(
             token=request.token, point=goal.point, point_token=goal.token, given_s=int(now_s)
         )
         return (order_change(device, other),)
-    if cluster.cib.move(device.name) is not None:
+    if cluster.cib.move_under_way(device.name, now_s) is not None:
         problems.append(
             Problem(
                 "SAN-REST-004",

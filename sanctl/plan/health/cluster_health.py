@@ -8,7 +8,6 @@ next. What is not known counts as not healthy.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
 from sanctl.model.cluster import HOST_PREFIX, POOL_RESOURCE, REACH_RESOURCE, Cluster
 from sanctl.model.crm_mon import MEMBER_STATES, NodeState
@@ -225,7 +224,7 @@ def _failure_findings(cluster: Cluster) -> Iterator[Finding]:
 
 def _leftover_findings(cluster: Cluster, now_s: float) -> Iterator[Finding]:
     for move in cluster.cib.moves:
-        running = not _is_past(move.until, now_s)
+        running = not move.is_over(now_s)
         until = f"until {move.until}" if running else f"expired at {move.until}"
         yield Finding(
             code="SAN-HLT-050",
@@ -282,16 +281,6 @@ def _gone(cluster: Cluster, stone: Tombstone) -> str:
     if cluster.active_node(device.name) is None:
         return "a replica was dropped, and stays until another node serves"
     return "a replica was dropped"
-
-
-def _is_past(moment: str, now_s: float) -> bool:
-    try:
-        end = datetime.fromisoformat(moment.replace("Z", "+00:00"))
-    except ValueError:
-        return False
-    if end.tzinfo is None:
-        end = end.replace(tzinfo=UTC)
-    return end.timestamp() < now_s
 
 
 def _pool_findings(cluster: Cluster, topology: Topology, now_s: float) -> Iterator[Finding]:

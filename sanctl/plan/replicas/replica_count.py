@@ -165,7 +165,7 @@ def next_replica_step(
     if not adds and not drops:
         return _last_step(cluster, device, request)
     refuse_while_restoring(device)
-    if cluster.active_node(name) is None and _is_between_roles(cluster, device):
+    if cluster.active_node(name) is None and _is_between_roles(cluster, device, context.now_s):
         return AwaitRole(seen=replicas_text(cluster, device))
     has_room = len(device.nodes) < replica_limit(context.drbd_version)
     # Replicas that are gone count in DRBD's total only, and could cost the majority.
@@ -183,8 +183,8 @@ def next_replica_step(
     return _drop(cluster, device, drops, request, context)
 
 
-def _is_between_roles(cluster: Cluster, device: DeviceSpec) -> bool:
-    return cluster.cib.move(device.name) is not None or any(
+def _is_between_roles(cluster: Cluster, device: DeviceSpec, now_s: float) -> bool:
+    return cluster.cib.move_under_way(device.name, now_s) is not None or any(
         cluster.replica(device.name, node).role == "Primary" for node in device.nodes
     )
 
@@ -301,7 +301,7 @@ def _move_away(
     cluster: Cluster, device: DeviceSpec, kept: tuple[NodeName, ...], context: StepContext
 ) -> ReplicaStep:
     good = [node for node in kept if is_known_stable(cluster, device, node)]
-    move = cluster.cib.move(device.name)
+    move = cluster.cib.move_under_way(device.name, context.now_s)
     if move is not None and move.node in {node.value for node in good}:
         return AwaitMove(to=NodeName.parse(move.node), seen=replicas_text(cluster, device))
     refusal: Refused | None = None

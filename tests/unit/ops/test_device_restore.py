@@ -232,6 +232,13 @@ def test_a_device_that_is_being_moved(bed: Bed) -> None:
         check_restore(bed.session, bed.request())
 
 
+def test_a_move_that_is_over_keeps_no_device_from_being_restored(bed: Bed) -> None:
+    """Its command was killed, and the constraint stays in the CIB until the next move."""
+    move = AddMove(name=NAME, node=bed.device().nodes[1], until="2001-01-01 00:00:00Z")
+    bed.cluster.patch(render_patchset(bed.cluster.root, (move,)))
+    check_restore(bed.session, bed.request())
+
+
 def test_what_goes_meanwhile_and_what_does_not(bed: Bed) -> None:
     bed.begun()
     for point in ("good", "kept50"):

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from sanctl.errors import Refused, UsageError
 from sanctl.model.cache_policy import NO_CACHE, CacheMode, CachePolicy
-from sanctl.model.cib_change import AddMove, RemovePreference, SetMark, SetNodeAttribute, SetNodes
+from sanctl.model.cib_change import (
+    AddMove,
+    RemoveMove,
+    RemovePreference,
+    SetMark,
+    SetNodeAttribute,
+    SetNodes,
+)
 from sanctl.model.cluster import Cluster, MoveConstraint
 from sanctl.model.crm_mon import Instance, MonNode, NodeState, Role
 from sanctl.model.device import OutdatedMark, PoolUsage, ReplicaState
@@ -30,6 +37,7 @@ from sanctl.plan.replicas.replica_choice import (
     target_nodes,
 )
 from sanctl.plan.replicas.replica_count import (
+    AwaitMove,
     AwaitRole,
     AwaitSync,
     ChangeReplicas,
@@ -133,17 +141,27 @@ def world(
 
 
 def step(
-    cluster: Cluster, request: ReplicaRequest, *, drbd: str = "8.4.11", accepted: str = ""
+    cluster: Cluster,
+    request: ReplicaRequest,
+    *,
+    drbd: str = "8.4.11",
+    accepted: str = "",
+    now_s: float = 0.0,
 ) -> ReplicaStep:
     setting = StepContext(
-        topology=wide_topology(), drbd_version=drbd, accepted=frozenset(accepted.split())
+        topology=wide_topology(),
+        drbd_version=drbd,
+        accepted=frozenset(accepted.split()),
+        now_s=now_s,
     )
     return next_replica_step(cluster, VM1, request, setting)
 
 
-def codes(cluster: Cluster, request: ReplicaRequest, **more: str) -> list[str]:
+def codes(
+    cluster: Cluster, request: ReplicaRequest, *, drbd: str = "8.4.11", accepted: str = ""
+) -> list[str]:
     with pytest.raises(Refused) as caught:
-        step(cluster, request, **more)
+        step(cluster, request, drbd=drbd, accepted=accepted)
     return [problem.code for problem in caught.value.problems]
 
 
@@ -253,6 +271,31 @@ def test_a_reload_is_waited_for() -> None:
     move = MoveConstraint(device="vm1", node="n2", until="2027-01-01 00:00:00Z")
     moving = replace(nobody, cib=replace(nobody.cib, moves=(move,)))
     assert isinstance(step(moving, ReplicaRequest(replicas=1)), AwaitRole)
+
+
+_END_S = 1798761600.0  # 2027-01-01 00:00:00Z
+
+
+def with_move(cluster: Cluster, node: str) -> Cluster:
+    move = MoveConstraint(device="vm1", node=node, until="2027-01-01 00:00:00Z")
+    return replace(cluster, cib=replace(cluster.cib, moves=(move,)))
+
+
+def test_a_move_that_is_over_is_made_anew() -> None:
+    """Its command was killed: Pacemaker keeps to it no more, and waiting for it had no end."""
+    request = ReplicaRequest(replicas=1, drop=(N1,))
+    left = with_move(world(), "n2")
+    assert isinstance(step(left, request, now_s=_END_S - 1), AwaitMove)
+    found = step(left, request, now_s=_END_S + 1)
+    assert isinstance(found, ChangeReplicas)
+    assert isinstance(found.changes[0], RemoveMove)
+    (move,) = (each for each in found.changes if isinstance(each, AddMove))
+    assert move.node == N2
+    # Nor does a role that no node has come by one that is over.
+    nobody = with_move(world(active=None), "n2")
+    with pytest.raises(Refused) as refused:
+        step(nobody, request, now_s=_END_S + 1)
+    assert refused.value.problems[0].code == "SAN-REP-002"
 
 
 def test_the_new_replica_is_in_sync_before_the_old_one_is_dropped() -> None:
