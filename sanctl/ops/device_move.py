@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from sanctl.model.cib_change import Change
+from sanctl.model.cib_change import AddMove, Change
 from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import Failure
 from sanctl.model.names import DeviceName, NodeName
@@ -17,15 +17,21 @@ from sanctl.plan.device.alteration import plan_move, plan_move_end
 def move_device(
     session: Session, name: DeviceName, node: NodeName, *, timeout_s: float
 ) -> DeviceOutcome:
-    """Let another node serve a device; the constraint for it is removed whatever happens."""
+    """Let another node serve a device; the constraint for it is removed whatever happens.
+
+    That of another command, which has taken its place meanwhile, stays: the later one decides.
+    """
     begin_s = session.clock.monotonic_s()
     known: list[Failure] = []
     is_there: list[bool] = [False]
+    moves: list[AddMove] = []
 
     def decide(cluster: Cluster) -> tuple[Change, ...]:
         known[:] = cluster.mon.failures_of(name)
         is_there[0] = cluster.active_node(name) == node.value
-        return plan_move(cluster, name, node, now_s=session.clock.wall_s())
+        changes = plan_move(cluster, name, node, now_s=session.clock.wall_s())
+        moves[:] = [each for each in changes if isinstance(each, AddMove)]
+        return changes
 
     session.change(decide)
     if is_there[0]:
@@ -43,7 +49,7 @@ def move_device(
             )
             duration_s = session.clock.monotonic_s() - begin_s
         finally:
-            session.change(lambda seen: plan_move_end(seen, name))
+            session.change(lambda seen: plan_move_end(seen, moves[0]) if moves else ())
     return DeviceOutcome(
         device=existing_device(cluster, name),
         cluster=cluster,

@@ -199,9 +199,11 @@ def _move_problems(cluster: Cluster, device: DeviceSpec, node: NodeName) -> list
     return problems
 
 
-def plan_move_end(cluster: Cluster, name: DeviceName) -> tuple[Change, ...]:
-    """Return the change that ends a move.
+def plan_move_end(cluster: Cluster, move: AddMove) -> tuple[Change, ...]:
+    """Return the change that ends a move, if it is still there and no later one in its place.
 
     The device stays: the Primary's promotion score is higher than any preference for another node.
     """
-    return (RemoveMove(name=name),) if cluster.cib.move(name) is not None else ()
+    found = cluster.cib.move(move.name)
+    is_this = found is not None and (found.node, found.until) == (move.node.value, move.until)
+    return (RemoveMove(name=move.name),) if is_this else ()

@@ -29,6 +29,7 @@ from sanctl.ops.device_resize import resize_device
 from sanctl.ops.session import Session
 from sanctl.ops.target_access import allow_initiator, deny_initiator
 from sanctl.plan.cluster.cib_size import has_size_limit
+from sanctl.plan.device.alteration import plan_move
 from sanctl.plan.device.creation_request import DeviceArguments
 from sanctl.plan.device.deletion import (
     AwaitStop,
@@ -36,6 +37,7 @@ from sanctl.plan.device.deletion import (
     RemoveConfiguration,
     next_deletion_step,
 )
+from sanctl.render.cib import render_patchset
 from tests.fakes.pacemaker import FakeClock, FakePacemaker, FakeReporter
 from tests.fakes.topology import topology
 
@@ -313,6 +315,28 @@ def test_move_that_does_not_happen_removes_its_constraint() -> None:
         move_device(bench.session, VM1, NodeName.parse("n2"), timeout_s=5)
     assert bench.cluster.root.find(".//rsc_location[@id='sanctl-vm1-move']") is None
     assert bench.cluster.active("vm1") == ["n1"]
+
+
+def test_a_move_that_fails_leaves_that_of_another_command() -> None:
+    """The later command's would end with the earlier one's: the device stayed where it was."""
+    bench = Bench()
+    bench.create()
+    bench.cluster.is_frozen = True
+    other: list[str] = []
+
+    def move_again() -> None:
+        if other:
+            return
+        other.append("moves")
+        found = bench.session.observe()
+        changes = plan_move(found, VM1, NodeName.parse("n2"), now_s=2e9)
+        bench.cluster.patch(render_patchset(bench.cluster.root, changes))
+
+    bench.clock.on_sleep = move_again
+    with pytest.raises(NotConverged):
+        move_device(bench.session, VM1, NodeName.parse("n2"), timeout_s=5)
+    left = bench.session.observe().cib.move(VM1)
+    assert left is not None and left.until.startswith("2033")
 
 
 def test_leftover_of_a_killed_move_is_cleaned_by_the_next() -> None:
