@@ -31,6 +31,12 @@ from sanctl.plan.cluster.preconditions import (
 )
 from sanctl.plan.device.clone_needs import needed_by_clones
 
+#: Nodes in these states may run an instance that Pacemaker does not show. What an unclean node does
+#: is unknown until it is fenced: it may still be writing. Of one that is joining nothing is known
+#: before Pacemaker has asked what runs there: where its Pacemaker was started anew, all that ran
+#: before still does, and would be stopped without its parameters.
+_MAY_RUN = frozenset({NodeState.UNCLEAN, NodeState.PENDING})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestStop:
@@ -41,7 +47,7 @@ class RequestStop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AwaitStop:
-    """Instances still run, or may run on a node that is not yet fenced."""
+    """Instances still run, or may run on a node that is not yet fenced, or is joining."""
 
     running: tuple[str, ...]
 
@@ -150,11 +156,15 @@ def next_deletion_step(cluster: Cluster, name: DeviceName) -> DeletionStep:
             raise Refused(*needed)
         return RequestStop(changes=(SetStopped(name=name),))
     running = {instance.node for instance in cluster.mon.instances_of(name)}
-    # What an unclean node does is unknown until it is fenced: it may still be writing.
-    running |= {node.value for node in device.nodes if cluster.mon.state(node) is NodeState.UNCLEAN}
+    members = {node.name for node in cluster.cib.nodes}
+    running |= {
+        node.value
+        for node in device.nodes
+        if (state := cluster.mon.state(node)) in _MAY_RUN
+        or (state is NodeState.UNKNOWN and node in members)
+    }
     if running:
         return AwaitStop(running=tuple(sorted(running)))
-    members = {node.name for node in cluster.cib.nodes}
     return RemoveConfiguration(
         changes=(
             RemoveDevice(name=name),

@@ -18,7 +18,7 @@ from sanctl.errors import (
     UsageError,
 )
 from sanctl.model.cluster import Cluster
-from sanctl.model.crm_mon import Role
+from sanctl.model.crm_mon import NodeState, Role
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName
 from sanctl.ops import device_delete
 from sanctl.ops.device_change import DeviceOutcome
@@ -35,6 +35,7 @@ from sanctl.plan.device.deletion import (
     AwaitStop,
     DeletionStep,
     RemoveConfiguration,
+    RequestStop,
     next_deletion_step,
 )
 from sanctl.render.cib import render_patchset
@@ -484,6 +485,29 @@ def test_of_several_devices_none_is_stopped_where_one_cannot_be_deleted() -> Non
     assert codes(caught.value) == ["SAN-DEV-002", "SAN-DEV-002"]
     assert bench.cluster.patches == []
     assert set(bench.cluster.devices()) == {"vm1", "vm2"}
+
+
+@pytest.mark.parametrize("state", ["pending", "unknown", "unclean", "offline"])
+def test_a_node_of_which_nothing_is_known_yet_is_waited_for(state: str) -> None:
+    """Its Pacemaker was started anew: what ran there runs on, and is shown a moment later."""
+    bench = Bench()
+    bench.create()
+    stopped = next_deletion_step(bench.session.observe(), VM1)
+    assert isinstance(stopped, RequestStop)
+    bench.cluster.patch(render_patchset(bench.cluster.root, stopped.changes))
+    for _ in range(4):
+        bench.cluster.tick()
+    seen = bench.session.observe()
+    assert isinstance(next_deletion_step(seen, VM1), RemoveConfiguration)
+    nodes = tuple(
+        replace(node, state=NodeState(state)) if node.name == "n2" else node
+        for node in seen.mon.nodes
+    )
+    found = next_deletion_step(replace(seen, mon=replace(seen.mon, nodes=nodes)), VM1)
+    if state == "offline":
+        assert isinstance(found, RemoveConfiguration)
+    else:
+        assert found == AwaitStop(running=("n2",))
 
 
 def test_those_that_have_stopped_are_removed_where_one_does_not_in_time() -> None:
