@@ -7,6 +7,7 @@ What it does is in sanctl/agents/restore/program.py, which monitors do not have 
 from __future__ import annotations
 
 import contextlib
+import time
 
 from sanctl.agents.replica.parts import Device
 from sanctl.errors import SanctlError
