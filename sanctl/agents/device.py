@@ -36,7 +36,13 @@ from sanctl.agents.fencing import (
     shared_marks,
 )
 from sanctl.agents.node import failure_cleanup, start_turn
-from sanctl.agents.promotion import admission, compared_data, first_activation, set_role
+from sanctl.agents.promotion import (
+    admission,
+    compared_data,
+    first_activation,
+    needed_release,
+    set_role,
+)
 from sanctl.agents.publish import replica_state
 from sanctl.agents.recovery import fs_shutdown
 from sanctl.agents.replica import (
@@ -63,7 +69,7 @@ from sanctl.drivers import (
     ram_cache,
 )
 from sanctl.errors import CommandError, Problem, SanctlError
-from sanctl.model import published_reservations
+from sanctl.model import published_reservations, release_needs
 from sanctl.model.access import split_hosts
 from sanctl.model.cache_policy import parse_cache_policy
 from sanctl.model.drbd import ResourceState
@@ -112,6 +118,7 @@ def _device() -> Device:
             ocf.parameter(published_reservations.PARAMETER, "")
         ),
         clear_reservations=ocf.parameter(published_reservations.CLEAR_PARAMETER, ""),
+        lacks=release_needs.not_known(ocf.parameter(release_needs.PARAMETER, "")),
     )
     return restore_closure.as_ordered(device, ocf.parameter("restore", ""))
 
@@ -131,7 +138,7 @@ def start() -> int:
 def _start(device: Device, turn: contextlib.ExitStack) -> int:
     steps = ocf.Steps(device.name, "start")
     state_files.make_folder()
-    device = admission.at_start(_RUNNER, device)
+    device = needed_release.at_start(admission.at_start(_RUNNER, device))
     found = parts.observe(_RUNNER, device)
     if found.is_standby:
         replica_state.publish(_RUNNER, device, found.drbd)
@@ -255,6 +262,8 @@ def _promote(device: Device, begun: contextlib.ExitStack) -> int:
         raise CommandError(
             Problem("SAN-AGENT-005", f"{device.name} is not started here; it cannot be promoted")
         )
+    # Before anything is changed, here or in the CIB.
+    needed_release.refuse_promotion(device)
     write_cache_steps.refuse_suspect(device.name)
     fs_shutdown.refuse_promotion(device)
     # Before the cluster is told that the device is not new any more.
@@ -406,7 +415,7 @@ def monitor() -> int:
     """Report the true role to Pacemaker (sanctl/agents/device_monitor.py)."""
     device = _device()
     if not ocf.is_probe():
-        device = admission.while_up(_RUNNER, device)
+        device = needed_release.while_up(admission.while_up(_RUNNER, device))
     return device_monitor.monitor(_RUNNER, device)
 
 
@@ -417,7 +426,7 @@ def reload_agent() -> int:
     monitor finishes it. A failed reload would count as a failed start, and the cluster would stop
     a device that serves.
     """
-    device = admission.while_up(_RUNNER, _device())
+    device = needed_release.while_up(admission.while_up(_RUNNER, _device()))
     steps = ocf.Steps(device.name, "reload-agent")
     deadline = time.monotonic() + min(_GROWTH_WAIT_S, ocf.remaining_s(50.0))
     while True:

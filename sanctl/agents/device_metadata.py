@@ -102,6 +102,13 @@ token. The node that serves carries each out once.</longdesc>
 <shortdesc lang="en">order to clear reservations</shortdesc>
 <content type="string" default=""/>
 </parameter>
+<parameter name="needs" required="0" reloadable="1">
+<longdesc lang="en">What a release of sanctl has to know to serve the device, words separated by
+spaces, written with the features that need it. A node whose release does not know one of them keeps
+its replica in sync, and is not promoted.</longdesc>
+<shortdesc lang="en">what a release has to know</shortdesc>
+<content type="string" default=""/>
+</parameter>
 <parameter name="origin" required="0">
 <longdesc lang="en">The restore point that the device was made from, as the words DEVICE POINT TOKEN
 UUID BYTES NODE,NODE; the nodes are those whose files are copies of it. Never changed.</longdesc>

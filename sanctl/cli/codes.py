@@ -61,6 +61,10 @@ _CODES = {
     "SAN-AGENT-018": "A parameter of the resource `sanctl-reached` in the cluster's configuration "
     "cannot be used: an address of the iscsi network that is no IP address, or a time or number "
     "out of range. The playbook writes them, and refuses such values itself.",
+    "SAN-AGENT-020": "A device needs what the release of sanctl on this node does not know (its "
+    "parameter `needs`, written by a later release with the feature): the node was off during an "
+    "update, or went back to the release before. It keeps its replica in sync, has no promotion "
+    "score and does not serve it, as it would do so wrongly. Update sanctl on the node.",
     "SAN-AGENT-019": "A node could not look whether it reaches the addresses on the iscsi network: "
     "the kernel refused a socket or a packet for a reason of the node itself, not of the network. "
     "Nothing is published by such a look, so no device moves by it. After two minutes without a "

@@ -196,6 +196,10 @@ CODES = {
     "restore point is still made. Writes after a restore point break the file into more of them "
     "where they are at random, hosts wait for each in the next one, and beyond the limit restore "
     "points are refused (SAN-SNAP-002). Deleting restore points joins none: a new file has few.",
+    "SAN-HLT-127": "A node's release of sanctl does not know what a device needs (its parameter "
+    "`needs`, written by a later release with the feature). The node keeps its copy in sync and "
+    "does not take the device over; one that served it when its release was exchanged goes on, and "
+    "does not look after what it does not know. Update sanctl on that node.",
     "SAN-HLT-119": "The hook of a device's newest restore point failed: before it, and the point "
     "is crash-consistent; or after it, and the application may still be quiet.",
 }

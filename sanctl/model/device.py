@@ -104,6 +104,8 @@ class DeviceSpec:
     """Hosts may make persistent reservations."""
     clear_reservations: str = ""
     """The latest order to clear the reservations, a token; it may have been carried out."""
+    needs: tuple[str, ...] = ()
+    """What a release has to know to serve it, words of this release or a later one; sorted."""
 
     def host(self, name: HostName) -> Host | None:
         """Return the host of that name, if it may use the device."""
@@ -241,6 +243,9 @@ class ReplicaState:
     software; empty: not known. None: it does not say so."""
     held_why: str | None = None
     """The code of what keeps the sites from answering, or what they have said; None: not held."""
+    lacks: tuple[str, ...] = ()
+    """What the device needs and the release there does not know: that node does not take it over.
+    A release that does not know of needs says nothing."""
     hung: HungIo | None = None
     """Requests that hang there; published only by a Primary that is not rebooted for them."""
     waits_to_connect_since_s: int | None = None

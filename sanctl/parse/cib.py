@@ -42,6 +42,8 @@ from sanctl.model.outdated_mark import PREFIX as OUTDATED_PREFIX
 from sanctl.model.outdated_mark import parse_mark_id
 from sanctl.model.point_schedule import SCHEDULE_PREFIX, PointSchedule
 from sanctl.model.published_reservations import CLEAR_PARAMETER, PARAMETER, are_on
+from sanctl.model.release_needs import PARAMETER as NEEDS_PARAMETER
+from sanctl.model.release_needs import parse_needs
 from sanctl.model.restore_point import (
     FAILED_PREFIX,
     POINTS_ID,
@@ -376,6 +378,7 @@ def _device(clone: ET.Element, primitive: ET.Element, prefer: str | None) -> Dev
         released=tuple(sorted(set(parameters.get("released", "").split()))),
         reservations=are_on(parameters.get(PARAMETER, "")),
         clear_reservations=parameters.get(CLEAR_PARAMETER, ""),
+        needs=parse_needs(parameters.get(NEEDS_PARAMETER, "")),
     )
 
 

@@ -15,6 +15,7 @@ from sanctl.model.hung_io import KEY as HUNG_KEY
 from sanctl.model.hung_io import parse_hung
 from sanctl.model.packed_states import unpack
 from sanctl.model.pool_cache import parse_cache_state
+from sanctl.model.release_needs import LACKS_KEY, parse_lacks
 from sanctl.model.resync_record import ResyncRecord
 
 
@@ -70,6 +71,7 @@ def parse_replica_state(text: str) -> ReplicaState:
         held_why=held[1] if held else None,
         waits_to_connect_since_s=_number(pairs.get("connects-later")),
         hung=parse_hung(pairs.get(HUNG_KEY, "")),
+        lacks=parse_lacks(pairs.get(LACKS_KEY, "")),
         hosts_without_secret=tuple(filter(None, pairs.get("no-secret", "").split(","))),
     )
 

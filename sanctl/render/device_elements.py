@@ -12,6 +12,7 @@ from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.model.promotion_score import PREFERENCE, UNREACHED_PENALTY
 from sanctl.model.published_reservations import ON, PARAMETER
+from sanctl.model.release_needs import PARAMETER as NEEDS_PARAMETER
 
 #: A device's weight in a fencing race (priority-fencing-delay): Pacemaker adds up the priorities of
 #: the resources on a node, and one more for each promoted instance. So of two nodes with the same
@@ -81,6 +82,7 @@ def device_element(device: DeviceSpec) -> ET.Element:
         *((("origin", str(device.origin)),) if device.origin else ()),
         *((("restore", str(device.restore)),) if device.restore else ()),
         *(((PARAMETER, ON),) if device.reservations else ()),
+        *(((NEEDS_PARAMETER, " ".join(device.needs)),) if device.needs else ()),
     ):
         add_nvpair(parameters, f"{name}-params-{key}", key, value)
     # This id is the same for every device with that minor: ids are unique in a CIB, so two

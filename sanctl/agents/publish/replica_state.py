@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from sanctl.agents.cache import read_cache, write_cache_status
 from sanctl.agents.connections import reconnect_dropped
 from sanctl.agents.fencing import outdate, own_marks, quorum_overlap
-from sanctl.agents.promotion import admission, compared_data, first_activation
+from sanctl.agents.promotion import admission, compared_data, first_activation, needed_release
 from sanctl.agents.publish import attrd_cache, node_states
 from sanctl.agents.replica import access_list, lost_writes, resync_note, sync_policy
 from sanctl.agents.replica.parts import Device, note_path
@@ -210,6 +210,10 @@ def _publish(
     data = lost_writes.data_file(device.name)
     if lost_writes.is_suspect(device.name, data):
         score = None
+    lacks = needed_release.found_lacking(device)
+    # One that serves goes on: without a score Pacemaker would take it from its hosts.
+    if lacks and not (state is not None and state.is_primary):
+        score = None
     others = sorted(set(device.nodes) - {os.uname().nodename})
     if (
         score is not None
@@ -227,6 +231,7 @@ def _publish(
     value += resync_note.published_field(data)
     value += access_list.published_field(device)
     value += admission.published_field(device.name)
+    value += needed_release.published_field(lacks)
     hung = state_files.of_device(device.name, hung_io.NOTE_KIND).read()
     value += f" {hung_io.KEY}={hung}" if hung else ""
     value += reconnect_dropped.published_field(device.name, state)

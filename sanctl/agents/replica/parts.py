@@ -71,6 +71,7 @@ class Device(NamedTuple):
         leaves_list: the access list stays as it is, as it is not known what it is to be.
         reservations: hosts may make persistent reservations.
         clear_reservations: the latest order to clear them, a token; empty: none.
+        lacks: words of its parameter `needs` that this release does not know.
     """
 
     name: str
@@ -95,6 +96,7 @@ class Device(NamedTuple):
     leaves_list: bool = False
     reservations: bool = False
     clear_reservations: str = ""
+    lacks: tuple[str, ...] = ()
 
     @property
     def all_initiators(self) -> tuple[str, ...]:

@@ -30,6 +30,8 @@ def takeover_obstacle(cluster: Cluster, device: DeviceSpec, node: NodeName) -> s
         return f"the replica on {node} is marked as outdated"
     if replica.is_suspect:
         return f"the replica on {node} is suspect"
+    if replica.lacks:
+        return f"the release of sanctl on {node} does not know what it needs"
     return None
 
 

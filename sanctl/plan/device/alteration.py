@@ -196,6 +196,15 @@ def _move_problems(cluster: Cluster, device: DeviceSpec, node: NodeName) -> list
                 "the replica must be UpToDate to serve: wait for the resync to end",
             )
         )
+    if replica.lacks:
+        problems.append(
+            Problem(
+                "SAN-DEV-016",
+                f"the release of sanctl on {node} does not know what device {device.name} needs: "
+                f"{', '.join(replica.lacks)}",
+                f"update sanctl on {node}: run the playbook",
+            )
+        )
     return problems
 
 

@@ -14,6 +14,7 @@ from sanctl.model.device import (
     DeviceSpec,
 )
 from sanctl.model.names import ByteSize, DeviceName, NodeName, PoolName
+from sanctl.model.release_needs import RESERVATIONS
 from sanctl.model.restore_point import RestorePoint
 from sanctl.model.topology import Topology
 from sanctl.plan.cache.policy_request import read_cache_problems
@@ -249,6 +250,7 @@ def plan_creation(
         restore=request.restore,
         is_restoring=request.restore is not None,
         reservations=request.reservations,
+        needs=(RESERVATIONS,) if request.reservations else (),
     )
     clash = sorted(cluster.cib.ids.intersection(_identifiers(device)))
     if clash:

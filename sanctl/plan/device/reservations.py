@@ -22,8 +22,10 @@ from sanctl.model.published_reservations import (
     PARAMETER,
     PublishedReservations,
 )
+from sanctl.model.release_needs import RESERVATIONS
 from sanctl.plan.cluster.convergence import Progress, primaries_not_shown
 from sanctl.plan.cluster.preconditions import existing_device, refuse_unless_changeable
+from sanctl.plan.device.release_needs import needed
 
 HOSTS_LOGGED_IN = "SAN-RES-011"
 HOSTS_REGISTERED = "SAN-RES-012"
@@ -88,9 +90,10 @@ def plan_reservations(
     without_order: tuple[Change, ...] = (
         (ClearParameter(name=name, parameter=CLEAR_PARAMETER),) if device.clear_reservations else ()
     )
+    needs = needed(device, RESERVATIONS, is_on=is_on)
     if is_on:
-        return (*without_order, SetParameter(name=name, parameter=PARAMETER, value=ON))
-    return (*without_order, ClearParameter(name=name, parameter=PARAMETER))
+        return (*without_order, SetParameter(name=name, parameter=PARAMETER, value=ON), *needs)
+    return (*without_order, ClearParameter(name=name, parameter=PARAMETER), *needs)
 
 
 def _session_problems(

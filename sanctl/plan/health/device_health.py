@@ -16,6 +16,7 @@ from sanctl.plan.health.connect_wait import connect_wait
 from sanctl.plan.health.hold_health import hold_findings
 from sanctl.plan.health.hold_node_health import hold_node_findings
 from sanctl.plan.health.hung_io_health import hung_io_findings
+from sanctl.plan.health.release_health import needs_findings
 from sanctl.plan.health.restore_health import restore_findings
 from sanctl.plan.replicas.diagnosis import Condition, diagnose, drained_text
 from sanctl.plan.replicas.pending_change import incomplete_replicas, replica_count_mismatch
@@ -81,6 +82,7 @@ def device_findings(cluster: Cluster, device: DeviceSpec, *, now_s: float) -> It
     yield from restore_findings(cluster, device)
     yield from hold_findings(cluster, device)
     yield from hold_node_findings(cluster, device)
+    yield from needs_findings(cluster, device)
     if not device.is_managed:
         yield Finding(
             code="SAN-HLT-033",
@@ -267,6 +269,9 @@ def _next_for_unserved(cluster: Cluster, device: DeviceSpec) -> str:
         for node in good
         if not cluster.is_marked(device, node) and not cluster.replica(device.name, node).is_suspect
     ]
+    lacking = [node for node in may_serve if cluster.replica(device.name, node).lacks]
+    if lacking and lacking == may_serve:
+        return f"update sanctl on {lacking[0]}: its release does not know what the device needs"
     if may_serve and cluster.cib.drained.issuperset(node.value for node in may_serve):
         return drained_text(may_serve[0])
     suspect = [node for node in good if cluster.replica(device.name, node).is_suspect]

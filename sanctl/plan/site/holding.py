@@ -16,10 +16,12 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import MEMBER_STATES, Role
 from sanctl.model.device import DeviceSpec, ReplicaState
 from sanctl.model.names import DeviceName
+from sanctl.model.release_needs import AWAITS
 from sanctl.model.site_takeover import Successor
 from sanctl.plan.cluster.convergence import Progress
 from sanctl.plan.cluster.hold_nodes import asks_as_before, runs_of, unfit_for_hold
 from sanctl.plan.cluster.preconditions import existing_device, refuse_without_quorum
+from sanctl.plan.device.release_needs import needed
 from sanctl.plan.site.definition import existing_site
 
 #: What a site says: who has taken devices over, by their folder; or why it says nothing, a code.
@@ -191,11 +193,12 @@ def plan_hold(cluster: Cluster, name: DeviceName, site: str, *, holds: bool) -> 
             raise Refused(*unfit)
     if wanted:
         awaits = SetParameter(name=name, parameter="awaits", value=" ".join(wanted))
+        needs = needed(device, AWAITS, is_on=True)
         if device.awaits:
-            return (awaits,)
+            return (awaits, *needs)
         # Hosts are let in now, also where none is in the access list: the setting holds nothing.
         runs = " ".join(runs_of(cluster, device.pool, device.nodes))
-        return (awaits, SetParameter(name=name, parameter="released", value=runs))
+        return (awaits, SetParameter(name=name, parameter="released", value=runs), *needs)
     return _end_of_setting(device)
 
 
@@ -203,6 +206,7 @@ def _end_of_setting(device: DeviceSpec) -> tuple[Change, ...]:
     return (
         ClearParameter(name=device.name, parameter="awaits"),
         ClearParameter(name=device.name, parameter="released"),
+        *needed(device, AWAITS, is_on=False),
     )
 
 

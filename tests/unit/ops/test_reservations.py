@@ -57,6 +57,7 @@ def bed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
 def test_a_device_is_made_with_them_or_without(bed: Bed) -> None:
     assert bed.parameters()["reservations"] == "on"
+    assert bed.parameters()["needs"] == "reservations"
     assert bed.run("device", "create", "vm1", "--size", "64M")[0] == 0
     assert "reservations" not in bed.cluster.devices()["vm1"]
     for name, word in (("web", "on"), ("vm1", "off")):

@@ -10,15 +10,18 @@ import pytest
 
 from sanctl.errors import Refused
 from sanctl.model.cluster import Cluster
-from sanctl.model.crm_mon import Instance, NodeState
+from sanctl.model.crm_mon import Instance, NodeState, Role
 from sanctl.model.device import DeviceSpec, OutdatedMark, ReplicaState
+from sanctl.model.findings import Severity
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.model.restore_point import RestorePoint
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
 from sanctl.plan.cluster.convergence import standby_progress
 from sanctl.plan.cluster.standby import plan_standby, takeover_obstacle
+from sanctl.plan.device.alteration import plan_move
 from sanctl.plan.health.cluster_health import all_findings
+from sanctl.plan.health.release_health import needs_findings
 from sanctl.plan.pool.flash_mode import reformat_problems
 from sanctl.plan.replicas.node_replacement import plan_replacement
 from sanctl.plan.replicas.replica_safety import drop_problems, is_known_up_to_date
@@ -66,6 +69,40 @@ def test_a_suspect_replica_takes_nothing_over(running: Cluster) -> None:
     held = {**running.cib.replicas, ("vm1", "n2"): suspect}
     cluster = replace(running, cib=replace(running.cib, replicas=held))
     assert takeover_obstacle(cluster, vm1(cluster), N2) == "the replica on n2 is suspect"
+
+
+def lacking(running: Cluster) -> Cluster:
+    """The release on n2 does not know what vm1 needs."""
+    found = replace(running.replica(VM1, N2), lacks=("future",))
+    held = {**running.cib.replicas, ("vm1", "n2"): found}
+    return replace(running, cib=replace(running.cib, replicas=held))
+
+
+def test_nor_does_one_whose_release_does_not_know_what_the_device_needs(running: Cluster) -> None:
+    cluster = lacking(running)
+    assert takeover_obstacle(cluster, vm1(cluster), N2) == (
+        "the release of sanctl on n2 does not know what it needs"
+    )
+    with pytest.raises(Refused, match="does not know what device vm1 needs: future"):
+        plan_move(cluster, VM1, N2, now_s=0.0)
+
+
+def test_it_is_a_finding_and_a_critical_one_where_that_node_serves(running: Cluster) -> None:
+    cluster = lacking(running)
+    (finding,) = needs_findings(cluster, vm1(cluster))
+    assert (finding.code, finding.severity) == ("SAN-HLT-127", Severity.WARNING)
+    served = replace(
+        cluster,
+        mon=replace(
+            cluster.mon,
+            instances=tuple(
+                replace(each, role=Role.PROMOTED if each.node == "n2" else Role.UNPROMOTED)
+                for each in cluster.mon.instances
+            ),
+        ),
+    )
+    (finding,) = needs_findings(served, vm1(served))
+    assert finding.severity is Severity.CRITICAL
     with pytest.raises(Refused):
         plan_standby(cluster, N1)
     assert drop_problems(running, vm1(running), (N1,)) == ()

@@ -46,6 +46,8 @@ HELD = PublishedReservations(Version(1, 1), Reservations(((A, 1),), A, 5))
 QUIET: Mapping[str, Collection[HostSession]] = {"n1": (), "n2": ()}
 ON = SetParameter(name=WEB, parameter="reservations", value="on")
 OFF = ClearParameter(name=WEB, parameter="reservations")
+NEEDS = SetParameter(name=WEB, parameter="needs", value="reservations")
+NEEDS_NONE = ClearParameter(name=WEB, parameter="needs")
 NO_ORDER = ClearParameter(name=WEB, parameter="clear-reservations")
 _EMPTY = parse_cib(FakePacemaker().root)
 
@@ -101,11 +103,21 @@ def refused(seen: Cluster, *args: Any, is_on: bool = True) -> list[str]:
 
 
 def test_on_and_off_where_no_host_is_logged_in() -> None:
-    assert switch(cluster(), is_on=True) == (ON,)
+    assert switch(cluster(), is_on=True) == (ON, NEEDS)
+    assert switch(cluster(is_on=True, needs=("reservations",)), is_on=False) == (OFF, NEEDS_NONE)
+    # Of a device that was given them before there were needs.
     assert switch(cluster(is_on=True), is_on=False) == (OFF,)
     # Sessions with other devices do not matter.
     others = {"n1": (HostSession("db", A, ()),), "n2": ()}
-    assert switch(cluster(), others, is_on=True) == (ON,)
+    assert switch(cluster(), others, is_on=True) == (ON, NEEDS)
+
+
+def test_what_a_later_release_needs_stays() -> None:
+    both = SetParameter(name=WEB, parameter="needs", value="future reservations")
+    assert switch(cluster(needs=("future",)), is_on=True) == (ON, both)
+    later = SetParameter(name=WEB, parameter="needs", value="future")
+    with_both = cluster(is_on=True, needs=("future", "reservations"))
+    assert switch(with_both, is_on=False) == (OFF, later)
 
 
 def test_what_is_like_that_is_not_looked_into() -> None:
@@ -192,7 +204,7 @@ def test_off_is_refused_while_hosts_are_registered_or_that_is_not_known() -> Non
 
 def test_an_order_to_clear_does_not_outlive_a_switch() -> None:
     """Left over it would clear what hosts register later."""
-    assert switch(cluster(order=TOKEN), is_on=True) == (NO_ORDER, ON)
+    assert switch(cluster(order=TOKEN), is_on=True) == (NO_ORDER, ON, NEEDS)
     assert switch(cluster(order=TOKEN, is_on=True), is_on=False) == (NO_ORDER, OFF)
 
 

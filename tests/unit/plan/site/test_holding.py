@@ -131,6 +131,7 @@ def test_an_administrator_lets_hosts_in(bed: Bed) -> None:
     assert plan_release(saying(bed, n1=kept_out("")), NAME) == (
         ClearParameter(name=NAME, parameter="awaits"),
         ClearParameter(name=NAME, parameter="released"),
+        ClearParameter(name=NAME, parameter="needs"),
     )
     assert not release_progress(saying(bed, n1=LET_IN, n2=kept_out("b")), NAME).is_done
     assert release_progress(saying(bed, n1=LET_IN), NAME).is_done
@@ -160,6 +161,7 @@ def test_the_setting(bed: Bed) -> None:
     assert plan_hold(seen, NAME, "far", holds=False) == (
         ClearParameter(name=NAME, parameter="awaits"),
         ClearParameter(name=NAME, parameter="released"),
+        ClearParameter(name=NAME, parameter="needs"),
     )
     # Kept out, or not known: neither more nor fewer sites, as either may let hosts in.
     for states in ({}, {"n1": kept_out("a")}):
@@ -229,6 +231,7 @@ def test_the_setting_itself_holds_nothing(bed: Bed) -> None:
     assert changes == (
         SetParameter(name=NAME, parameter="awaits", value="far"),
         SetParameter(name=NAME, parameter="released", value=f"{RUN} fedcba987654-1"),
+        SetParameter(name=NAME, parameter="needs", value="awaits"),
     )
     bed.session.change(lambda _: changes)
     (device,) = bed.seen().cib.devices
