@@ -133,6 +133,11 @@ class Folder:
         """
         os.write(self._descriptor, _OUT.pack(_OUT.size, _NOTIFY_RESEND, 0))
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether each write that was read has been answered, or is just about to be."""
+        return not self._interrupted
+
     def serve(self) -> None:
         """Answer requests until the folder is unmounted.
 

@@ -74,7 +74,7 @@ def main() -> int:
             served.ask_again()
         except OSError as error:
             _log("", f"unanswered writes are not handed out again: {error}")
-    for each in (listener.listen, Ahead(writes.store).follow):
+    for each in (listener.listen, Ahead(writes.store, lambda: served.is_idle).follow):
         threading.Thread(target=each, daemon=True).start()
     daemon.notify("READY=1")
     served.serve()

@@ -25,11 +25,11 @@ import socket
 import sys
 import time
 
+from sanctl.agents.release import CURRENT, is_replaced, own_release
 from sanctl.agents.service import forked_process
 from sanctl.drivers import quorum_library
 from sanctl.system import state_files
 
-CURRENT = "/opt/sanctl/current"
 #: How often it looks for a new release, and tells systemd that it runs: a fifth of WatchdogSec.
 _TICK_S = 3.0
 _BACKLOG = 512
@@ -84,14 +84,6 @@ def main() -> int:
     return 0
 
 
-def own_release() -> str:
-    """Return the folder name of the release that this module was imported from."""
-    folder = os.path.realpath(__file__)
-    for _ in range(4):
-        folder = os.path.dirname(folder)
-    return os.path.basename(folder)
-
-
 def listen(path: str) -> socket.socket:
     """Return a socket that listens at a path, in the place of what is there.
 
@@ -130,14 +122,6 @@ def serve(
         if _is_asked(poll):
             _accept(listener, release, program)
     _log(f"{current} is not {release} any more: ends, to be started from there")
-
-
-def is_replaced(release: str, current: str) -> bool:
-    """Whether the link to the current release leads to another one."""
-    try:
-        return os.path.basename(os.readlink(current)) != release
-    except OSError:
-        return False  # no link, as in a checkout; or it is not known
 
 
 def _is_asked(poll: select.poll) -> bool:

@@ -116,6 +116,16 @@ def test_a_write_waits_and_others_are_answered_meanwhile(kernel: Kernel) -> None
     kernel.send(INTERRUPT, 0, struct.pack("<Q", unique))
 
 
+def test_it_is_idle_between_two_writes(kernel: Kernel) -> None:
+    file = kernel.look_up(b"aptpl_x")
+    assert kernel.folder.is_idle
+    kernel.send(WRITE, file, write_body(b"ab"))
+    assert not kernel.folder.is_idle
+    kernel.may_answer.set()
+    kernel.answered()
+    assert kernel.folder.is_idle
+
+
 def test_a_write_that_is_handed_out_again_says_so(kernel: Kernel) -> None:
     kernel.may_answer.set()
     unique = kernel.send(WRITE, kernel.look_up(b"aptpl_1"), write_body(b"t"), resent=True)

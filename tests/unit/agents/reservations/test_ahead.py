@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from pathlib import Path
 
 import pytest
 
+from sanctl.agents.reservations import ahead as ahead_module
 from sanctl.agents.reservations import in_force, replica_note
 from sanctl.agents.reservations.ahead import Ahead
 from sanctl.agents.reservations.replica_note import Replica
@@ -92,3 +95,41 @@ def test_nobody_waits_for_it(store: FakeStore) -> None:
     assert store.begun == []
     ahead.look()
     assert store.begun == ["vol1"]
+
+
+@pytest.fixture
+def releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with this release, which is current, and two others; one of them has no service."""
+    for name, has_service in (("own", True), ("next", True), ("without", False)):
+        folder = tmp_path / name / "sanctl" / "agents" / "reservations"
+        folder.mkdir(parents=True)
+        if has_service:
+            (folder / "service.py").touch()
+    monkeypatch.setattr(ahead_module, "CURRENT", str(tmp_path / "current"))
+    monkeypatch.setattr(ahead_module, "own_release", lambda: "own")
+    return tmp_path
+
+
+def test_it_ends_with_its_release_when_no_command_waits(
+    store: FakeStore, releases: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever exchanged the release: a rollout that was broken off then does not end it."""
+    sent: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "kill", lambda *what: sent.append(what))
+    is_idle = True
+    ahead = Ahead(store, lambda: is_idle)
+    current = releases / "current"
+    ahead.end_if_replaced()  # no link, as in a checkout
+    for name in ("own", "without", "gone"):
+        current.unlink(missing_ok=True)
+        current.symlink_to(name)
+        ahead.end_if_replaced()
+    assert sent == []
+    current.unlink()
+    current.symlink_to("next")
+    is_idle = False
+    ahead.end_if_replaced()
+    assert sent == []
+    is_idle = True
+    ahead.end_if_replaced()
+    assert sent == [(os.getpid(), signal.SIGTERM)]

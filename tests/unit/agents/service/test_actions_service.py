@@ -22,6 +22,7 @@ from pathlib import Path
 
 import pytest
 
+from sanctl.agents import release
 from sanctl.agents.handlers import programs
 from sanctl.agents.service import forked_process, request, server
 from sanctl.system import state_files
@@ -553,7 +554,7 @@ def test_a_large_environment_arrives(bench: Bench) -> None:
 
 def test_the_client_and_the_service_agree() -> None:
     text = CLIENT.read_text()
-    for known in (_SOCKET, server.CURRENT, "/usr/lib/sanctl/program"):
+    for known in (_SOCKET, release.CURRENT, "/usr/lib/sanctl/program"):
         assert f'"{known}"' in text
     agents = ROOT / "resource-agents/ocf"
     assert {path.name for path in agents.iterdir()} == set(forked_process.RESOURCE_AGENTS)
@@ -576,7 +577,7 @@ def test_the_client_is_strict_perl_that_loads_no_module() -> None:
 
 
 def test_the_release_of_the_service_is_the_folder_above_the_package() -> None:
-    assert server.own_release() == ROOT.name
+    assert release.own_release() == ROOT.name
 
 
 def lazy_imports() -> set[str]:
