@@ -21,6 +21,7 @@ from sanctl.agents.node import failure_cleanup, members, votes
 from sanctl.agents.pool_metadata import METADATA
 from sanctl.agents.publish import attrd_cache, failed_logins, host_sessions, node_states
 from sanctl.agents.recovery import fs_shutdown
+from sanctl.agents.release import own_release
 from sanctl.agents.replica import parts
 from sanctl.agents.reservations import hooks
 from sanctl.drivers import (
@@ -182,7 +183,7 @@ def _check_pools(*, may_mount: bool = True) -> None:
                 # Nor would it keep hosts out of a device that awaits its second site.
                 # Nor keep what hosts reserve.
                 f"{growth} clones=1 reservations={int(hooks.are_kept_here())} "
-                f"holds={cluster_run.word()}{memory_fields}{cache}"
+                f"holds={cluster_run.word()}{memory_fields} release={own_release()}{cache}"
             )
             usable[name] = path
         except (SanctlError, OSError) as error:

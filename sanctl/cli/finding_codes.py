@@ -200,6 +200,9 @@ CODES = {
     "`needs`, written by a later release with the feature). The node keeps its copy in sync and "
     "does not take the device over; one that served it when its release was exchanged goes on, and "
     "does not look after what it does not know. Update sanctl on that node.",
+    "SAN-HLT-128": "The nodes run different releases of sanctl, as their pool agents publish. It "
+    "is so for a moment while the playbook updates them. It stays so where it was run with "
+    "`--limit`, was broken off, or while a node was off.",
     "SAN-HLT-119": "The hook of a device's newest restore point failed: before it, and the point "
     "is crash-consistent; or after it, and the application may still be quiet.",
 }

@@ -334,6 +334,9 @@ class PoolUsage:
     """Whether the release of sanctl there keeps persistent reservations over a failover."""
     cache: CacheState | None = None
     """The pool's flash cache; None: it has none, or the agent has not published it."""
+    release: str | None = None
+    """The release of sanctl there, as its folder is called; None: it does not say, or an error is
+    published instead."""
     memory_bytes: int | None = None
     """The node's memory; None: its release publishes none, or it has no DRBD."""
     bitmaps: int | None = None

@@ -135,6 +135,7 @@ def parse_pool_usage(text: str) -> PoolUsage:
         makes_clones=pairs.get("clones") == "1",
         holds_run=parse_run(pairs.get("holds")),
         keeps_reservations=pairs.get("reservations") == "1",
+        release=_known(pairs.get("release")),
         cache=parse_cache_state(pairs),
         # No node has none of either: 0 is as unknown as a word.
         memory_bytes=_number(pairs.get("memory")) or None,

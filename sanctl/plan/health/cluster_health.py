@@ -21,6 +21,7 @@ from sanctl.plan.health.fencing_health import fencing_findings, reach_findings
 from sanctl.plan.health.flash_health import flash_findings
 from sanctl.plan.health.group_health import group_findings
 from sanctl.plan.health.point_health import extent_findings, lost_point_findings
+from sanctl.plan.health.release_health import release_findings
 from sanctl.plan.health.schedule_health import hook_findings, schedule_findings
 from sanctl.plan.health.site_health import site_findings
 from sanctl.plan.health.space_health import space_findings
@@ -37,6 +38,7 @@ def all_findings(
     findings.extend(_cluster_findings(cluster))
     findings.extend(fencing_findings(cluster))
     findings.extend(_node_findings(cluster))
+    findings.extend(release_findings(cluster))
     findings.extend(reach_findings(cluster))
     for device in cluster.cib.devices:
         findings.extend(device_findings(cluster, device, now_s=now_s))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Findings on the releases of sanctl that nodes run: one that does not know what a device needs."""
+"""Findings on the releases of sanctl that nodes run: several at once, one that lacks something."""
 
 from __future__ import annotations
 
@@ -29,3 +29,37 @@ def needs_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
             else "that node keeps its copy in sync, and does not take it over",
             do=f"update sanctl on {node}: run the playbook of the newest release that any node has",
         )
+
+
+def release_findings(cluster: Cluster) -> Iterator[Finding]:
+    """Return that the nodes' pool agents say different releases.
+
+    A node that publishes pools and no release has one from before that was published. One whose
+    pools are all in error says nothing.
+    """
+    nodes: dict[str, set[str]] = {}
+    for release, node in {
+        (usage.release or "", node)
+        for (_, node), usage in cluster.cib.pools.items()
+        if usage.error is None
+    }:
+        nodes.setdefault(release, set()).add(node)
+    if len(nodes) < 2:
+        return
+    # The one that most nodes have comes last.
+    groups = sorted(nodes.items(), key=lambda each: (len(each[1]), each[0]))
+    said = (
+        f"{', '.join(sorted(names))} {'run' if len(names) > 1 else 'runs'} "
+        f"{release or 'an older one, which does not say its name'}"
+        for release, names in groups
+    )
+    yield Finding(
+        code="SAN-HLT-128",
+        severity=Severity.WARNING,
+        subject="cluster",
+        what=f"the nodes run different releases of sanctl: {'; '.join(said)}",
+        why="a node of an older release may serve a device otherwise than the others, or not take "
+        "it over",
+        do="run the playbook on all nodes; during an update: wait until it has ended, and half a "
+        "minute more",
+    )

@@ -28,6 +28,7 @@ from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.system import state_files
 from sanctl.system.runner import Runner, limit_s
 from tests.fakes.node import FakeNode
+from tests.support.doc_samples import ROOT
 
 PEER = PeerState("peer", "Connected", "Secondary", "Established", "UpToDate", 0)
 PRIMARY = ResourceState("vol1", "Primary", "no", "UpToDate", 1024, (PEER,), minor=3)
@@ -326,6 +327,7 @@ def test_a_node_without_drbdsetup_says_that_its_pools_cannot_be_used(
         (told,) = [call for call, _ in serving.calls if "sanctl-pool-main" in " ".join(call)]
         assert ("error=SAN-CMD-001" in " ".join(told)) is not has_it
         assert (f" holds={RUN}" in " ".join(told)) is has_it
+        assert (f" release={ROOT.name}" in " ".join(told)) is has_it
 
 
 def test_a_node_that_cannot_read_which_run_this_is_says_so(
