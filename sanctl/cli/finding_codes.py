@@ -17,6 +17,9 @@ CODES = {
     "SAN-DOC-006": "sanctl-actions.service has what the agents and DRBD's handlers need imported, "
     "and forks a process for each action. While the service is not active, each action starts an "
     "interpreter of its own: nothing else changes, but a failover of many devices takes longer.",
+    "SAN-DOC-007": "unattended-upgrades is switched on and may update Pacemaker, Corosync, libqb, "
+    "DRBD's programs or the kernel: neither its list Package-Blacklist nor `apt-mark hold` "
+    "excludes them. Such an update stops the node's replicas when it likes.",
     "SAN-DOC-010": "A storage node needs this kernel module.",
     "SAN-DOC-011": "DRBD keeps a bit in memory for each 4 KiB of each replica of this node, 32 MiB "
     "for each TiB, with DRBD 9 three times as much. That is more than a quarter of the node's "

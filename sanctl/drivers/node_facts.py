@@ -46,6 +46,10 @@ class NodeFactsPort(Protocol):
         """Return a file's text, None when it is missing or cannot be read."""
         ...
 
+    def folder_texts(self, folder: str) -> Mapping[str, str]:
+        """Return the texts of a folder's files by their names; those that can be read."""
+        ...
+
     def mode(self, path: str) -> int | None:
         """Return a file's permission bits, None when it is missing."""
         ...
@@ -102,6 +106,15 @@ class NodeFacts:
         except OSError:
             return None
         return None if text == "\0" else text
+
+    def folder_texts(self, folder: str) -> Mapping[str, str]:
+        """See HostPort.folder_texts."""
+        try:
+            names = os.listdir(folder)
+        except OSError:
+            return {}
+        found = {name: self.text(f"{folder}/{name}") for name in names}
+        return {name: text for name, text in found.items() if text is not None}
 
     def mode(self, path: str) -> int | None:
         """See HostPort.mode."""

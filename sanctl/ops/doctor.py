@@ -23,6 +23,7 @@ from sanctl.plan.cluster.cib_size import (
 )
 from sanctl.plan.health.cluster_health import all_findings
 from sanctl.plan.health.memory_health import memory_finding
+from sanctl.plan.health.update_health import unattended_update_finding
 
 SECRET_PATH = "/etc/sanctl/drbd.secret"  # noqa: S105 - where it is, not what it is
 AGENTS = (
@@ -58,6 +59,9 @@ _MODULES = {
     "dm_mod": "holds a target still while the device below it moves",
     "loop": "makes block devices of the pool's files",
 }
+
+_APT_FOLDER, _APT_FILE = "/etc/apt/apt.conf.d", "/etc/apt/apt.conf"
+_DPKG_STATUS = "/var/lib/dpkg/status"
 
 _MEMORY_KIB = re.compile(r"^MemTotal:\s+(\d+) kB$", re.MULTILINE)
 
@@ -106,6 +110,7 @@ def examine(
     is_witness = node is not None and node.role is NodeRole.WITNESS
     # A witness has no targets; a machine of unknown role may have some.
     findings.extend(_service_findings(host, () if is_witness else _MUST_NOT_RUN))
+    findings.extend(_update_findings(host))
     if is_storage:
         findings.extend(_inactive_unit_findings(host))
         findings.extend(_kernel_findings(host))
@@ -254,6 +259,14 @@ def _service_findings(host: NodeFactsPort, must_not_run: tuple[str, ...]) -> Ite
                 why="at boot it restores old iSCSI targets, at shutdown it removes live ones",
                 do=f"systemctl mask {name}",
             )
+
+
+def _update_findings(host: NodeFactsPort) -> Iterator[Finding]:
+    found = unattended_update_finding(
+        host.folder_texts(_APT_FOLDER), host.text(_APT_FILE) or "", host.text(_DPKG_STATUS) or ""
+    )
+    if found is not None:
+        yield found
 
 
 def _inactive_unit_findings(host: NodeFactsPort) -> Iterator[Finding]:

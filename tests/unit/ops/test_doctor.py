@@ -56,6 +56,13 @@ class FakeHost:
     def text(self, path: str) -> str | None:
         return self.texts.get(path)
 
+    def folder_texts(self, folder: str) -> Mapping[str, str]:
+        return {
+            path.removeprefix(f"{folder}/"): text
+            for path, text in self.texts.items()
+            if path.startswith(f"{folder}/")
+        }
+
     def mode(self, path: str) -> int | None:
         return self.modes.get(path)
 
@@ -202,3 +209,13 @@ def test_a_fencer_that_does_not_answer_is_not_taken_for_a_good_one() -> None:
     result = check(FakeHost(), stonith=stonith)
     assert [finding.code for finding in result.findings] == ["SAN-CMD-002"]
     assert dict(result.checks)["fencing"] is None
+
+
+def test_unattended_updates_of_the_cluster_are_found_on_a_witness_too() -> None:
+    for name in ("n1", "n3"):
+        host = FakeHost()
+        host.name = name
+        host.texts["/etc/apt/apt.conf.d/20auto-upgrades"] = 'APT::Periodic::Unattended-Upgrade "1";'
+        result = check(host)
+        assert [finding.code for finding in result.findings] == ["SAN-DOC-007"]
+        assert dict(result.checks)["services"] == 1
