@@ -21,6 +21,7 @@ from sanctl.plan.cluster.convergence import standby_progress
 from sanctl.plan.cluster.standby import plan_standby, takeover_obstacle
 from sanctl.plan.device.alteration import plan_move
 from sanctl.plan.health.cluster_health import all_findings
+from sanctl.plan.health.device_health import device_findings
 from sanctl.plan.health.release_health import needs_findings
 from sanctl.plan.pool.flash_mode import reformat_problems
 from sanctl.plan.replicas.node_replacement import plan_replacement
@@ -85,6 +86,20 @@ def test_nor_does_one_whose_release_does_not_know_what_the_device_needs(running:
     )
     with pytest.raises(Refused, match="does not know what device vm1 needs: future"):
         plan_move(cluster, VM1, N2, now_s=0.0)
+
+
+def test_a_device_that_no_node_may_serve_for_that_says_so(running: Cluster) -> None:
+    held = {each: replace(state, lacks=("future",)) for each, state in running.cib.replicas.items()}
+    stopped = with_instances(
+        replace(running, cib=replace(running.cib, replicas=held)),
+        *(replace(each, role=Role.UNPROMOTED) for each in running.mon.instances),
+    )
+    (unserved,) = [
+        each
+        for each in device_findings(stopped, vm1(stopped), now_s=0.0)
+        if each.code == "SAN-HLT-032"
+    ]
+    assert (unserved.do or "").startswith("update sanctl on n1")
 
 
 def test_it_is_a_finding_and_a_critical_one_where_that_node_serves(running: Cluster) -> None:
