@@ -2,7 +2,7 @@
 """The parameter `needs` of a device: words for what a release has to know to serve it.
 
 A release adds a word for each feature without which another one would serve the device wrongly, and
-writes it in the change of the CIB that switches the feature on (docs/adr/0084). Light: for agents,
+writes it in the change of the CIB that switches the feature on (docs/adr/0085). Light: for agents,
 too.
 """
 

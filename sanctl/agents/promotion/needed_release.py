@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Keeps a node from serving a device that needs what its release of sanctl does not know.
 
-By the parameter `needs` (docs/adr/0084). The replica is started, kept in sync, demoted and stopped
+By the parameter `needs` (docs/adr/0085). The replica is started, kept in sync, demoted and stopped
 as ever, as its copy is a good one; it is not promoted, and has no promotion score. No host is let
 in by a start. A replica that is up keeps its access list, and one that serves goes on.
 """
