@@ -36,6 +36,10 @@ _NONCE_BYTES = 16
 _HINT_S = 5.0
 
 
+class ConnectionEnded(CommandError):
+    """The other end has closed the connection, or knows nothing of it: its process is another."""
+
+
 class Channel:
     """A connection of two nodes. Errors of the network and of the peer are a CommandError."""
 
@@ -137,7 +141,7 @@ class Channel:
             self._socket.settimeout(5.0)
             self._socket.sendall(f"{line}\n".encode())
         except OSError as error:
-            raise self._error(f"lost the connection: {error}") from error
+            raise self._lost(error) from error
 
     def _line(self, deadline: float) -> bytes:
         while b"\n" not in self._rest:
@@ -149,12 +153,17 @@ class Channel:
             except TimeoutError as error:
                 raise self._error("did not answer in time") from error
             except OSError as error:
-                raise self._error(f"lost the connection: {error}") from error
+                raise self._lost(error) from error
             if not part:
-                raise self._error("closed the connection")
+                raise ConnectionEnded(*self._error("closed the connection").problems)
             self._rest += part
         line, _, self._rest = self._rest.partition(b"\n")
         return line
+
+    def _lost(self, error: OSError) -> CommandError:
+        lost = self._error(f"lost the connection: {error}")
+        has_ended = isinstance(error, ConnectionResetError | BrokenPipeError)
+        return ConnectionEnded(*lost.problems) if has_ended else lost
 
     def _error(self, text: str) -> CommandError:
         return CommandError(Problem("SAN-SNAP-004", f"the replica on {self._peer} {text}"))

@@ -12,8 +12,9 @@ from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines.spec import Network
 
 _SECOND = "second"
-#: Of sg_persist(8): the session has ended; what another host did is told, and nothing was done.
-TRANSPORT_ERROR, UNIT_ATTENTION = 35, 6
+#: Of sg_persist(8): the session has ended; what another host did is told, and nothing was done; no
+#: session (ENXIO).
+TRANSPORT_ERROR, UNIT_ATTENTION, NO_SESSION = 35, 6, 56
 #: Each session: its portal's address, its initiator and its disk.
 _PATHS = (
     "iscsiadm -m session -P 3 | awk '/Target:/ { target = $2 } /Current Portal:/ { portal = $3 }"
@@ -106,7 +107,7 @@ class TwoHosts:
                 timeout_s=timeout_s,
             ).status
             tries -= 1
-            if status not in {TRANSPORT_ERROR, UNIT_ATTENTION} or not tries:
+            if status not in {TRANSPORT_ERROR, UNIT_ATTENTION, NO_SESSION} or not tries:
                 return status
             time.sleep(3.0)
 

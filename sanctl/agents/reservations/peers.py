@@ -13,7 +13,7 @@ from typing import Any
 from sanctl.agents.replica import parts
 from sanctl.agents.reservations.replica_note import Replica
 from sanctl.drivers import node_channel, reservation_file
-from sanctl.drivers.node_channel import Channel
+from sanctl.drivers.node_channel import Channel, ConnectionEnded
 from sanctl.errors import CommandError, Problem
 from sanctl.model.reservation import StoredReservations, Version
 
@@ -75,8 +75,18 @@ def _ask(replica: Replica, node: str, kind: str, within_s: float, **fields: Any)
             if channel.has_ended():
                 channel.close()
                 channel = None
-    channel = _connect(node, within_s) if channel is None else channel
-    is_whole = False
+    if channel is not None:
+        # Of a node that lost its power and is back only the answer tells that it knows nothing of
+        # this connection. A host waits meanwhile; what is asked twice is answered alike.
+        with contextlib.suppress(ConnectionEnded):
+            return _ask_by(channel, replica, node, kind, within_s, **fields)
+    return _ask_by(_connect(node, within_s), replica, node, kind, within_s, **fields)
+
+
+def _ask_by(
+    channel: Channel, replica: Replica, node: str, kind: str, within_s: float, **fields: Any
+) -> dict[str, Any]:
+    idle, is_whole = _idle[node], False
     try:
         sender = os.uname().nodename
         channel.send(kind, device=replica.device, uuid=replica.uuid, sender=sender, **fields)

@@ -41,6 +41,8 @@ OPTIONAL = [
 WORDS = ("later", "later=2,x=/y", "n1 later:3 {}", "9" * 40, "\u00e9")
 #: A clone's file would be an empty one where its origin is not known.
 REFUSED_AT_START = {"origin": "SAN-CLONE-007"}
+#: What the parameter is for.
+REFUSED_AT_PROMOTION = {"needs": "SAN-AGENT-020"}
 
 
 @pytest.fixture
@@ -111,7 +113,11 @@ def test_started_promoted_demoted_and_stopped(
         _bring_up(stopped)
     else:
         assert device.start() == ocf.SUCCESS
-        assert device.promote() == ocf.SUCCESS
+        if parameter in REFUSED_AT_PROMOTION:
+            with pytest.raises(CommandError, match=REFUSED_AT_PROMOTION[parameter]):
+                device.promote()
+        else:
+            assert device.promote() == ocf.SUCCESS
         assert device.demote() == ocf.SUCCESS
     assert device.stop() == ocf.SUCCESS
     assert not stopped.is_up

@@ -9,7 +9,7 @@ import pytest
 
 from sanctl.agents.reservations import peers
 from sanctl.agents.reservations.replica_note import Replica
-from sanctl.drivers.node_channel import STORED, Channel
+from sanctl.drivers.node_channel import STORED, Channel, ConnectionEnded
 from sanctl.errors import CommandError, Problem
 from sanctl.model.reservation import Reservations, StoredReservations, Version
 from tests.fakes.node import FakeNode
@@ -23,7 +23,7 @@ class Line:
 
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = []
-        self.is_cut = self.is_closed = self.is_over = False
+        self.is_cut = self.is_closed = self.is_over = self.is_gone = False
         self.newest: tuple[int, int] | None = None
 
     def send(self, kind: str, **fields: Any) -> None:
@@ -32,6 +32,8 @@ class Line:
 
     def receive(self, kind: str, *, within_s: float) -> dict[str, Any]:
         assert kind == STORED and within_s > 0
+        if self.is_gone:
+            raise ConnectionEnded(Problem("SAN-SNAP-004", "closed the connection"))
         if self.is_cut:
             raise CommandError(Problem("SAN-SNAP-004", "closed the connection"))
         return {"kind": kind, "newest": self.newest, "state": None}
@@ -80,6 +82,26 @@ def test_an_answer_that_does_not_come_is_an_error(lines: list[Line]) -> None:
     with pytest.raises(CommandError, match="closed"):
         peers.send(REPLICA, "n2", STATE)
     assert lines[0].is_closed and len(lines) == 1
+
+
+def test_one_of_a_process_that_is_gone_is_replaced_within_the_request(
+    lines: list[Line], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that lost its power and is back: a host waits, and it answers at once."""
+    peers.send(REPLICA, "n2", STATE)
+    lines[0].is_gone = True
+    assert peers.send(REPLICA, "n2", STATE) is None
+    assert lines[0].is_closed and len(lines[1].asked) == 1
+    peers._idle["n2"].clear()
+
+    def connect(node: str, within_s: float) -> Channel:
+        line = Line()
+        line.is_gone = True
+        return cast(Channel, line)
+
+    monkeypatch.setattr(peers, "_connect", connect)
+    with pytest.raises(ConnectionEnded):
+        peers.send(REPLICA, "n2", STATE)
 
 
 def test_no_more_are_kept_than_are_of_use(lines: list[Line]) -> None:

@@ -190,12 +190,15 @@ def test_a_device_that_cannot_be_read_may_have_its_last_replica_anywhere(running
 
 def test_the_last_file_of_a_restore_point_is_not_emptied_with_its_pool(running: Cluster) -> None:
     device, pool = vm1(running), topology().pools[0]
+    kept = replace(running.replica(VM1, N1), cache="write-through")
+    replicas = {**running.cib.replicas, ("vm1", "n1"): kept}
 
     def problems(*nodes: str, is_deleting: bool = False) -> list[str]:
         point = RestorePoint(
             "vm1", "kept", "2" * 16, device.uuid, "main", 900, 64 << 20, 30, nodes, is_deleting
         )
-        cluster = replace(running, cib=replace(running.cib, points=(point,)))
+        cib = replace(running.cib, points=(point,), replicas=replicas)
+        cluster = replace(running, cib=cib)
         return [problem.code for problem in reformat_problems(cluster, pool, N2)]
 
     assert problems("n2") == ["SAN-SNAP-014"]
