@@ -203,6 +203,7 @@ def _do_duties(
         lambda by, now: replica_state.mark_without_disk(by, device, now),
     )
     duties.run("a detached disk", lambda by, now: reattach_disk.reattach(by, device, now))
+    duties.run("an outdated replica", lambda by, now: _fill_outdated(by, device, now))
     duties.run(
         "the connection to an outdated replica",
         lambda by, now: reconnect_outdated.reconnect(by, device, now),
@@ -279,6 +280,16 @@ def _settle_connections(
     state = isolation.apply_rules(runner, device, state)
     state = reconnect_dropped.reconnect(runner, device.name, state)
     return refill_suspect.refill_if_suspect(runner, device, state)
+
+
+def _fill_outdated(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
+    disks = {state.disk, *(peer.disk for peer in state.peers)}
+    if state.has_quorum is None or not disks & {"Outdated", "Consistent"}:
+        return state
+    # Imported here: rarely needed, and monitors must start fast.
+    from sanctl.agents.recovery import fill_outdated  # noqa: PLC0415
+
+    return fill_outdated.fill(runner, device, state)
 
 
 def _reconnect_stalled(runner: Runner, device: Device, state: ResourceState) -> ResourceState:

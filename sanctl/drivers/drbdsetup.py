@@ -123,7 +123,9 @@ def start_verify_with(runner: Runner, name: str, peer: int) -> None:
 
 
 def resync_differences(runner: Runner, name: str, peer: int) -> None:
-    """Resend to a peer the blocks that a verify has just found to differ, and no others: DRBD 9.
+    """Resend to a peer the blocks that either bitmap names, and no others: DRBD 9.
+
+    These are what a verify has just found to differ, or what has been left since a disk was lost.
 
     Raises:
         CommandError: refused: not connected, or a resync runs.
@@ -132,6 +134,21 @@ def resync_differences(runner: Runner, name: str, peer: int) -> None:
         ["drbdsetup", "invalidate-remote", name, str(peer), "0", "--reset-bitmap=no"],
         timeout_s=_TIMEOUT_S,
     )
+
+
+def resync_from(runner: Runner, minor: int, peer: int) -> None:
+    """Have a peer send the blocks that either bitmap names, and no others: DRBD 9.
+
+    Raises:
+        CommandError: refused: not connected, or a resync runs.
+    """
+    runner.run(
+        [
+            "drbdsetup", "invalidate", str(minor), f"--sync-from-peer-node-id={peer}",
+            "--reset-bitmap=no",
+        ],
+        timeout_s=_TIMEOUT_S,
+    )  # fmt: skip
 
 
 def set_disk_flushes(runner: Runner, minor: int, *, on: bool) -> None:

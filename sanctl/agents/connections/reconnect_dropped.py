@@ -141,6 +141,11 @@ def write_note(device: str, peer: str) -> None:
     _note(device, peer).write()
 
 
+def has_note(device: str, peer: str) -> bool:
+    """Whether a resync of that peer from here has begun since the two were in sync last."""
+    return _note(device, peer).exists()
+
+
 def remove_note(device: str, peer: str) -> None:
     """Have the monitor leave that connection as it is: the resync has begun."""
     _note(device, peer).remove()

@@ -7,10 +7,10 @@ after the resync from the Primary; the wait ends with the connection, and Outdat
 seen: every peer Established and UpToDate, nothing out of sync, for eight minutes). Such a replica
 is never promoted. A new connection to the Primary makes it UpToDate, or shows what it lacks.
 
-Not beside a standby, as where both of two replicas have lost their disks and were attached again:
-at equal generations a new connection makes the Outdated one UpToDate and clears the bitmaps of
-both, also that of the peer, which names what hosts were answered for by the peer alone
-(docs/adr/0037).
+Not of two replicas, as where both have lost their disks and were attached again: at equal
+generations a new connection makes the Outdated one UpToDate and clears the bitmaps of both, also
+that of the peer, which names what hosts were answered for by the peer alone. That one is filled
+(sanctl/agents/recovery/fill_outdated.py, docs/adr/0037).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sanctl.agents import ocf
 from sanctl.agents.connections import reconnect_dropped
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbd_kernel, drbdadm, drbdsetup, outdated_marks
-from sanctl.model.drbd import PeerState, ResourceState
+from sanctl.model.drbd import PeerState, ResourceState, uses_quorum
 from sanctl.system import journal, state_files
 from sanctl.system.runner import DeadlineRunner, Runner
 
@@ -64,7 +64,7 @@ def reconnect(runner: Runner, device: Device, state: ResourceState) -> ResourceS
     if state.disk != "Outdated" or drbd_kernel.generation() < 9:
         _attempts_note(device).remove()
         return state
-    peer = primary_in_sync(state)
+    peer = primary_in_sync(state) if uses_quorum(len(device.nodes)) else None
     if peer is None or peer.node_id is None:
         # Behind, or busy: the wait begins again. The attempts still count.
         _attempts_note(device).touch()

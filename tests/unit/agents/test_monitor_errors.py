@@ -20,7 +20,13 @@ from sanctl.agents.connections import (
 from sanctl.agents.fencing import all_marked, cluster_run, hung_io_reboot
 from sanctl.agents.promotion import admission, first_activation
 from sanctl.agents.publish import replica_state
-from sanctl.agents.recovery import fs_shutdown, heal, reattach_disk, refill_suspect
+from sanctl.agents.recovery import (
+    fill_outdated,
+    fs_shutdown,
+    heal,
+    reattach_disk,
+    refill_suspect,
+)
 from sanctl.agents.replica import parts
 from sanctl.drivers import cib, drbd_kernel, drbdsetup, gate, lio, pool_files
 from sanctl.errors import CommandError, ConfigError, Problem
@@ -101,13 +107,16 @@ DUTIES: tuple[tuple[object, str, bool], ...] = (
     (refill_suspect, "refill_if_suspect", False),
     (replica_state, "mark_without_disk", False),
     (reattach_disk, "reattach", False),
+    (fill_outdated, "fill", False),
     (reconnect_outdated, "reconnect", False),
     (reconnect_stalled, "reconnect", False),
     (heal, "no_contact_fields", False),
     (all_marked, "unmark_peer", False),
     (first_activation, "is_new", False),
 )
-STALLED = PRIMARY._replace(peers=(PEER._replace(replication="WFBitMapS"),))
+STALLED = PRIMARY._replace(
+    has_quorum=True, peers=(PEER._replace(replication="WFBitMapS", disk="Outdated"),)
+)
 
 
 class Duties:

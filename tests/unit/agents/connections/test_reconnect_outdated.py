@@ -136,14 +136,18 @@ def test_a_replica_that_is_behind_or_busy_is_left_alone(
     assert node.calls == []
 
 
-@pytest.mark.parametrize("disk", ["Consistent", "UpToDate"])
-def test_of_two_standbys_whose_disks_were_lost_none_reconnects(node: FakeNode, disk: str) -> None:
+@pytest.mark.parametrize(
+    "peer", [OTHER, OTHER._replace(disk="Consistent"), SERVING], ids=lambda peer: str(peer[2:5])
+)
+def test_of_two_replicas_whose_disks_were_lost_none_reconnects(
+    node: FakeNode, peer: PeerState
+) -> None:
     """What is out of sync here says nothing of the peer's bitmap, which the handshake clears."""
     two = DEVICE._replace(nodes=("n1", "n2"))
-    state = OVERLOOKED._replace(peers=(OTHER._replace(disk=disk),))
-    for _ in range(2):
-        assert reconnect_outdated.reconnect(node, two, state) is state
-        assert not state_files.of_device("vol", "outdated-since").exists()
+    state = OVERLOOKED._replace(peers=(peer,))
+    state_files.of_device("vol", "outdated-since").write("0")
+    node.age("vol", "outdated-since", 60)
+    assert reconnect_outdated.reconnect(node, two, state) is state
     assert node.calls == []
 
 
