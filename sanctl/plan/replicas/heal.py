@@ -110,7 +110,7 @@ def loss_of_keeping(diagnosis: Diagnosis, keep: NodeName) -> Loss:
     lost = Loss(
         nodes=(other.node,),
         text=_loss_text(diagnosis, kept, other),
-        bytes_at_most=_loss_bytes(diagnosis, other),
+        bytes_at_most=_loss_bytes(diagnosis, kept, other),
     )
     return with_own_loss(lost, kept)
 
@@ -161,12 +161,14 @@ def _refuse_if_newer_is_there(
         raise Refused(older_problem(diagnosis, kept, other))
 
 
-def _loss_bytes(diagnosis: Diagnosis, other: ReplicaFacts) -> int | None:
+def _loss_bytes(diagnosis: Diagnosis, kept: ReplicaFacts, other: ReplicaFacts) -> int | None:
     if diagnosis.condition is Condition.UNRELATED:
         return diagnosis.device.size.bytes
     if diagnosis.condition is Condition.BLOCKED:
         is_known = other.is_present and not _has_no_disk(other)
-        return 0 if is_known and not _was_any_in_ram(diagnosis) else None
+        if not is_known or _was_any_in_ram(diagnosis):
+            return None
+        return _differing_bytes(kept, other)
     return written_alone(diagnosis, other)[1]
 
 
@@ -185,6 +187,11 @@ def _loss_text(diagnosis: Diagnosis, kept: ReplicaFacts, other: ReplicaFacts) ->
             )
         if other.is_present and _was_any_in_ram(diagnosis):
             return _lost_in_ram(kept, other)
+        if other.is_present and (differing := _differing_bytes(kept, other)):
+            return (
+                f"what only {other.node} has of the {format_bytes(differing)} in which the two may "
+                "differ by their bitmaps, such as writes under way when both disks were lost"
+            )
         if other.is_present:
             return "nothing: the other replica has nothing that this one lacks"
         return (
@@ -192,6 +199,17 @@ def _loss_text(diagnosis: Diagnosis, kept: ReplicaFacts, other: ReplicaFacts) ->
             f"{other.node} is {other.state.value}, so how much that is cannot be known"
         )
     return written_alone(diagnosis, other)[0]
+
+
+def _differing_bytes(kept: ReplicaFacts, other: ReplicaFacts) -> int:
+    """Return in how many bytes two replicas may differ that do not know which of them is behind.
+
+    Of two whose disks were both lost: DRBD 9 attaches them at equal generations, with what its
+    activity log names in the bitmap (docs/adr/0047). An Outdated one has nothing to be asked for.
+    """
+    if not {kept.replica.disk, other.replica.disk} <= {"UpToDate", "Consistent"}:
+        return 0
+    return 1024 * max(kept.replica.out_of_sync_kib or 0, other.replica.out_of_sync_kib or 0)
 
 
 def _has_no_disk(facts: ReplicaFacts) -> bool:

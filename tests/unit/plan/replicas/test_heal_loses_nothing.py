@@ -175,3 +175,24 @@ def test_a_disk_that_is_away_may_have_what_the_other_lacks(disk: str | None) -> 
     other = facts(N2, 0xB0, nodes=2, linked=(N1,), disk=disk or "")
     lost = loss_of_keeping(diagnosed(kept, other), N1)
     assert lost.bytes_at_most is None and "written to the disk of n2" in lost.text
+
+
+def test_two_replicas_that_differ_by_their_bitmaps_and_do_not_know_which_is_behind() -> None:
+    """Both disks were lost with writes under way, and nothing of that is in their metadata."""
+
+    def both(disk: str, kib: int | None) -> Diagnosis:
+        sides = [
+            facts(node, disk=disk, linked=(other,), nodes=2, marked=True, kib=each)
+            for node, other, each in ((N1, N2, kib), (N2, N1, 0))
+        ]
+        return diagnosed(*sides)
+
+    shown = both("Consistent", 64)
+    assert shown.condition is Condition.BLOCKED
+    for keep, other in ((N1, N2), (N2, N1)):
+        lost = loss_of_keeping(shown, keep)
+        assert lost.bytes_at_most == 64 * 1024
+        assert f"what only {other} has of the 64 KiB" in lost.text
+    for none in (0, None):
+        lost = loss_of_keeping(both("Consistent", none), N1)
+        assert (lost.bytes_at_most, lost.text[:8]) == (0, "nothing:")
