@@ -428,7 +428,8 @@ def test_disks_that_both_nodes_have_dropped_are_attached_again(
         lose_both_disks(bed, load, nodes)
         wait_for(
             "both disks to be named",
-            lambda: "check its disk on n1 and n2" in bed.sh(
+            # Promoted by its old score the standby is restarted, which attaches its disk.
+            lambda: disk(bed, nodes[0]) != "Diskless" or "check its disk on n1 and n2" in bed.sh(
                 "n3", "sanctl status", ok=range(256), timeout_s=60
             ).stdout,
             within_s=60,

@@ -39,7 +39,7 @@ class _Stall(NamedTuple):
 
 
 def reconnect(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
-    """Disconnect from a peer whose handshake has stalled, and connect again.
+    """Disconnect from a peer whose handshake has stalled; connect again, or leave that to the next.
 
     Called while bitmaps are exchanged, or the disk here is negotiating.
 
@@ -73,7 +73,11 @@ def reconnect(runner: Runner, device: Device, state: ResourceState) -> ResourceS
         reconnect_dropped.write_note(device.name, peer.name)
         # A Primary refuses the orderly end: the replica would be Outdated by it.
         drbdsetup.disconnect_peer(runner, device.name, peer.node_id, is_forced=is_negotiating)
-        drbdadm.adjust(runner, device.name)
+        # Beside a Primary the next monitor connects, by the note: where the connection is back
+        # before the Primary's fence-peer has answered, DRBD keeps the generation and clears the
+        # bitmaps of both (9.3.3, seen), also of what the Primary's alone names.
+        if not (is_negotiating and peer.role == "Primary"):
+            drbdadm.adjust(runner, device.name)
         # One at a time: the next monitor sees what became of it.
         return drbdsetup.observe(runner, device.name) or state
     return state

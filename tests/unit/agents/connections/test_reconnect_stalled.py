@@ -88,7 +88,10 @@ def test_no_reconnect_costs_the_primary_its_majority() -> None:
 def test_a_disk_that_goes_on_negotiating_is_reconnected_to_one_peer_after_the_other(
     node: FakeNode,
 ) -> None:
-    """By force: a Primary refuses the orderly end, seen with 9.3.3."""
+    """By force: a Primary refuses the orderly end, seen with 9.3.3.
+
+    Beside a Primary the next monitor connects, once the Primary has marked the replica.
+    """
     peers = (SERVING, OTHER)
     negotiating = STANDBY._replace(disk="Negotiating", peers=peers)
     node.states["vol"] = negotiating
@@ -96,9 +99,10 @@ def test_a_disk_that_goes_on_negotiating_is_reconnected_to_one_peer_after_the_ot
     assert node.commands() == []
     monitors(node, 2, state=negotiating)
     assert node.commands() == [
-        "drbdsetup disconnect vol 0 --force", "drbdadm adjust vol",
+        "drbdsetup disconnect vol 0 --force",
         "drbdsetup disconnect vol 2 --force", "drbdadm adjust vol",
     ]  # fmt: skip
+    assert state_files.of_device("vol", f"outdated-unmarked.{SERVING.name}").exists()
 
 
 def test_of_two_replicas_one_that_goes_on_negotiating_is_reconnected() -> None:
