@@ -483,6 +483,8 @@ def test_the_first_disk_that_is_back_is_not_served_when_the_other_node_leaves(
         load.host.sh(f"systemctl kill --signal=CONT {load.run.unit}")
     await_writes(load, within_s=BACK_S)
     await_sync(bed)
+    # The standby was to be promoted by its old score, without a disk.
+    bed.sh("n3", f"crm_resource --cleanup --resource {NAME}", timeout_s=60)
     failover.await_healthy(bed, "n1")
 
 
