@@ -48,8 +48,7 @@ from sanctl.agents.points.hook_unit import Quiet
 from sanctl.agents.points.local_copy import LocalCopy
 from sanctl.agents.points.systemd_notice import notify
 from sanctl.agents.replica import parts
-from sanctl.agents.restore import closure
-from sanctl.drivers import drbd_kernel, gate, node_attributes, node_channel
+from sanctl.drivers import drbd_kernel, gate, lio, node_attributes, node_channel
 from sanctl.drivers.node_channel import Channel
 from sanctl.drivers.node_facts import NodeFacts
 from sanctl.drivers.pacemaker import Pacemaker
@@ -117,9 +116,9 @@ def _main(name: str) -> None:
         _keep_schedule(session, cluster, name)
         return
     device, order = due
-    if device.is_restoring and not closure.is_closed(name):
-        # The pool agent has started this for a schedule. What the restore keeps is what hosts have
-        # written last: a monitor starts this again once they are kept out.
+    if device.is_restoring and lio.access(name):
+        # Hosts are let in still: the pool agent has started this for a schedule. What the restore
+        # keeps is what hosts have written last: a monitor starts this again once they are out.
         return
     unit.tried_note(name).write(order.token)
 
