@@ -384,6 +384,15 @@ def initiators(name: str) -> list[str]:
     return [acl.rpartition("/")[2] for acl in _acls(name)]
 
 
+def mapped_initiators(name: str) -> list[str]:
+    """Return the initiators on the access list whose LUN is mapped.
+
+    What one has registered goes with its mapping, before its entry (target_core_device.c,
+    core_disable_device_list_for_node).
+    """
+    return [acl.rpartition("/")[2] for acl in _acls(name) if is_link(f"{acl}/lun_0/lun_0")]
+
+
 def has_credentials(name: str, chap: Mapping[str, lio_acl.Chap]) -> bool:
     """Whether the entries of initiators ask for just these secrets."""
     return not chap or all(

@@ -50,7 +50,7 @@ def check_holder(device: Device, kept: Kept | None, entries: Collection[str]) ->
     Raises:
         CommandError: it would not.
     """
-    if kept is None or not entries or _is_ordered_to_clear(device, kept):
+    if kept is None or not entries or is_ordered_to_clear(device, kept):
         return
     held = to_keep(device, kept)
     if held.holder is None or held.limited_to(entries).holder is not None:
@@ -66,6 +66,7 @@ def check_holder(device: Device, kept: Kept | None, entries: Collection[str]) ->
     )
 
 
-def _is_ordered_to_clear(device: Device, kept: Kept) -> bool:
+def is_ordered_to_clear(device: Device, kept: Kept) -> bool:
+    """Whether an operator's order to clear the reservations stands that was not carried out."""
     token = device.clear_reservations
     return bool(token) and kept.stored.cleared != token

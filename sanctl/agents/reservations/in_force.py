@@ -219,12 +219,10 @@ def _settled(name: str) -> state_files.StateFile:
     return state_files.of_device(name, SETTLED)
 
 
-def bring_up_to_date(device: Device, *, must_reload: bool = False) -> bool:
+def bring_up_to_date(device: Device) -> bool:
     """Have in force what this replica keeps; return whether hosts' sessions were ended for it.
 
-    Called under `locked`, while no host's command waits, or with `must_reload`: what such a command
-    has changed is undone, and what is in force is not asked, as the kernel may spin under that lock
-    until the command is answered (service.py).
+    Called under `locked`, while no host's command waits.
 
     Raises:
         CommandError: the kernel refused; nothing is served by a target without its reservations.
@@ -234,7 +232,7 @@ def bring_up_to_date(device: Device, *, must_reload: bool = False) -> bool:
         return False
     replica = replica_note.write(device)
     kept = reservation_file.load_whole(replica.path)
-    return put_in_force(device, access.to_give(device, kept), must_reload=must_reload)
+    return put_in_force(device, access.to_give(device, kept))
 
 
 def at_promotion(device: Device) -> bool:
@@ -244,11 +242,17 @@ def at_promotion(device: Device) -> bool:
         CommandError: as there; or who holds the device has no entry here.
         OSError: the same.
     """
-    if device.reservations:
-        kept = reservation_file.load_whole(replica_note.write(device).path)
-        access.check_holder(device, kept, lio.initiators(device.name))
+    if not device.reservations:
+        return False
+    kept = reservation_file.load_whole(replica_note.write(device).path)
+    access.check_holder(device, kept, lio.initiators(device.name))
+    given = access.to_give(device, kept)
+    if kept is not None and access.is_ordered_to_clear(device, kept):
+        # It counts from now on; the first monitor stores it. So it is a way out of whatever LIO
+        # does not put in force.
+        given = Reservations()
     with state_files.locked(replica_note.held_path(device.name), wait_s=0.0) as is_free:
-        return bring_up_to_date(device, must_reload=not is_free)
+        return put_in_force(device, given, must_reload=not is_free)
 
 
 def serves(device: Device) -> bool:
@@ -258,6 +262,10 @@ def serves(device: Device) -> bool:
 
 def put_in_force(device: Device, given: Reservations, *, must_reload: bool = False) -> bool:
     """Have just these reservations in force; return whether hosts' sessions were ended for it.
+
+    While a host's command waits only with `must_reload`: what such a command has changed is undone,
+    and what is in force is not asked, as the kernel may spin under that lock until the command is
+    answered (service.py).
 
     Raises:
         CommandError: the kernel refused.
@@ -274,8 +282,9 @@ def put_in_force(device: Device, given: Reservations, *, must_reload: bool = Fal
         note_mirrored(device.name, Reservations())
     elif not must_reload and is_in_force(device, wanted):
         return False
-    if was_on or given != Reservations():
-        reload(device, given)
+    if was_on or wanted != Reservations():
+        # Of those that have an entry alone: where all registrants hold, LIO needs one that has.
+        reload(device, wanted)
     note_mirrored(device.name, wanted)
     _log(
         device.name,

@@ -227,7 +227,7 @@ class _Command:
                 return None
             # Before what is in force, and after it: one that gets its entry in between is in the
             # latter, one that loses it in between (access_list.py waits for no lock) may not be.
-            entries = set(lio.initiators(replica.device))
+            entries = set(lio.mapped_initiators(replica.device))
             # Of two commands at once the older text may come last. Then the later one says who
             # holds the device, and what is registered is at least as new as that. The kernel is not
             # asked who does while a command waits: it spins under that lock until this very command
@@ -237,7 +237,7 @@ class _Command:
             found = self._texts.latest(replica.uuid, self._number, self._after)
             if (registered := lio_reservations.read_registrations(backstore)) is not None:
                 found = found.with_registrations(registered)
-            entries.intersection_update(lio.initiators(replica.device))
+            entries.intersection_update(lio.mapped_initiators(replica.device))
             kept = reservation_file.load(replica.path)
             # After a CLEAR nobody is registered, those who are kept out just now included.
             if kept is not None and not self._is_clear:

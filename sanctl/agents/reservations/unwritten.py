@@ -46,7 +46,8 @@ def store(runner: Runner, device: Device, replica: Replica, kept: Kept, until: f
         SanctlError: it could not be stored; hosts are served as before.
         OSError: the same.
     """
-    entries = lio.initiators(device.name)
+    # One that is half unmapped has nothing registered in LIO, and keeps what it had.
+    entries = lio.mapped_initiators(device.name)
     with _undisturbed(device) as found:
         if found is not None:
             wanted = found.with_absent(kept.stored.reservations, entries)

@@ -68,6 +68,13 @@ class Bed:
         patch.setattr(service_unit, "run", lambda *_, **__: None)
         patch.setattr(lio, "is_exported", lambda _: self.is_exported)
         patch.setattr(lio, "initiators", lambda _: self.entries)
+        #: Those whose LUN is not mapped: what they have registered is gone already.
+        self.unmapped: set[str] = set()
+        patch.setattr(
+            lio,
+            "mapped_initiators",
+            lambda _: [each for each in self.entries if each not in self.unmapped],
+        )
         self.alua = "Active/Optimized"
         patch.setattr(lio, "alua_state", lambda *_: self.alua)
         patch.setattr(lio, "remove", lambda *_: None)
@@ -105,6 +112,9 @@ class Bed:
     def reload(self, _name: str, _minor: int, given: Reservations) -> None:
         self.reloads.append(Reload(given, self.is_on))
         self.kernel = given.limited_to(self.entries) if self.is_on else NONE
+        if given.holder not in self.entries:
+            # It has the one alone that is given as the holder, of all registrants, too.
+            self.kernel = self.kernel._replace(holder=None, type=None)
         self.is_whole = self.is_enabled = True
         # target_core_pr.c, __core_scsi3_check_aptpl_registration
         self.is_writing = self.is_writing or bool(given.registrations)
@@ -246,7 +256,7 @@ def test_a_holder_that_was_taken_off_on_purpose_keeps_no_device_down(
     bed.keep(HELD)
     bed.entries = [J]
     in_force.check_before_promotion(device, is_first=False)
-    assert in_force.at_promotion(device)
+    in_force.at_promotion(device)
     assert bed.look(device) and bed.kept().reservations.holder is None
     bed.look(device)
     if device.clear_reservations:
@@ -254,6 +264,39 @@ def test_a_holder_that_was_taken_off_on_purpose_keeps_no_device_down(
     bed.keep(HELD, cleared="t1")
     with pytest.raises(CommandError, match="SAN-RES-005"):
         in_force.at_promotion(VOL._replace(clear_reservations="t1"))
+
+
+def test_of_all_registrants_those_hold_it_that_have_an_entry(bed: Bed) -> None:
+    """What broke: LIO was told of a holder without an entry alone, and the node never served."""
+    kept = Reservations(HELD.registrations, H, 7)
+    bed.keep(kept)
+    bed.entries = [J]
+    assert in_force.at_promotion(VOL)
+    assert bed.kernel == kept.limited_to([J]) == Reservations(((J, 2),), J, 7)
+    assert bed.kept().reservations == kept, "H comes back with what it has registered"
+
+
+def test_an_order_to_clear_counts_from_the_promotion_on(bed: Bed) -> None:
+    """So it is a way out where LIO does not put in force what is kept."""
+    ordered = VOL._replace(clear_reservations="t1")
+    bed.keep(HELD)
+    bed.kernel = HELD
+    assert in_force.at_promotion(ordered) and bed.kernel == NONE
+    assert bed.kept().reservations == HELD, "the first monitor stores it"
+    bed.look(ordered)
+    assert bed.kept().reservations == NONE == bed.kernel
+    bed.keep(HELD, cleared="t1")
+    in_force.at_promotion(ordered)
+    assert bed.kernel == HELD, "carried out before"
+
+
+def test_what_is_half_unmapped_keeps_what_it_had(bed: Bed) -> None:
+    """What broke: a reload that was killed half way, and the next monitor stored what was left."""
+    bed.keep(HELD)
+    bed.is_writing, bed.unmapped, bed.kernel = False, {H}, Reservations(((J, 2),))
+    bed.is_whole = False
+    bed.look()
+    assert bed.kept().reservations == HELD == bed.kernel
 
 
 def test_nor_does_one_where_nobody_is_let_in(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:

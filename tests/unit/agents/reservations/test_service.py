@@ -81,7 +81,13 @@ class Bed:
         patch.setattr(replica_note, "of_serial", self.of_serial)
         patch.setattr(peers, "send", self.send)
         patch.setattr(lio, "serials", lambda: [UUID])
-        patch.setattr(lio, "initiators", lambda _: self.entries)
+        #: Those whose LUN is not mapped any more: their entry is about to go.
+        self.unmapped: set[str] = set()
+        patch.setattr(
+            lio,
+            "mapped_initiators",
+            lambda _: [each for each in self.entries if each not in self.unmapped],
+        )
         self.alua = "Active/Optimized"
         self.is_writing = True
         patch.setattr(lio, "alua_state", lambda *_: self.alua)
@@ -265,6 +271,13 @@ def test_what_lio_cannot_list_is_taken_from_the_text(bed: Bed) -> None:
 def test_a_host_that_is_kept_out_meanwhile_loses_nothing(bed: Bed) -> None:
     bed.keep(Version(3, 2), Reservations(((J, 2),), J, 5))
     bed.entries = [H]
+    assert bed.command(ONE) == 0
+    assert bed.kept().reservations == Reservations(((H, 1), (J, 2)), J, 5)
+
+
+def test_nor_does_one_whose_entry_is_half_gone(bed: Bed) -> None:
+    bed.keep(Version(3, 2), Reservations(((J, 2),), J, 5))
+    bed.unmapped = {J}
     assert bed.command(ONE) == 0
     assert bed.kept().reservations == Reservations(((H, 1), (J, 2)), J, 5)
 
