@@ -117,13 +117,15 @@ def update(device: Device, letting_in: LettingIn | None = None) -> bool:
     if before == device.access and had_credentials:
         return False
     lio.remove_initiators(device.name, keep=device.all_initiators)
-    new = _to_let_in(device, logins) if letting_in is not None else ()
+    # One that is half there counts as little as for the kernel.
+    there = set(lio.mapped_initiators(device.name)) if letting_in is not None else set()
+    new = _to_let_in(device, logins, there) if letting_in is not None else ()
     if letting_in is None or not new:
         refused = lio.set_initiators(device.name, device.all_initiators, logins)
     else:
         # Nor do the entries that there are wait: a host may have to authenticate from now on.
-        others = set(device.all_initiators).difference(new)
-        lio.set_initiators(device.name, others, logins)
+        # Nobody else is let in before: not one either that the kernel has refused until now.
+        lio.set_initiators(device.name, there.intersection(device.all_initiators), logins)
         with letting_in(new):
             refused = lio.set_initiators(device.name, device.all_initiators, logins)
     log_refused(device, refused)
@@ -131,18 +133,22 @@ def update(device: Device, letting_in: LettingIn | None = None) -> bool:
     return set(lio.access(device.name)) != before or not (had_credentials or refused)
 
 
-def _to_let_in(device: Device, logins: Mapping[str, Chap]) -> tuple[str, ...]:
+def _to_let_in(
+    device: Device, logins: Mapping[str, Chap], there: Collection[str]
+) -> tuple[str, ...]:
     """Return which initiators get an entry now, as far as is known before.
 
     Not one without a secret, nor one that the kernel has refused: they stay without an entry, and
     hosts' sessions must not end for them with each monitor. Where the kernel takes such a one after
     all, what it has registered is in force with the reload of the next look (upkeep.py).
+
+    While nobody is there no session ends, and the kernel may have no reservation in force: then
+    those that it has refused are let in like all others.
     """
-    there = set(lio.initiators(device.name))
-    text = state_files.of_device(device.name, _REFUSED_NOTE).read()
+    text = state_files.of_device(device.name, _REFUSED_NOTE).read() if there else ""
     refused = {line.partition(": ")[0] for line in text.splitlines()}
     return tuple(
         iqn
         for iqn in device.all_initiators
-        if iqn not in there | refused and (iqn not in logins or logins[iqn].secret)
+        if iqn not in there and iqn not in refused and (iqn not in logins or logins[iqn].secret)
     )

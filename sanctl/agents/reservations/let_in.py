@@ -33,7 +33,8 @@ def letting_in(device: Device, new: Collection[str]) -> Iterator[None]:
     with contextlib.ExitStack() as held:
         held.enter_context(in_force.locked(device))
         kept = reservation_file.load_whole(replica.path)
-        if in_force.serves(device) and not lio.initiators(device.name):
+        is_first = in_force.serves(device) and not lio.mapped_initiators(device.name)
+        if is_first:
             # The first ones, after a time in which nobody was let in: as for a promotion.
             access.check_holder(device, kept, new)
         if kept is None or kept.stored.reservations.keys.keys().isdisjoint(new):
@@ -49,11 +50,22 @@ def letting_in(device: Device, new: Collection[str]) -> Iterator[None]:
                     "the next monitor lets them in",
                 )
             )
+        refusal: CommandError | None = None
         with in_force.reloading(device):
             try:
                 lio_reload.disable(device.name, device.minor)
                 yield
             finally:
+                if is_first:
+                    # The kernel may have refused the holder alone. Where the others cannot be taken
+                    # out again the TPG stays disabled: no host is logged in.
+                    try:
+                        access.check_holder(device, kept, lio.mapped_initiators(device.name))
+                    except CommandError as error:
+                        refusal = error
+                        lio.remove_initiators(device.name, keep=())
                 given = access.to_give(device, kept).limited_to(lio.initiators(device.name))
                 lio_reload.reload(device.name, device.minor, given)
         in_force.note_mirrored(device.name, given)
+        if refusal is not None:
+            raise refusal

@@ -64,13 +64,20 @@ class Kernel:
         self.entries: list[str] = []
         self.secret: Chap | str = "no such file"
         self.refused: set[str] = set()
-        self.lock_is_held = False
+        self.lock_is_held = self.is_letting_in = False
+        self.half_there: set[str] = set()
+        self.let_in_outside: list[str] = []
         self.asked: list[tuple[str, ...]] = []
         patch.setattr(state_files, "RUNTIME", str(folder))
         patch.setattr(journal, "write", lambda *_, **__: None)
         patch.setattr(host_secrets, "login", lambda _: self.secret)
         patch.setattr(lio, "access", lambda _: tuple(map(self.word, self.entries)))
         patch.setattr(lio, "initiators", lambda _: list(self.entries))
+        patch.setattr(
+            lio,
+            "mapped_initiators",
+            lambda _: [each for each in self.entries if each not in self.half_there],
+        )
         patch.setattr(lio, "has_credentials", lambda *_: True)
         patch.setattr(lio, "remove_initiators", self.remove)
         patch.setattr(lio, "set_initiators", self.set)
@@ -84,6 +91,10 @@ class Kernel:
     def set(self, name: str, wanted: Iterable[str], chap: Mapping[str, Chap]) -> list[str]:
         self.remove(name, keep=(wanted := set(wanted)))
         may = {iqn for iqn in wanted if iqn not in chap or chap[iqn].secret}
+        if not self.is_letting_in:
+            self.let_in_outside += sorted(may - self.refused - set(self.entries))
+            self.let_in_outside += sorted(self.half_there & wanted)
+        self.half_there -= wanted
         self.entries = sorted({*self.entries, *(may - self.refused)})
         return [f"{iqn}: no memory" for iqn in may & self.refused]
 
@@ -92,7 +103,11 @@ class Kernel:
         if self.lock_is_held:
             raise CommandError(Problem("SAN-RES-004", "a change is under way"))
         self.asked.append(tuple(new))
-        yield
+        self.is_letting_in = True
+        try:
+            yield
+        finally:
+            self.is_letting_in = False
 
 
 @pytest.fixture
@@ -123,6 +138,28 @@ def test_nor_is_who_was_refused(kernel: Kernel) -> None:
     assert kernel.asked == [(WEB, DB), (DB,)], "it is not refused any more"
 
 
+def test_who_was_refused_is_not_let_in_beside_those_who_are_new(kernel: Kernel) -> None:
+    """What broke: the kernel took it after all, and it wrote past a reservation of one without."""
+    kernel.secret, kernel.refused = Chap("db", "s3cret"), {DB}
+    access_list.update(CHAP, kernel.letting_in)
+    kernel.entries, kernel.refused = [], set()
+    access_list.update(CHAP._replace(initiators=()), kernel.letting_in)
+    assert kernel.asked == [(WEB, DB), (DB,)], "nobody is there whose sessions would end"
+    kernel.entries = [APP]
+    access_list.log_refused(CHAP, [f"{DB}: no memory"])
+    access_list.update(CHAP._replace(initiators=(APP, WEB)), kernel.letting_in)
+    assert kernel.asked[2:] == [(WEB,)] and kernel.entries == [APP, DB, WEB]
+    assert kernel.let_in_outside == []
+
+
+def test_who_is_half_there_is_let_in_like_one_who_is_not(kernel: Kernel) -> None:
+    """The kernel has dropped what it had registered."""
+    kernel.entries, kernel.half_there = [APP, WEB], {WEB}
+    access_list.update(DEVICE._replace(initiators=(APP, WEB, DB)), kernel.letting_in)
+    assert kernel.asked == [(WEB, DB)] and kernel.entries == [APP, DB, WEB]
+    assert kernel.let_in_outside == []
+
+
 def test_who_is_to_be_kept_out_is_out_though_nobody_can_be_let_in(kernel: Kernel) -> None:
     """A change of reservations may be under way for as long as a replica does not answer."""
     kernel.entries, kernel.lock_is_held = [APP, WEB], True
@@ -144,7 +181,7 @@ def test_nothing_that_can_fail_comes_before_that(
         raise OSError(5, "EIO")
 
     kernel.entries = [APP]
-    monkeypatch.setattr(lio, "initiators", unreadable)
+    monkeypatch.setattr(lio, "mapped_initiators", unreadable)
     with pytest.raises(OSError):
         access_list.update(DEVICE, kernel.letting_in)
     assert kernel.entries == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -315,6 +316,34 @@ def test_nor_does_one_where_nobody_is_let_in(bed: Bed, monkeypatch: pytest.Monke
     with let_in.letting_in(VOL, [H, J]):
         bed.entries = [H, J]
     assert bed.kernel == HELD
+
+
+@pytest.mark.parametrize("is_broken_off", [False, True])
+def test_nor_are_the_others_let_in_where_the_kernel_refuses_the_holder(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, *, is_broken_off: bool
+) -> None:
+    """What broke: that it has an entry was taken for granted before the kernel was asked."""
+
+    def remove(_: str, *, keep: Collection[str]) -> None:
+        assert not bed.is_enabled and not keep
+        bed.entries = []
+
+    monkeypatch.setattr(lio, "remove_initiators", remove)
+    bed.keep(HELD)
+    bed.entries = []
+    with (
+        pytest.raises(ZeroDivisionError if is_broken_off else CommandError),
+        let_in.letting_in(VOL, [H, J]),
+    ):
+        bed.entries = [J]
+        if is_broken_off:
+            raise ZeroDivisionError
+    assert bed.entries == [] and bed.is_enabled and bed.kernel == NONE
+    # Where that fails, too, no host may log in.
+    monkeypatch.setattr(lio, "remove_initiators", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError), let_in.letting_in(VOL, [H, J]):
+        bed.entries = [J]
+    assert not bed.is_enabled
 
 
 def test_a_device_that_never_had_any_costs_nothing(
