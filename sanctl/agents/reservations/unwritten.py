@@ -46,13 +46,19 @@ def store(runner: Runner, device: Device, replica: Replica, kept: Kept, until: f
         SanctlError: it could not be stored; hosts are served as before.
         OSError: the same.
     """
-    # One that is half unmapped has nothing registered in LIO, and keeps what it had.
-    entries = lio.mapped_initiators(device.name)
+    # First what needs no reading: while a replica neither answers nor is marked, hosts' sessions
+    # must not end with each monitor.
+    changes = Store(runner)
+    changes.settle(replica, until=until)
+    # One that is half unmapped has nothing registered in LIO, and keeps what it had. Before what is
+    # in force and after it, as in service.py.
+    entries = set(lio.mapped_initiators(device.name))
     with _undisturbed(device) as found:
         if found is not None:
+            entries.intersection_update(lio.mapped_initiators(device.name))
             wanted = found.with_absent(kept.stored.reservations, entries)
-            state = Store(runner).change(replica, wanted, until=until)
-            if state != kept.stored:
+            state = changes.change(replica, wanted, until=until)
+            if state.reservations != kept.stored.reservations:
                 _log(device.name, "stored what LIO had not written", step="unwritten")
     return reservation_file.load(replica.path) or kept
 

@@ -104,6 +104,9 @@ class Bed:
         self.sent.append(state)
         return None
 
+    def disable_and(self, *, is_silent: bool) -> None:
+        self.is_enabled, self.is_silent = False, is_silent
+
     def registered(self) -> list[tuple[str, int]] | None:
         return None if self.kernel is None else list(self.kernel.registrations)
 
@@ -479,9 +482,18 @@ def test_what_lio_has_told_hosts_and_not_written_is_stored_before_a_reload(
     bed.keep(HELD)
     bed.kernel, bed.is_writing = preempted, False
     bed.is_silent = True
-    with pytest.raises(CommandError, match="SAN-RES-003"):
-        bed.look()
+    with monkeypatch.context() as patch:
+        patch.setattr(lio_reload, "disable", lambda *_: pytest.fail("a session ends for nothing"))
+        with pytest.raises(CommandError, match="SAN-RES-003"):
+            bed.look()
     assert bed.is_enabled and bed.reloads == [], "hosts are served on, and it is tried again"
+    bed.is_silent = False
+    # The peer goes in the moment after it has answered.
+    with monkeypatch.context() as patch:
+        patch.setattr(lio_reload, "disable", lambda *_: bed.disable_and(is_silent=True))
+        with pytest.raises(CommandError, match="SAN-RES-003"):
+            bed.look()
+    assert bed.is_enabled and bed.reloads == [] and bed.kept().reservations == HELD
     bed.is_silent = False
     with pytest.raises(CommandError, match="SAN-RES-004"), let_in.letting_in(VOL, [H]):
         pytest.fail("its reload would undo that")
