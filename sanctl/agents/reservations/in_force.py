@@ -144,8 +144,12 @@ def empty_file(device: Device) -> None:
 
 
 @contextlib.contextmanager
-def locked(device: Device) -> Iterator[None]:
+def locked(device: Device, *, wait_s: float = _LOCK_S) -> Iterator[None]:
     """Keep changes of reservations out while the replica's role changes.
+
+    Args:
+        device: as the cluster wants it.
+        wait_s: for a change that is under way, in seconds.
 
     Raises:
         CommandError: a change is under way, and does not end.
@@ -153,19 +157,19 @@ def locked(device: Device) -> Iterator[None]:
     if not device.reservations:
         yield
         return
-    with _locked(device.name):
+    with _locked(device.name, wait_s):
         yield
 
 
 @contextlib.contextmanager
-def _locked(name: str) -> Iterator[None]:
-    with state_files.locked(replica_note.lock_path(name), wait_s=_LOCK_S) as is_mine:
+def _locked(name: str, wait_s: float = _LOCK_S) -> Iterator[None]:
+    with state_files.locked(replica_note.lock_path(name), wait_s=wait_s) as is_mine:
         if not is_mine:
             raise CommandError(
                 Problem(
                     "SAN-RES-004",
                     f"a change of the reservations of {name} is under way on this node, and "
-                    f"does not end within {_LOCK_S:.0f} s",
+                    f"does not end within {wait_s:.0f} s",
                     f"'journalctl -u {service_unit.NAME}' says what it waits for",
                 )
             )

@@ -9,7 +9,11 @@ from collections.abc import Collection, Iterator
 from sanctl.agents.replica.parts import Device
 from sanctl.agents.reservations import access, in_force, replica_note, unwritten
 from sanctl.drivers import lio, lio_reload, reservation_file
+from sanctl.drivers.reservation_file import Kept
 from sanctl.errors import CommandError, Problem
+
+#: A monitor lets hosts in, which has 30 s for all that it does; the next one tries again.
+_LOCK_S = 3.0
 
 
 @contextlib.contextmanager
@@ -30,14 +34,18 @@ def letting_in(device: Device, new: Collection[str]) -> Iterator[None]:
         OSError: the same.
     """
     replica = replica_note.write(device)
+    is_first = in_force.serves(device) and not lio.mapped_initiators(device.name)
+    if not is_first and not _has_any(reservation_file.load_whole(replica.path), new):
+        # Without an entry nobody registers meanwhile: this waits for no host's change.
+        yield
+        return
     with contextlib.ExitStack() as held:
-        held.enter_context(in_force.locked(device))
+        held.enter_context(in_force.locked(device, wait_s=_LOCK_S))
         kept = reservation_file.load_whole(replica.path)
-        is_first = in_force.serves(device) and not lio.mapped_initiators(device.name)
         if is_first:
             # The first ones, after a time in which nobody was let in: as for a promotion.
             access.check_holder(device, kept, new)
-        if kept is None or kept.stored.reservations.keys.keys().isdisjoint(new):
+        if not _has_any(kept, new):
             # Nothing is put in force: hosts' changes go on.
             held.close()
             yield
@@ -69,3 +77,8 @@ def letting_in(device: Device, new: Collection[str]) -> Iterator[None]:
         in_force.note_mirrored(device.name, given)
         if refusal is not None:
             raise refusal
+
+
+def _has_any(kept: Kept | None, initiators: Collection[str]) -> bool:
+    """Whether one of these initiators has a registration in a replica's file."""
+    return kept is not None and not kept.stored.reservations.keys.keys().isdisjoint(initiators)

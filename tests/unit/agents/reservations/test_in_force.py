@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -446,6 +447,46 @@ def test_who_cannot_be_let_in_does_not_keep_the_others_out(
         assert not bed.is_whole
         raise ZeroDivisionError
     assert bed.is_whole and bed.kernel == HELD.limited_to([H])
+
+
+def test_who_has_nothing_registered_waits_for_no_change(bed: Bed) -> None:
+    """What broke: a monitor waited 15 s for a replica that did not answer, to let in a new host."""
+    bed.keep(Reservations(((H, 1),)))
+    bed.entries = [H]
+    with state_files.locked(replica_note.lock_path("vol1")):
+        with let_in.letting_in(VOL, [J]):
+            bed.entries = [H, J]
+        assert bed.node.clock.passed_s == 0.0 and bed.reloads == []
+        # One that has does, and so do the first ones; but a monitor has more to do.
+        for entries, new in (([J], H), ([], J)):
+            bed.entries = entries
+            bed.node.clock.begin_s = bed.node.clock.now_s
+            with (
+                pytest.raises(CommandError, match=r"SAN-RES-004.*within 3 s"),
+                let_in.letting_in(VOL, [new]),
+            ):
+                pytest.fail("let in")
+            assert bed.node.clock.passed_s < 4.0
+
+
+def test_what_is_registered_is_read_again_under_the_lock(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change that is stored while that one is waited for is not undone."""
+    bed.keep(HELD)
+    bed.entries = [J]
+    locked = in_force.locked
+
+    @contextlib.contextmanager
+    def waited(device: Device, **how: float) -> Iterator[None]:
+        with locked(device, **how):
+            bed.keep(HELD._replace(holder=J))
+            yield
+
+    monkeypatch.setattr(in_force, "locked", waited)
+    with let_in.letting_in(VOL, [H]):
+        bed.entries = [H, J]
+    assert bed.kernel == HELD._replace(holder=J)
 
 
 def test_what_the_kernel_has_dropped_with_an_entry_is_in_force_again(bed: Bed) -> None:
