@@ -14,9 +14,16 @@ to wait for a later monitor. A start that gets no turn in time leaves a note, to
 serves the device: of twenty resyncs at once each may be dropped, and hosts wait after each drop.
 That note goes with the first attempt: if the replicas have diverged, DRBD drops the connection, and
 it stays so.
+
+And a replica of DRBD 9 whose disk went on negotiating beside a Primary is connected once that
+Primary's fence-peer has ended, by what it has published (reconnect_stalled.py): where the
+connection is back before, DRBD keeps the generation and clears the bitmaps of both (9.3.3, seen),
+also of what the Primary's alone names.
 """
 
 from __future__ import annotations
+
+import os
 
 from sanctl.agents.connections import connect_turn, primary_node
 from sanctl.agents.replica import lost_writes
@@ -28,6 +35,11 @@ from sanctl.system import journal, state_files
 from sanctl.system.runner import Runner
 
 _NOTE_KIND, _LATER_KIND = "outdated-unmarked", "connects-later"
+#: Of a peer: a resync from here has begun, and neither disk was away since; and one that is
+#: connected when it, a Primary, has noticed that the connection ended.
+_FILLED_KIND, _NOTICED_KIND = "filled", "connects-noticed"
+#: What a disk is that has what a resync wrote to it.
+_THERE = frozenset({"Inconsistent", "Consistent", "Outdated", "UpToDate"})
 
 
 def reconnect(runner: Runner, device: str, state: ResourceState) -> ResourceState:
@@ -39,6 +51,8 @@ def reconnect(runner: Runner, device: str, state: ResourceState) -> ResourceStat
     Raises:
         SanctlError: DRBD refused or did not answer; the next monitor tries again.
     """
+    _forget_filled(device, state)
+    state = _connect_noticed(runner, device, state)
     later = state_files.device_suffixes(device, _LATER_KIND)
     noted = sorted({*state_files.device_suffixes(device, _NOTE_KIND), *later})
     if not noted or lost_writes.is_suspect(device, lost_writes.data_file(device)):
@@ -75,6 +89,45 @@ def reconnect(runner: Runner, device: str, state: ResourceState) -> ResourceStat
         )
         return drbdsetup.observe(runner, device) or state
     return state
+
+
+def _forget_filled(device: str, state: ResourceState) -> None:
+    for peer in state_files.device_suffixes(device, _FILLED_KIND):
+        pair = state.with_only_peer(peer)
+        disks = {state.disk, *(each.disk for each in pair.peers)}
+        if pair.is_in_sync or not pair.peers or not disks <= _THERE:
+            _filled(device, peer).remove()
+
+
+def _connect_noticed(runner: Runner, device: str, state: ResourceState) -> ResourceState:
+    for peer in state_files.device_suffixes(device, _NOTICED_KIND):
+        pair = state.with_only_peer(peer)
+        if state.peers and not drbdsetup.is_standalone(pair):
+            _noticed(device, peer).remove()
+        elif state.peers and _has_noticed(runner, device, peer):
+            drbdadm.adjust(runner, device)
+            _noticed(device, peer).remove()
+            return drbdsetup.observe(runner, device) or state
+    return state
+
+
+def _has_noticed(runner: Runner, device: str, peer: str) -> bool:
+    """Whether a peer has published that the connection is gone and that its I/O goes on.
+
+    It had published the connection before: the disk here was negotiating for a minute. From the end
+    of the connection on its I/O is frozen until its fence-peer has answered.
+    """
+    # Imported here: rarely needed, and monitors must start fast.
+    from sanctl.agents.connections import published_state  # noqa: PLC0415
+
+    published = published_state.of_peer(runner, device, peer)
+    if published is None or published.suspended != "no" or published.connection is None:
+        return False
+    here = os.uname().nodename
+    named = [link for link in published.peers if link.node == here]
+    if named:
+        return named[0].connection is not None and not named[0].is_connected
+    return not published.is_connected
 
 
 def leave_to_monitor(runner: Runner, device: Device) -> bool:
@@ -141,9 +194,27 @@ def write_note(device: str, peer: str) -> None:
     _note(device, peer).write()
 
 
-def has_note(device: str, peer: str) -> bool:
-    """Whether a resync of that peer from here has begun since the two were in sync last."""
-    return _note(device, peer).exists()
+def write_noticed(device: str, peer: str) -> None:
+    """Have the monitor connect to a Primary once that has noticed that the connection ended."""
+    _noticed(device, peer).write()
+
+
+def write_filled(device: str, peer: str) -> None:
+    """Note that a resync of that peer from here begins."""
+    _filled(device, peer).write()
+
+
+def is_filled(device: str, peer: str) -> bool:
+    """Whether a resync of a peer from here has begun, and neither disk was seen away since."""
+    return _filled(device, peer).exists()
+
+
+def _filled(device: str, peer: str) -> state_files.StateFile:
+    return state_files.of_device(device, f"{_FILLED_KIND}.{peer}")
+
+
+def _noticed(device: str, peer: str) -> state_files.StateFile:
+    return state_files.of_device(device, f"{_NOTICED_KIND}.{peer}")
 
 
 def remove_note(device: str, peer: str) -> None:

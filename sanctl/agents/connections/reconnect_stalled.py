@@ -69,14 +69,13 @@ def reconnect(runner: Runner, device: Device, state: ResourceState) -> ResourceS
         )
         attempts = min(seen.attempts + 1, _MAX_DOUBLINGS)
         _save(device, peer.name, _Stall(now_s, now_s, attempts))
-        # First: if this process dies before it connects, the next monitor connects.
-        reconnect_dropped.write_note(device.name, peer.name)
+        # First: if this process dies before it connects, a later monitor connects.
+        waits = is_negotiating and peer.role == "Primary"
+        note = reconnect_dropped.write_noticed if waits else reconnect_dropped.write_note
+        note(device.name, peer.name)
         # A Primary refuses the orderly end: the replica would be Outdated by it.
         drbdsetup.disconnect_peer(runner, device.name, peer.node_id, is_forced=is_negotiating)
-        # Beside a Primary the next monitor connects, by the note: where the connection is back
-        # before the Primary's fence-peer has answered, DRBD keeps the generation and clears the
-        # bitmaps of both (9.3.3, seen), also of what the Primary's alone names.
-        if not (is_negotiating and peer.role == "Primary"):
+        if not waits:
             drbdadm.adjust(runner, device.name)
         # One at a time: the next monitor sees what became of it.
         return drbdsetup.observe(runner, device.name) or state

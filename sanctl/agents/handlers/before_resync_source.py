@@ -87,6 +87,7 @@ def main() -> int:
                 else:
                     # A monitor may have removed the first note meanwhile.
                     _note_peer(device, peer)
+                    _note_filling(device, peer)
                 _log(
                     device,
                     f"{peer} is marked as outdated, its resync begins",
@@ -114,6 +115,14 @@ def _note_peer(device: str, peer: str) -> None:
     except OSError as error:
         # The mark does not need it; without it a connection that is dropped now stays so.
         _log(device, f"{peer}: no note that it is to be connected again: {error}", step="unnoted")
+
+
+def _note_filling(device: str, peer: str) -> None:
+    try:
+        reconnect_dropped.write_filled(device, peer)
+    except OSError as error:
+        # Without it two replicas that are the same, and do not know it, wait for an operator.
+        _log(device, f"{peer}: no note that it is filled from here: {error}", step="unnoted")
 
 
 def _is_in_contact(runner: Runner, device: str, peer: str) -> bool:

@@ -6,7 +6,8 @@ no replica is served, both being behind or marked, and any loss of the connectio
 they differ in (sanctl/plan/failover/behind_standby.py). Either side begins, whose monitor is first:
 the one that attaches its disk as the second does it at once. `drbdsetup invalidate[-remote]` with
 the bitmaps as they are is one agreed change of state of both nodes: it has happened on both, or on
-none, and if it was for nothing it costs a resync of what the bitmaps name.
+none, and if it was for nothing it costs a resync of what the bitmaps name. Not from a replica that
+is suspect, or does not say that it is not: its bitmap misses its lost writes (docs/adr/0027).
 
 The source's before-resync-source marks the target as before any resync. With both replicas in sync
 and marked, the marks go (sanctl/agents/fencing/all_marked.py).
@@ -14,7 +15,7 @@ and marked, the marks go (sanctl/agents/fencing/all_marked.py).
 
 from __future__ import annotations
 
-from sanctl.agents.connections import reconnect_dropped
+from sanctl.agents.connections import published_state, reconnect_dropped
 from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.fencing import outdate
 from sanctl.agents.replica import lost_writes
@@ -47,7 +48,7 @@ def fill(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
     if not _is_due(state, peers=peers):
         return state
     if lost_writes.is_suspect(device.name, lost_writes.data_file(device.name)):
-        return state  # Its bitmap misses its lost writes (docs/adr/0027).
+        return state
     with outdate.locked(device.name, wait_s=0.0) as is_mine:
         now = drbdsetup.observe(runner, device.name) if is_mine else None
         if now is None or not _is_due(now, peers=peers):
@@ -80,6 +81,8 @@ def _begin(runner: Runner, device: Device, state: ResourceState, *, peers: int) 
             step="fill",
         )
     elif source is not None and source.node_id is not None and state.minor is not None:
+        if not _is_trusted(runner, device.name, source.name):
+            return
         drbdsetup.resync_from(runner, state.minor, source.node_id)
         _log(
             device.name,
@@ -91,20 +94,26 @@ def _begin(runner: Runner, device: Device, state: ResourceState, *, peers: int) 
         _reconnect_filled(runner, device, state)
 
 
+def _is_trusted(runner: Runner, device: str, source: str) -> bool:
+    published = published_state.of_peer(runner, device, source)
+    return published is not None and published.disk is not None and not published.is_suspect
+
+
 def _reconnect_filled(runner: Runner, device: Device, state: ResourceState) -> None:
     """Have DRBD call both replicas UpToDate, if the peer has been filled from here.
 
-    The note of the source's handler says that it has. It makes the next monitor connect, too, if
-    this process dies half way.
+    The note of the source's handler says that it has. Another one makes the next monitor connect
+    if this process dies half way.
     """
     peer = state.peers[0]
-    if not reconnect_dropped.has_note(device.name, peer.name) or peer.node_id is None:
+    if not reconnect_dropped.is_filled(device.name, peer.name) or peer.node_id is None:
         return
     tried = state_files.of_device(device.name, "reconnect-tried")
     age_s = tried.age_s()
     if age_s is not None and 0 <= age_s < _RECONNECT_S:
         return
     tried.write()
+    reconnect_dropped.write_note(device.name, peer.name)
     drbdsetup.disconnect_peer(runner, device.name, peer.node_id)
     drbdadm.adjust(runner, device.name)
     _log(

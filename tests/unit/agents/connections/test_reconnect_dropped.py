@@ -8,12 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents.connections import connect_turn, primary_node, reconnect_dropped
+from sanctl.agents.connections import (
+    connect_turn,
+    primary_node,
+    published_state,
+    reconnect_dropped,
+)
 from sanctl.agents.replica import lost_writes
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbd_kernel, drbdadm
 from sanctl.errors import CommandError, Problem
+from sanctl.model.device import ReplicaState
 from sanctl.model.drbd import PeerState, ResourceState
+from sanctl.parse.published_state import parse_replica_state
 from sanctl.system import state_files
 from tests.fakes.node import FakeNode
 
@@ -139,3 +146,98 @@ def test_who_serves_a_device_is_known_or_not(
     serves(monkeypatch, "")
     monkeypatch.setattr(drbd_kernel, "generation", lambda: 9)
     assert not reconnect_dropped.is_served_by_none(node, DEVICE)
+
+
+CUT = PeerState("n2", "StandAlone", "Unknown", "Off", "DUnknown", 0, node_id=1)
+BACK = CUT._replace(connection="Connected", role="Primary", replication="Established")
+BESIDE = ALONE._replace(peers=(CUT,), has_quorum=True)
+
+
+@pytest.fixture
+def primary(node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> dict[str, str | None]:
+    """What the Primary on n2 has published; the connection to it was cut here, n1."""
+    said: dict[str, str | None] = {"text": None}
+
+    def of_peer(_runner: object, device: str, peer: str) -> ReplicaState | None:
+        assert (device, peer) == ("vol1", "n2")
+        return None if said["text"] is None else parse_replica_state(said["text"])
+
+    monkeypatch.setattr(published_state, "of_peer", of_peer)
+    node.states["vol1"] = BESIDE
+    reconnect_dropped.write_noticed("vol1", "n2")
+    return said
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "disk=UpToDate",
+        "connection=Connected suspended=no",
+        "connection=Connecting suspended=fencing",
+        "connection=Connecting",
+        "peers=n1,n3 connection=Connected,Connecting replication=Established,Off"
+        " peer-disk=Outdated,DUnknown suspended=no",
+    ],
+)
+def test_a_primary_whose_handler_may_be_at_work_is_left_alone(
+    node: FakeNode, primary: dict[str, str | None], text: str | None
+) -> None:
+    """What broke: connected before its fence-peer had answered, DRBD cleared both bitmaps."""
+    primary["text"] = text
+    for _ in range(3):
+        reconnect_dropped.reconnect(node, "vol1", BESIDE)
+    assert node.commands("drbdadm") == []
+    assert state_files.device_suffixes("vol1", "connects-noticed") == ["n2"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "connection=Connecting suspended=no",
+        "peers=n1,n3 connection=Connecting,Connected replication=Off,Established"
+        " peer-disk=DUnknown,UpToDate suspended=no",
+    ],
+)
+def test_one_that_goes_on_is_connected_once(
+    node: FakeNode, primary: dict[str, str | None], text: str
+) -> None:
+    primary["text"] = text
+    refused = CommandError(Problem("SAN-CMD-003", "busy"))
+    node.answer = lambda argv: refused
+    with pytest.raises(CommandError):
+        reconnect_dropped.reconnect(node, "vol1", BESIDE)
+    node.answer = lambda argv: ""
+    reconnect_dropped.reconnect(node, "vol1", BESIDE)
+    assert node.commands("drbdadm") == ["drbdadm adjust vol1"] * 2
+    reconnect_dropped.reconnect(node, "vol1", BESIDE)
+    assert len(node.commands("drbdadm")) == 2, "they may have diverged"
+
+
+def test_one_that_somebody_has_connected_is_not_waited_for(
+    node: FakeNode, primary: dict[str, str | None]
+) -> None:
+    reconnect_dropped.reconnect(node, "vol1", BESIDE._replace(peers=(BACK,)))
+    assert state_files.device_suffixes("vol1", "connects-noticed") == []
+    assert primary["text"] is None and node.commands("drbdadm") == []
+
+
+@pytest.mark.parametrize(
+    ("own", "peer", "stays"),
+    [
+        ("UpToDate", BACK._replace(replication="SyncSource", disk="Inconsistent"), True),
+        ("Consistent", BACK._replace(disk="Consistent"), True),
+        ("UpToDate", BACK._replace(disk="UpToDate"), False),
+        ("Consistent", BACK._replace(disk="Diskless"), False),
+        ("Diskless", BACK._replace(disk="Consistent"), False),
+        ("Consistent", CUT, False),
+    ],
+)
+def test_that_a_peer_was_filled_is_known_while_both_disks_are_there(
+    node: FakeNode, own: str, peer: PeerState, stays: bool
+) -> None:
+    state = BESIDE._replace(disk=own, peers=(peer,))
+    node.states["vol1"] = state
+    reconnect_dropped.write_filled("vol1", "n2")
+    reconnect_dropped.reconnect(node, "vol1", state)
+    assert reconnect_dropped.is_filled("vol1", "n2") is stays

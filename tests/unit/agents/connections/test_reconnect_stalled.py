@@ -90,7 +90,7 @@ def test_a_disk_that_goes_on_negotiating_is_reconnected_to_one_peer_after_the_ot
 ) -> None:
     """By force: a Primary refuses the orderly end, seen with 9.3.3.
 
-    Beside a Primary the next monitor connects, once the Primary has marked the replica.
+    Beside a Primary a later monitor connects, once the Primary has noticed it.
     """
     peers = (SERVING, OTHER)
     negotiating = STANDBY._replace(disk="Negotiating", peers=peers)
@@ -102,7 +102,8 @@ def test_a_disk_that_goes_on_negotiating_is_reconnected_to_one_peer_after_the_ot
         "drbdsetup disconnect vol 0 --force",
         "drbdsetup disconnect vol 2 --force", "drbdadm adjust vol",
     ]  # fmt: skip
-    assert state_files.of_device("vol", f"outdated-unmarked.{SERVING.name}").exists()
+    assert state_files.device_suffixes("vol", "connects-noticed") == [SERVING.name]
+    assert state_files.device_suffixes("vol", "outdated-unmarked") == ["n3"]
 
 
 def test_of_two_replicas_one_that_goes_on_negotiating_is_reconnected() -> None:

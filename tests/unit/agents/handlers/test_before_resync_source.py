@@ -127,6 +127,7 @@ def test_a_note_that_a_monitor_removes_meanwhile_is_written_again(
     monkeypatch.setattr(outdate, "mark_outdated", secure)
     assert before_resync_source.main() == status
     assert _is_noted()
+    assert reconnect_dropped.is_filled("vol1", "n2") is (status == 0), "not where it refuses"
 
 
 @pytest.mark.parametrize("standing", ["alone", "unknown", "fenced", "silent"])

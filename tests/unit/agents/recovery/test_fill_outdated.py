@@ -8,14 +8,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from sanctl.agents.connections import reconnect_dropped
+from sanctl.agents.connections import published_state, reconnect_dropped
 from sanctl.agents.fencing import outdate
 from sanctl.agents.recovery import fill_outdated
 from sanctl.agents.replica import lost_writes
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbdsetup
 from sanctl.errors import CommandError, Problem
+from sanctl.model.device import ReplicaState
 from sanctl.model.drbd import PeerState, ResourceState
+from sanctl.parse.published_state import parse_replica_state
+from sanctl.system import state_files
 from tests.fakes.node import FakeNode
 
 DEVICE = Device("vol", "0" * 32, 0, "main", ("n1", "n2"), 3, ())
@@ -37,8 +40,17 @@ def node(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> FakeNode:
     """A node whose peer is a member, and which has all its writes."""
     monkeypatch.setattr(outdate, "peer_membership", lambda *_: "member")
     monkeypatch.setattr(lost_writes, "is_suspect", lambda *_: False)
+    publishes(monkeypatch, "disk=UpToDate role=Secondary")
     fake_node.generation = 9
     return fake_node
+
+
+def publishes(monkeypatch: pytest.MonkeyPatch, text: str | None) -> None:
+    def of_peer(_runner: object, device: str, node: str) -> ReplicaState | None:
+        assert (device, node) == ("vol", "n2")
+        return None if text is None else parse_replica_state(text)
+
+    monkeypatch.setattr(published_state, "of_peer", of_peer)
 
 
 def fill(node: FakeNode, state: ResourceState) -> ResourceState:
@@ -69,7 +81,7 @@ def test_only_beside_a_member(
     node: FakeNode, monkeypatch: pytest.MonkeyPatch, state: ResourceState, membership: str
 ) -> None:
     """The source's handler would refuse, with the target Inconsistent already."""
-    reconnect_dropped.write_note("vol", "n2")
+    reconnect_dropped.write_filled("vol", "n2")
     monkeypatch.setattr(outdate, "peer_membership", lambda *_: membership)
     fill(node, state)
     assert node.commands() == []
@@ -81,6 +93,16 @@ def test_a_replica_that_may_lack_writes_takes_no_part(
 ) -> None:
     monkeypatch.setattr(lost_writes, "is_suspect", lambda *_: True)
     assert fill(node, state) is state
+    assert node.commands() == []
+
+
+@pytest.mark.parametrize("text", [None, "role=Secondary", "disk=UpToDate suspect=1"])
+def test_nor_is_one_filled_from_it(
+    node: FakeNode, monkeypatch: pytest.MonkeyPatch, text: str | None
+) -> None:
+    """What broke: a flush had failed on the source, and the suspicion went with the fill."""
+    publishes(monkeypatch, text)
+    fill(node, OUTDATED)
     assert node.commands() == []
 
 
@@ -114,7 +136,7 @@ def test_a_refusal_is_left_to_the_next_monitor(node: FakeNode) -> None:
 
 
 def test_a_filled_replica_is_connected_anew_where_it_stays_consistent(node: FakeNode) -> None:
-    reconnect_dropped.write_note("vol", "n2")
+    reconnect_dropped.write_filled("vol", "n2")
     fill(node, FILLED)
     assert node.commands() == RECONNECT
     # Not every ten seconds, should that not help.
@@ -123,11 +145,15 @@ def test_a_filled_replica_is_connected_anew_where_it_stays_consistent(node: Fake
     node.age("vol", "reconnect-tried", 61)
     fill(node, FILLED)
     assert node.commands() == RECONNECT * 2
-    assert reconnect_dropped.has_note("vol", "n2"), "it connects if this process dies half way"
+    assert state_files.of_device("vol", "outdated-unmarked.n2").exists(), "should it die half way"
 
 
 def test_two_consistent_replicas_of_which_none_was_filled_are_left_alone(node: FakeNode) -> None:
-    """The peer's bitmap may name what a new connection would hide."""
+    """The peer's bitmap may name what a new connection would hide.
+
+    Nor does the note say so that others leave who have the monitor connect.
+    """
+    reconnect_dropped.write_note("vol", "n2")
     fill(node, FILLED)
     assert node.commands() == []
 
