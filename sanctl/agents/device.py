@@ -262,8 +262,10 @@ def _promote(device: Device, begun: contextlib.ExitStack) -> int:
         raise CommandError(
             Problem("SAN-AGENT-005", f"{device.name} is not started here; it cannot be promoted")
         )
-    # Before anything is changed, here or in the CIB.
-    needed_release.refuse_promotion(device)
+    # Before anything is changed, here or in the CIB. What serves goes on: a change of parameters
+    # promotes it once more.
+    if not state.is_primary:
+        needed_release.refuse_promotion(device)
     write_cache_steps.refuse_suspect(device.name)
     fs_shutdown.refuse_promotion(device)
     # Before the cluster is told that the device is not new any more.

@@ -77,7 +77,8 @@ def plan_reservations(
     device = existing_device(cluster, name)
     refuse_unless_changeable(cluster, device)
     if device.reservations == is_on:
-        return ()
+        # Another release, or another program, may have switched it and left the word as it was.
+        return needed(device, RESERVATIONS, is_on=is_on)
     problems = [*_session_problems(cluster, device, sessions)]
     if is_on:
         keeping = keeping_problem(cluster, device.pool, device.nodes)

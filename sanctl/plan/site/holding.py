@@ -181,7 +181,8 @@ def plan_hold(cluster: Cluster, name: DeviceName, site: str, *, holds: bool) -> 
         existing_site(cluster, site)
     wanted = sorted({*device.awaits, site} if holds else {*device.awaits} - {site})
     if wanted == list(device.awaits):
-        return ()
+        # Another release, or another program, may have changed it and left the word as it was.
+        return needed(device, AWAITS, is_on=bool(wanted))
     if device.awaits and not is_let_in(cluster, device):
         raise Refused(held_problem(device))
     if holds:

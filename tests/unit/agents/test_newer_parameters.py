@@ -124,6 +124,20 @@ def test_started_promoted_demoted_and_stopped(
     assert not os.path.exists(stopped.fake.folder / "devices/vol1")
 
 
+def test_what_serves_is_promoted_once_more_with_a_change(
+    stopped: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pacemaker does that with each change of parameters; a failure would demote it."""
+    monkeypatch.setenv("OCF_RESKEY_CRM_meta_interval", "0")
+    assert device.start() == device.promote() == ocf.SUCCESS
+    monkeypatch.setenv("OCF_RESKEY_needs", "later")
+    assert device.promote() == ocf.SUCCESS
+    assert stopped.alua == "Active/Optimized"
+    assert device.demote() == ocf.SUCCESS
+    with pytest.raises(CommandError, match="SAN-AGENT-020"):
+        device.promote()
+
+
 @pytest.mark.parametrize("is_read", [True, False])
 def test_a_start_without_its_place_in_cluster_toml_is_tried_again_once_it_has_one(
     stopped: Node, is_read: bool, monkeypatch: pytest.MonkeyPatch

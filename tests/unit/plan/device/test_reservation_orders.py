@@ -120,10 +120,19 @@ def test_what_a_later_release_needs_stays() -> None:
     assert switch(with_both, is_on=False) == (OFF, later)
 
 
+def test_a_word_that_does_not_agree_is_put_right() -> None:
+    """It touches no host. What broke: nothing was to do, and no release without it could be set."""
+    sessions = {"n1": (HostSession("web", A, ()),)}
+    left = cluster(needs=("reservations",))
+    assert switch(left, sessions, is_on=False) == (NEEDS_NONE,)
+    assert switch(cluster(is_on=True), sessions, is_on=True) == (NEEDS,)
+
+
 def test_what_is_like_that_is_not_looked_into() -> None:
     sessions = {"n1": (HostSession("web", A, ()),)}
     assert switch(cluster(), sessions, is_on=False) == ()
-    assert switch(cluster(is_on=True), sessions, {"n1": HELD}, is_on=True) == ()
+    on = cluster(is_on=True, needs=("reservations",))
+    assert switch(on, sessions, {"n1": HELD}, is_on=True) == ()
 
 
 @pytest.mark.parametrize("node", ["n1", "n2"])

@@ -163,6 +163,17 @@ def test_the_setting(bed: Bed) -> None:
         ClearParameter(name=NAME, parameter="released"),
         ClearParameter(name=NAME, parameter="needs"),
     )
+    # A word that does not agree is put right.
+    (device,) = seen.cib.devices
+    wordless = replace(device, needs=())
+    without = replace(seen, cib=replace(seen.cib, devices=(wordless,)))
+    assert plan_hold(without, NAME, "far", holds=True) == (
+        SetParameter(name=NAME, parameter="needs", value="awaits"),
+    )
+    left = replace(seen, cib=replace(seen.cib, devices=(replace(device, awaits=()),)))
+    assert plan_hold(left, NAME, "far", holds=False) == (
+        ClearParameter(name=NAME, parameter="needs"),
+    )
     # Kept out, or not known: neither more nor fewer sites, as either may let hosts in.
     for states in ({}, {"n1": kept_out("a")}):
         for site, holds in (("near", True), ("far", False)):
