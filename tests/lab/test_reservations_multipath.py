@@ -196,11 +196,12 @@ def test_the_loser_is_fenced_while_the_storage_fails_over(pair: Pair) -> None:
 
 def test_fence_mpath_fences_and_lets_back(pair: Pair) -> None:
     """The fence agent of a cluster of hosts, as the survivor calls it."""
-    agent = f"fence_mpath --devices={pair.disk}"
+    # As it says why: what fails is in the report.
+    agent = f"fence_mpath --verbose --devices={pair.disk}"
     first, second = pair.hosts
 
     def unfence(host: Initiator, key: int) -> None:
-        host.sh(f"{agent} --key={key:x} --plug={key:x} --action=on", timeout_s=120)
+        host.sh(f"{agent} --plug={key:x} --action=on", timeout_s=120)
 
     for host, key in zip(pair.hosts, KEYS, strict=True):
         host.sh(f"multipathd setprkey map {pair.disk.rpartition('/')[2]} key 0x{key:x}")
@@ -208,8 +209,8 @@ def test_fence_mpath_fences_and_lets_back(pair: Pair) -> None:
     assert pair.keys(0) == set(KEYS)
     assert pair.writes(0)
     assert pair.writes(1)
-    second.sh(f"{agent} --key={KEYS[1]:x} --plug={KEYS[0]:x} --action=off", timeout_s=120)
-    status = f"{agent} --key={KEYS[1]:x} --plug={KEYS[0]:x} --action=status"
+    second.sh(f"{agent} --plug={KEYS[0]:x} --action=off", timeout_s=120)
+    status = f"{agent} --plug={KEYS[0]:x} --action=status"
     # 2: the agent's word for "off".
     assert pair.bed.sh(second.name, status, ok=range(256), timeout_s=60).status == 2
     assert not pair.writes(0)
