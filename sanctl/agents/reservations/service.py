@@ -276,7 +276,15 @@ class _Command:
             # LIO tells the host that its registration was not made, and goes on to write changes
             # only if it had written one before.
             backstore = lio.backstore_folder(replica.device, replica.minor)
-            return errno.EIO if lio_reservations.is_writing(backstore) else None
+            if not lio_reservations.is_writing(backstore):
+                return None
+            _log(
+                replica.device,
+                "a host's registration failed on this standby: the node that serves has not stored "
+                f"the same within {_STANDBY_S:.0f} s",
+                step="refused",
+            )
+            return errno.EIO
         return None
 
     def _verdict(self, stored: StoredReservations) -> StandbyAnswer:

@@ -175,6 +175,15 @@ class Store:
                 for node in others
             }
             if reservation_rules.may_answer(known):
+                if reasons:
+                    _log(
+                        replica.device,
+                        f"reservations {offered.version.epoch}.{offered.version.generation} are "
+                        f"not on {', '.join(sorted(others - stored))}, which is marked as "
+                        f"outdated: {'; '.join(reasons)}",
+                        step="marked",
+                        priority=journal.INFO,
+                    )
                 return (), frozenset(stored)
             if until is not None and time.monotonic() > until:
                 missing = [node for node, each in known.items() if each is PeerState.UNKNOWN]
