@@ -372,9 +372,9 @@ class SiteLink:
 
     def _write_piece(self, data: bytes | memoryview) -> None:
         try:
-            self._process.write(data)
-        except BrokenPipeError:
-            # What the site has said before it ended says why.
+            self._process.write(data, silence_s=_SILENCE_S)
+        except (BrokenPipeError, TimeoutError):
+            # What the site has said before it ended, or before its disk hung, says why.
             kind, body = self._frame()
             raise self._failed(body if kind == b"J" else b"") from None
         self.sent_bytes += len(data)

@@ -170,6 +170,16 @@ class Line:
         if time.monotonic() - self._said_s >= ALIVE_S - 1:
             self.send(b"A", b"")
 
+    def take_no_more(self) -> None:
+        """Let the other end find out at once that nothing is read any more.
+
+        The end of the program tells it too, but that waits for a call that hangs in a disk, in a
+        thread or in `close`.
+        """
+        handle = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        os.dup2(handle, 0)
+        os.close(handle)
+
     def patiently(self, step: Callable[[], object]) -> None:
         """Do what a slow disk may take minutes for, and give signs of life meanwhile.
 

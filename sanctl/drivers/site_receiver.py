@@ -283,7 +283,8 @@ class Receiver:
         if len(data) != length or hashlib.sha256(data).digest() != wanted:
             raise SiteError("SAN-SITE-008", f"the range at byte {at} did not come as it was sent")
         self._check_range(at, length)
-        write_all(self._handle, data, at)
+        # A disk that is full of what is to be written holds up writers, for as long as it likes.
+        self._line.patiently(lambda: write_all(self._handle, data, at))
         self._dirty_bytes += length
         if self._dirty_bytes >= _FLUSHED_BYTES:
             self._dirty_bytes = 0
@@ -529,6 +530,7 @@ def serve(line: Line) -> None:
     except EOFError:
         pass
     finally:
+        line.take_no_more()
         receiver.close()
         reader.close()
 

@@ -8,7 +8,6 @@ import os
 import select
 import subprocess
 import tempfile
-import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
@@ -18,6 +17,7 @@ from sanctl.errors import CommandError, Problem
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 _END_S = 5.0
 _SHOWN_CHARACTERS = 400
+_MOST_BYTES = 1 << 20
 
 
 class PipedProcess:
@@ -46,6 +46,10 @@ class PipedProcess:
             ) from error
         assert self._process.stdin is not None and self._process.stdout is not None
         self._in, self._out = self._process.stdin, self._process.stdout
+        # Of this end alone: a write takes what fits, and does not wait for a reader that hangs.
+        os.set_blocking(self._in.fileno(), False)
+        #: What came while something was written, and was not asked for yet.
+        self._came = bytearray()
         return self
 
     def __exit__(
@@ -68,15 +72,27 @@ class PipedProcess:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_END_S)
 
-    def write(self, data: bytes | memoryview) -> None:
-        """Write all of some data.
+    def write(self, data: bytes | memoryview, *, silence_s: float) -> None:
+        """Write all of some data. What comes meanwhile is kept for `read`.
 
         Raises:
             BrokenPipeError: the program has ended, or reads no more.
+            TimeoutError: for that many seconds it took nothing, and nothing came.
         """
         left = memoryview(data)
+        outputs = [self._out]
         while left:
-            left = left[os.write(self._in.fileno(), left) :]
+            came, takes, _ = select.select(outputs, [self._in], [], silence_s)
+            if not came and not takes:
+                raise TimeoutError
+            if takes:
+                with contextlib.suppress(BlockingIOError):
+                    left = left[os.write(self._in.fileno(), left) :]
+            if came:
+                part = os.read(self._out.fileno(), _MOST_BYTES)
+                self._came += part
+                # Its end is for `read` to find.
+                outputs = outputs if part else []
 
     def read(self, length: int, *, silence_s: float) -> bytes | None:
         """Return so much of its output; None if the output ends before.
@@ -84,12 +100,13 @@ class PipedProcess:
         Raises:
             TimeoutError: nothing came for that many seconds.
         """
-        parts, left = [], length
+        parts = [bytes(self._came[:length])]
+        del self._came[:length]
+        left = length - len(parts[0])
         while left:
-            deadline = time.monotonic() + silence_s
-            if not select.select([self._out], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            if not select.select([self._out], [], [], silence_s)[0]:
                 raise TimeoutError
-            part = os.read(self._out.fileno(), min(left, 1 << 20))
+            part = os.read(self._out.fileno(), min(left, _MOST_BYTES))
             if not part:
                 return None
             parts.append(part)

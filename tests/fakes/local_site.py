@@ -20,4 +20,5 @@ def local_link(*, shares_blocks: bool = True, more: bytes = b"") -> SiteLink:
     head, main, tail = receiver_source().partition(b"if __name__ ==")
     refuse = _COPY + b"def clone(origin, copy):\n    raise OSError(errno.EOPNOTSUPP, 'no')\n\n\n"
     program = head + (_COPY if shares_blocks else refuse) + more + b"\n" + main + tail
-    return SiteLink(["sh", "-c"], "far", receiver_script(program))
+    # A shell that becomes the program, as the restricted account of the role has it.
+    return SiteLink(["bash", "-c"], "far", receiver_script(program))

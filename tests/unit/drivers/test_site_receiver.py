@@ -31,6 +31,9 @@ from tests.fakes.local_site import local_link
 MARK, DEVICE = "a" * 32, f"web.{'b' * 32}"
 SIZE = 2 * CHUNK_BYTES + 8192
 ONE, TWO = "1" * 16, "2" * 16
+SAID = json.dumps({"code": "SAN-SITE-014", "error": "a disk has ended nothing"})
+#: A frame with that, as printf(1) takes it.
+HUNG = f"J\\0\\0\\0\\{len(SAID):o}{SAID}"
 WHOLE: dict[str, object] = {"size_bytes": 1, "needed_bytes": 0}
 
 
@@ -320,6 +323,9 @@ def test_a_site_that_says_nothing_or_ends(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("sanctl.drivers.site_link._SILENCE_S", 0.2)
     for argv, code in (
         (["sh", "-c", "exec sleep 1", "sh"], "SAN-SITE-005.*said nothing"),
+        # The disk hangs: it reads no more, and what it says before it hangs is why.
+        (["sh", "-c", "exec sleep 2", "hung"], "SAN-SITE-005.*said nothing"),
+        (["sh", "-c", f"printf '{HUNG}'; exec sleep 2", "hung"], "SAN-SITE-014.*ended nothing"),
         (
             ["sh", "-c", "echo Host key verification failed. >&2; exit 255", "x"],
             "SAN-SITE-015.*'sanctl site set far --host-key SHA256:...'",
@@ -333,10 +339,32 @@ def test_a_site_that_says_nothing_or_ends(monkeypatch: pytest.MonkeyPatch) -> No
         (["/nonexistent"], "SAN-CMD-001"),
     ):
         # More than a pipe holds, for those that read nothing and end.
-        script = os.urandom(1 if "said nothing" in code else 1 << 20)
+        script = os.urandom(1 if argv[-1] == "sh" else 1 << 20)
         link = SiteLink(argv, "far", script)
         with pytest.raises(CommandError, match=code), link:
             link.hello()
+
+
+def test_what_is_sent_to_a_site_whose_disk_hangs_ends_with_its_error(folder: Path) -> None:
+    may_end, has_ended = folder / DEVICE / "may-end", folder / DEVICE / "has-ended"
+    hung = f"""
+import time
+
+def _unlink(path):
+    deadline = time.monotonic() + 20
+    while not os.path.exists({str(may_end)!r}) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    open({str(has_ended)!r}, "w").close()
+"""
+    data = os.urandom(CHUNK_BYTES)
+    with local_link(more=hung.encode()) as link:
+        opened(link, folder)
+        link.begin(ONE, "", 4 * CHUNK_BYTES, 0)
+        with pytest.raises(CommandError, match=r"SAN-SITE-008.*outside of the copy"):
+            for at in range(0, 9 * CHUNK_BYTES, CHUNK_BYTES):
+                link.put(at, data)
+        assert not has_ended.exists(), "the sender waited for the end of the program"
+        may_end.touch()
 
 
 SUCCESSOR = Successor("web-dr", "e" * 32, "to-far", 5)
