@@ -74,7 +74,11 @@ def converge(
     with _log_failure(steps, device, "list of other nodes' portals"):
         if listed_portals.update(device):
             steps.done("listing", "portals of the other replica nodes listed")
-    if not is_frozen and peers.apply_replica_nodes(runner, device):
+    # DRBD 9 calls a standby suspended that sees no majority of the replicas. It has no I/O, and
+    # beside its Primary no handler at work: it has to follow where replicas that it misses were
+    # dropped, or none could serve after the Primary's loss.
+    is_standby = state.role == "Secondary" and state.has_primary_peer
+    if (not is_frozen or is_standby) and peers.apply_replica_nodes(runner, device):
         steps.done("nodes", f"replicas on {', '.join(device.nodes)}")
         state = drbdsetup.observe(runner, device.name) or state
     if not sync_policy.is_in_force(device) and _apply_sync_policy(runner, device, state):

@@ -184,6 +184,11 @@ class ResourceState(NamedTuple):
         return bool(self.peers) and all(peer.is_connected for peer in self.peers)
 
     @property
+    def has_primary_peer(self) -> bool:
+        """Whether a connected peer is Primary."""
+        return any(peer.is_connected and peer.role == "Primary" for peer in self.peers)
+
+    @property
     def is_in_sync(self) -> bool:
         """Whether this replica and all peers' are known to have the same data, right now."""
         return (

@@ -116,6 +116,28 @@ def test_while_io_is_frozen_neither_nodes_nor_access_list_change(done: list[str]
     assert "sanctl.agents.cache.write_cache.apply_policy" in done
 
 
+@pytest.mark.parametrize(
+    ("role", "peer_role", "connection", "follows"),
+    [
+        ("Secondary", "Primary", "Connected", True),
+        ("Secondary", "Secondary", "Connected", False),  # it may be about to be promoted
+        ("Secondary", "Unknown", "Connecting", False),
+        ("Primary", "Secondary", "Connected", False),
+    ],
+)
+def test_a_standby_without_a_majority_follows_its_primary(
+    done: list[str], role: str, peer_role: str, connection: str, follows: bool
+) -> None:
+    """It never heard that the replicas which it missed had been dropped."""
+    seen = state("quorum")
+    lost = PeerState("n3", "Connecting", "Unknown", "Off", "DUnknown", 0)
+    peer = seen.peers[0]._replace(role=peer_role, connection=connection)
+    seen = seen._replace(role=role, peers=(peer, lost), has_quorum=False)
+    converge(FakeRunner(""), DEVICE, ocf.Steps("vm1", "monitor"), seen)
+    assert ("sanctl.agents.connections.peers.apply_replica_nodes" in done) is follows
+    assert "sanctl.drivers.lio.set_initiators" not in done
+
+
 def test_an_access_list_of_which_nothing_is_known_stays(
     done: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
