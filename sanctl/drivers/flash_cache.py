@@ -133,6 +133,8 @@ def _step(
     disk, flash = str(cache.origin), str(cache.flash)
     if not seen.has_flash:
         if wanted is CacheMode.NONE:
+            # It may have failed before `_leave` was done. As in clear_note_of_missing_flash.
+            pool_notes.clear(pool.name, pool_notes.WRITE_BACK)
             return ""
         return _attach_again(pool, cache)
     note_attached(pool)

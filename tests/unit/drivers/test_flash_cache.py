@@ -57,6 +57,35 @@ def test_no_step_counts_as_done_while_another_process_has_the_lock(
     assert told.reason == "changing"
 
 
+def test_a_flash_that_fails_before_it_is_let_go_is_not_trusted_at_the_next_boot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All was on the slow disk; it went on without the flash, which came back with old blocks."""
+    pool_notes.write("main", pool_notes.WRITE_BACK)
+    gone = SEEN._replace(has_flash=False, mode=CacheMode.NONE)
+    told = follow(monkeypatch, gone, WantedMode(CacheMode.NONE))
+    assert (told.mode, told.reason) == (CacheMode.NONE, "")
+    assert not pool_notes.exists("main", pool_notes.WRITE_BACK)
+    devices = Devices(monkeypatch)
+    devices.flash = devices.flash and devices.flash._replace(set_uuid=devices.origin.set_uuid)
+    monkeypatch.setattr(bcache, "attach", lambda *_: devices.done.append("attach"))
+    monkeypatch.setattr(bcache, "set_mode", lambda *_: None)
+    flash_assembly.start(FakeRunner(), POOL, patience_s=0.0)
+    assert devices.done == ["format", "/dev/flash", "/dev/slow", "attach"]
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_disk_that_lacks_what_is_on_flash_keeps_the_note(
+    monkeypatch: pytest.MonkeyPatch, is_there: bool
+) -> None:
+    """The kernel has stopped it: it is not the slow disk alone that goes on."""
+    pool_notes.write("main", pool_notes.WRITE_BACK)
+    stopped = SEEN._replace(disk="" if is_there else "no such disk", has_flash=False)
+    with pytest.raises(CommandError):
+        follow(monkeypatch, stopped, WantedMode(CacheMode.NONE))
+    assert pool_notes.exists("main", pool_notes.WRITE_BACK)
+
+
 @pytest.mark.parametrize(("hits", "misses", "percent"), [(4, 1, None), (400, 100, 80)])
 def test_a_few_reads_give_no_hit_rate(
     monkeypatch: pytest.MonkeyPatch, hits: int, misses: int, percent: int | None
