@@ -38,8 +38,13 @@ def _fields(device: Device, state: ResourceState | None) -> str:
     ):
         # On a node with protected power the disk's own cache is as safe as the disk.
         mode = CacheMode.WRITE_THROUGH
+    is_suspect = lost_writes.is_suspect(device.name, path)
+    if policy.mode is not CacheMode.WRITE_BACK and not is_suspect and lost_writes.has_marker(path):
+        # The file is synchronous before the flush that ends write-back: until that has ended, or
+        # where it was interrupted, earlier writes are in RAM.
+        mode = CacheMode.WRITE_BACK
     text = f" cache={mode.value}"
-    if lost_writes.is_suspect(device.name, path):
+    if is_suspect:
         text += " suspect=1"
         # Unreadable: suspect all the same.
         with contextlib.suppress(OSError):
@@ -48,7 +53,7 @@ def _fields(device: Device, state: ResourceState | None) -> str:
         text += f" cache-wanted=? cache-why={ModeReason.UNREADABLE.value}"
     elif mode is not policy.mode:
         _, reason = write_cache.decide_mode(policy, device.name, path, state)
-        if policy.mode is CacheMode.NONE and held.is_buffered and held.is_synchronous:
+        if policy.mode is CacheMode.NONE and held.is_buffered and mode is CacheMode.WRITE_THROUGH:
             reason = reason or ModeReason.BLOCKS
         text += (
             f" cache-wanted={policy.mode.value} cache-why={(reason or ModeReason.CHANGING).value}"
