@@ -68,6 +68,17 @@ def is_buffered(path: str) -> bool | None:
     return None if device is None else not loop.uses_direct_io(device)
 
 
+def is_written_back(path: str) -> bool:
+    """Whether a file's writes end in the page cache.
+
+    Asks nothing of the filesystem, which may hang, where the file is written past the page cache.
+
+    Raises:
+        OSError: the file cannot be opened.
+    """
+    return bool(is_buffered(path)) and not is_synchronous(path)
+
+
 def is_synchronous(path: str) -> bool:
     """Whether a write of the file ends when it is on stable storage.
 

@@ -118,16 +118,16 @@ def _apply_mode(
     if held.mode is CacheMode.WRITE_BACK and has_flush_failed(state):
         write_cache_steps.refuse_failed_flush(runner, device.name, path)
     target = _allowed(policy, device.name, path, state)
-    if target is CacheMode.WRITE_BACK and (
-        held.mode is not CacheMode.WRITE_BACK or minimum_redundancy.is_missing(state)
-    ):
+    # In write-back without its marker, it would not be suspect after a loss of power.
+    must_enter = held.mode is not CacheMode.WRITE_BACK or not is_marked
+    if target is CacheMode.WRITE_BACK and (must_enter or minimum_redundancy.is_missing(state)):
         # Observed under the lock: if the peer is lost after this, the fence-peer handler waits for
         # the lock, and leaves write-back.
         state = minimum_redundancy.require_two_and_observe(runner, device.name)
         target = _allowed(policy, device.name, path, state)
     if target is CacheMode.WRITE_BACK:
         dirty_limit.set_limit(device.name, policy.dirty_bytes)
-        if held.mode is not CacheMode.WRITE_BACK:
+        if must_enter:
             write_cache_steps.enter(device.name, path)
             if not _in_sync(drbdsetup.observe(runner, device.name)):
                 write_cache_steps.leave(runner, device.name, path, why=ModeReason.ONE_COPY)
@@ -183,7 +183,7 @@ def leave_write_back_unless_in_sync(runner: Runner, name: str) -> None:
         CommandError: see `leave_write_back`.
     """
     path = lost_writes.data_file(name)
-    if path is None or not lost_writes.has_marker(path):
+    if path is None or not write_cache_steps.may_be_in_ram(path):
         return
     try:
         has_two = _in_sync(minimum_redundancy.require_two_and_observe(runner, name))
@@ -228,11 +228,10 @@ def clear_minimum_redundancy(runner: Runner, name: str) -> None:
 def _leave_if_marked(runner: Runner, name: str, may_stay: Callable[[], bool]) -> None:
     try:
         path = lost_writes.data_file(name)
-        # The marker counts, not the mode: a process may have been killed while entering or leaving.
         if path is None:
             return
         with _locked(name):
-            if lost_writes.has_marker(path) and not may_stay():
+            if write_cache_steps.may_be_in_ram(path) and not may_stay():
                 write_cache_steps.refuse_suspect(name, path)
                 write_cache_steps.leave(runner, name, path, why=ModeReason.ONE_COPY)
     except OSError as error:
@@ -376,13 +375,13 @@ def _may_be_write_back(device: Device) -> bool:
 
 
 def _may_be_marked(name: str) -> bool:
-    """Whether a marker lies beside the data, or cannot be looked at.
+    """Whether acknowledged writes may be in RAM alone, or that cannot be looked at.
 
     A stop takes the safe way then: one that failed would have the node fenced.
     """
     path = lost_writes.data_file(name)
     try:
-        return path is not None and lost_writes.has_marker(path)
+        return path is not None and write_cache_steps.may_be_in_ram(path)
     except OSError:
         return True
 

@@ -53,6 +53,18 @@ def is_power_protected() -> bool:
     return _power_protected().exists()
 
 
+def may_be_in_ram(path: str) -> bool:
+    """Whether acknowledged writes of a replica may be in RAM alone.
+
+    The marker says so, not the mode: a process may have been killed while entering or leaving. The
+    mode counts where there is no marker: where somebody took it away from a replica in write-back.
+
+    Raises:
+        OSError: it is not known.
+    """
+    return lost_writes.has_marker(path) or page_cache.is_written_back(path)
+
+
 def refuse_failed_flush(runner: Runner, name: str, path: str) -> None:
     """Refuse a replica if DRBD has met a failed flush; the replica is suspect from then on.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from sanctl.agents.replica import lost_writes, parts, resource_file
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdsetup, loop, pool_files
+from sanctl.drivers import drbdsetup, loop, page_cache, pool_files
 from sanctl.system.runner import Runner
 
 
@@ -18,6 +18,10 @@ def reset(runner: Runner, device: Device) -> None:
     if pool is None:
         return
     files = pool_files.files_of(str(pool.path), device.name, device.uuid)
+    # A replica whose flush has failed may still be in write-back, and is about to lose the marker
+    # that belongs to that. The next monitor flushes the file, or marks it and goes on.
+    if page_cache.is_written_back(files.data):
+        page_cache.set_synchronous(files.data, on=True)
     drbdsetup.down(runner, device.name)
     # Before the detach: another replica here may get that loop device next, and drbdadm refuses
     # two resource files that name the same one.

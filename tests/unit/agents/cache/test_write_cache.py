@@ -7,17 +7,18 @@ What real kernels do with these calls is shown in tests/lab/test_cache_policies.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
 
 from sanctl.agents.cache import write_cache, write_cache_status, write_cache_steps
 from sanctl.agents.recovery import refill_suspect
-from sanctl.agents.replica import lost_writes, reinitialize
+from sanctl.agents.replica import lost_writes, parts, reinitialize, resource_file
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdsetup, loop, page_cache
+from sanctl.drivers import drbdsetup, loop, page_cache, pool_files
 from sanctl.drivers.page_cache import WriteState
 from sanctl.drivers.pool_files import DeviceFiles
 from sanctl.errors import CommandError, Problem
@@ -26,6 +27,7 @@ from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.parse.published_state import parse_replica_state
 from sanctl.system import journal, state_files
 from tests.fakes.runner import Answer, FakeRunner
+from tests.fakes.topology import topology
 
 UUID = "a" * 32
 BACK = "write-back"
@@ -71,6 +73,10 @@ class Kernel:
 
     def observe(self, path: str) -> WriteState | None:
         return self.held if path == self.path else None
+
+    def is_written_back(self, path: str) -> bool:
+        held = self.observe(path)
+        return held is not None and held.mode is CacheMode.WRITE_BACK
 
     def set_synchronous(self, _: str, *, on: bool) -> None:
         assert self.held is not None
@@ -121,7 +127,14 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
     monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
     monkeypatch.setattr(lost_writes, "_BOOT_ID", str(boot))
     monkeypatch.setattr(loop, "backing_files", lambda: [made.path] if made.held else [])
-    for name in ("observe", "set_synchronous", "set_buffered", "drain", "flush"):
+    for name in (
+        "observe",
+        "is_written_back",
+        "set_synchronous",
+        "set_buffered",
+        "drain",
+        "flush",
+    ):
         monkeypatch.setattr(page_cache, name, getattr(made, name))
     monkeypatch.setattr(page_cache, "set_dirty_limit", made.set_limit)
     monkeypatch.setattr(page_cache, "usage", lambda _: page_cache.Usage(5 << 20, 3 << 20))
@@ -432,6 +445,126 @@ def test_a_suspect_replica_is_refilled_once_another_serves(
     begun.clear()
     refill_suspect.refill_if_suspect(runner, device(BACK), ALONE)
     assert begun == []
+
+
+@pytest.fixture
+def refill(
+    kernel: Kernel, runner: FakeRunner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Callable[[], None]:
+    """Gives the replica new metadata, as `refill_if_suspect` does; DRBD and files are fakes."""
+    pool = replace(topology().pools[0], path=PurePosixPath(tmp_path))
+    files = DeviceFiles(kernel.path, str(tmp_path / f"vm1.{UUID}.meta"))
+    monkeypatch.setattr(parts, "load_topology", lambda: replace(topology(), pools=(pool,)))
+    monkeypatch.setattr(pool_files, "files_of", lambda *_: files)
+    monkeypatch.setattr(pool_files, "delete_metadata", lambda *_: None)
+    monkeypatch.setattr(parts, "prepare_files", lambda *_: None)
+    monkeypatch.setattr(loop, "detach", lambda *_: None)
+    for name in ("clear_disk", "write", "bring_up"):
+        monkeypatch.setattr(resource_file, name, lambda *_: kernel.check())
+    return lambda: reinitialize.reset(runner, device(BACK))
+
+
+def test_a_replica_refilled_between_two_monitors_is_not_in_write_back_unmarked(
+    kernel: Kernel, runner: FakeRunner, refill: Callable[[], None]
+) -> None:
+    """DRBD met the failed flush, and the monitor refused the replica before the mode changed."""
+    enter(kernel, runner)
+    failed = state()._replace(write_ordering="drain")
+    kernel.drbd = [failed]
+    with pytest.raises(CommandError, match="SAN-CACHE-003"):
+        write_cache.apply_policy(runner, device(BACK), failed)
+    assert kernel.mode is CacheMode.WRITE_BACK
+    refill()
+    assert not lost_writes.is_suspect("vm1", kernel.path)
+    assert kernel.held == WriteState(is_buffered=True, is_synchronous=True), "in the resync, too"
+    # It is in sync already.
+    kernel.drbd = [state()]
+    write_cache.apply_policy(runner, device(BACK), state())
+    assert kernel.mode is CacheMode.WRITE_BACK and lost_writes.has_marker(kernel.path)
+
+
+def test_a_replica_of_another_mode_is_refilled_as_it_is(
+    kernel: Kernel, refill: Callable[[], None]
+) -> None:
+    for held in (WriteState(False, False), WriteState(True, True), WriteState(False, True)):
+        kernel.held = held
+        refill()
+        assert kernel.held == held and kernel.done == []
+
+
+def without_marker(kernel: Kernel, runner: FakeRunner) -> None:
+    """As a release that left it so did; also where an operator takes a suspect replica for good."""
+    enter(kernel, runner)
+    lost_writes.clear_marker("vm1", kernel.path)
+    assert kernel.mode is CacheMode.WRITE_BACK
+
+
+def test_write_back_without_its_marker_is_marked(kernel: Kernel, runner: FakeRunner) -> None:
+    without_marker(kernel, runner)
+    write_cache.apply_policy(runner, device(BACK), state())
+    assert kernel.mode is CacheMode.WRITE_BACK and lost_writes.has_marker(kernel.path)
+    kernel.done.clear()
+    write_cache.apply_policy(runner, device(BACK), state())
+    assert kernel.done == [], "once"
+
+
+@pytest.mark.parametrize(
+    "leave",
+    [
+        lambda runner: write_cache.leave_write_back(runner, "vm1"),
+        lambda runner: write_cache.leave_write_back_unless_two(runner, "vm1"),
+        lambda runner: write_cache.leave_write_back_unless_in_sync(runner, "vm1"),
+        lambda runner: write_cache.before_stop(runner, device("none")),
+    ],
+    ids=["leave", "lost peer", "promotion", "stop"],
+)
+def test_write_back_without_its_marker_ends_like_any(
+    kernel: Kernel, runner: FakeRunner, leave: Callable[[FakeRunner], None]
+) -> None:
+    without_marker(kernel, runner)
+    kernel.drbd = [ALONE]
+    leave(runner)
+    assert kernel.done == ["synchronous", "flush", "direct"]
+
+
+def test_the_filesystem_is_not_asked_about_a_file_written_past_the_page_cache(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may hang, and the handler of a lost peer asks."""
+    monkeypatch.setattr(loop, "find", lambda _: "/dev/loop3")
+    monkeypatch.setattr(loop, "uses_direct_io", lambda _: True)
+    monkeypatch.setattr(page_cache, "_flags", lambda _: pytest.fail("asked"))
+    assert not page_cache.is_written_back("/srv/some.data")
+
+
+@pytest.mark.parametrize("step", ["synchronous", "flush"])
+@pytest.mark.parametrize("policy", ["none", "write-through"])
+def test_a_mode_is_published_once_the_flush_has_ended(
+    kernel: Kernel, runner: FakeRunner, policy: str, step: str
+) -> None:
+    """`device cache` waits for it, and a drop of the other replica."""
+    enter(kernel, runner)
+    kernel.dies_at = step
+    with pytest.raises(KeyboardInterrupt):
+        write_cache.apply_policy(runner, device(policy), state())
+    kernel.dies_at = ""
+    found = parse_replica_state(write_cache_status.published_fields(device(policy), state()))
+    assert (found.cache, found.cache_reason) == (BACK, "changing")
+    write_cache.apply_policy(runner, device(policy), state())
+    found = parse_replica_state(write_cache_status.published_fields(device(policy), state()))
+    assert (found.cache, found.cache_reason) == (policy, None)
+
+
+def test_a_suspect_replica_is_in_the_mode_that_it_is_in(kernel: Kernel, runner: FakeRunner) -> None:
+    """Its marker stays: `device cache` would wait for it until it is refilled."""
+    enter(kernel, runner)
+    kernel.flush_fails = True
+    with pytest.raises(CommandError):
+        write_cache.apply_policy(runner, device("write-through"), state())
+    found = parse_replica_state(
+        write_cache_status.published_fields(device("write-through"), state())
+    )
+    assert found.cache == "write-through" and found.is_suspect
 
 
 def test_a_suspect_primary_is_never_refilled(kernel: Kernel, runner: FakeRunner) -> None:

@@ -11,7 +11,7 @@ import pytest
 from sanctl.agents.connections import peers
 from sanctl.agents.replica import lost_writes, resource_file
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdadm
+from sanctl.drivers import drbdadm, loop
 from sanctl.errors import CommandError, Problem
 from tests.fakes.node import FakeNode
 from tests.fakes.runner import Answer, FakeRunner
@@ -57,6 +57,8 @@ class Node(FakeNode):
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     made = Node(tmp_path).install(monkeypatch)
     made.attach_files(device("n1"))
+    # As without write-back: whether the file is written back is asked before a peer is dropped.
+    monkeypatch.setattr(loop, "uses_direct_io", lambda _: True)
     return made
 
 
