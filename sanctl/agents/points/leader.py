@@ -15,7 +15,8 @@ The order of its steps, and what holds if the process, its node or another node 
    node sees in the hold that DRBD on it thinks so, too.
 5. The gate is still suspended, and DRBD has ended no write since step 3: nobody has opened it
    meanwhile (a demotion would, and the dead man's resume), nor opened and suspended it again. It is
-   resumed. The copies are of one moment, or nothing is kept.
+   resumed. The copies are of one moment, or nothing is kept. The restore point has the size that
+   hosts saw in the hold: what the CIB said before may be minutes old, and the device larger since.
 6. Each copy is flushed to its disk.
 7. One change of the CIB, which only holds for the order or the schedule that is still there, adds
    the restore point. From then on it exists; before, the pool agents remove what is left after a
@@ -38,7 +39,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from sanctl.agents import ocf
 from sanctl.agents.device_log import DeviceLog
@@ -94,6 +95,18 @@ class _HoldOver(Exception):
 class _Silent:
     def update(self, text: str) -> None:
         """Nobody watches."""
+
+
+class _Held(NamedTuple):
+    """A hold in which all replicas were copied.
+
+    Attributes:
+        pause_s: how long hosts' I/O waited, in seconds.
+        size_bytes: the size that the device had for hosts.
+    """
+
+    pause_s: float
+    size_bytes: int
 
 
 def main() -> int:
@@ -246,7 +259,7 @@ def _make_point(
             if order.hook:
                 _make_quiet(quiet, copy, channels, barrier)
             ocf.crash_point("point-quiet")
-            pause_s = _hold_and_copy(device, copy, channels, barrier)
+            held = _hold_and_copy(device, copy, channels, barrier)
             barrier.await_copied()
             quiet.check_was_quiet()
         made_s = int(time.time())
@@ -265,8 +278,8 @@ def _make_point(
             uuid=device.uuid,
             pool=device.pool.value,
             made_s=made_s,
-            size_bytes=device.size.bytes,
-            pause_ms=round(pause_s * 1000),
+            size_bytes=held.size_bytes,
+            pause_ms=round(held.pause_s * 1000),
             nodes=tuple(sorted({os.uname().nodename, *channels})),
             slot=slot,
             hook=result,
@@ -376,8 +389,8 @@ def _channels(nodes: tuple[str, ...]) -> Iterator[dict[str, Channel]]:
 
 def _hold_and_copy(
     device: DeviceSpec, copy: LocalCopy, channels: dict[str, Channel], barrier: GroupBarrier
-) -> float:
-    """Copy all replicas while the gate holds I/O; return how long it held it, in seconds.
+) -> _Held:
+    """Copy all replicas while the gate holds I/O.
 
     Raises:
         CommandError: the copies may not be of one moment.
@@ -388,7 +401,7 @@ def _hold_and_copy(
     notify("READY=1")
     begin = time.monotonic()
     try:
-        _copy_held(device, copy, channels, barrier)
+        size_bytes = _copy_held(device, copy, channels, barrier)
     except (_HoldOver, InterruptedError) as error:
         raise CommandError(
             Problem(
@@ -399,20 +412,21 @@ def _hold_and_copy(
         ) from error
     finally:
         gate.release(name)
-        held_s = time.monotonic() - begin
+        pause_s = time.monotonic() - begin
         # On the way out of an error, too, there is more to do than RuntimeMaxSec leaves time for.
         notify(f"EXTEND_TIMEOUT_USEC={_EXTENSION_US}")
-    return held_s
+    return _Held(pause_s, size_bytes)
 
 
 def _copy_held(
     device: DeviceSpec, copy: LocalCopy, channels: dict[str, Channel], barrier: GroupBarrier
-) -> None:
+) -> int:
+    """Copy all replicas; return the device's size for hosts in this hold."""
     name = device.name.value
     try:
         signal.setitimer(signal.ITIMER_REAL, HOLD_S)
         gate.hold(name)
-        before = drbd_kernel.ended_writes(device.minor)
+        before, size_bytes = drbd_kernel.ended_writes(device.minor), gate.size_bytes(name)
         ocf.crash_point("point-held")
         barrier.await_held(within_s=HOLD_S)
         for channel in channels.values():
@@ -441,6 +455,12 @@ def _copy_held(
                     "a resize or a move of the device may do that; try again",
                 )
             )
+        # The files grow before the device does, so each copy has all of this size.
+        if size_bytes is None or gate.size_bytes(name) != size_bytes:
+            raise CommandError(
+                Problem("SAN-SNAP-005", f"{name} has grown while it was copied", "try again")
+            )
+        return size_bytes
     finally:
         # The caller resumes the gate, also where the signal comes just here.
         signal.setitimer(signal.ITIMER_REAL, 0)

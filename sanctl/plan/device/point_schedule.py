@@ -118,6 +118,7 @@ def plan_scheduled_point(cluster: Cluster, point: RestorePoint, now_s: float) ->
         or device.uuid != point.uuid
         or device.is_stopping
         or device.is_half_restored
+        or point.size_bytes > device.size.bytes
         or not set(point.nodes) <= {node.value for node in device.nodes}
         or any(
             rule is None

@@ -155,7 +155,8 @@ def plan_point_recorded(
     """Return the change that adds a restore point, for the order that still stands.
 
     Raises:
-        CommandError: it does not stand any more: nobody waits for this restore point.
+        CommandError: it does not stand any more: nobody waits for this restore point. Or the device
+            is smaller than the restore point now: the CIB was put back to what it was once.
     """
     device = cluster.cib.device(point.device)
     if (
@@ -164,6 +165,7 @@ def plan_point_recorded(
         or device.point_order != order
         or device.is_stopping
         or device.is_half_restored
+        or point.size_bytes > device.size.bytes
         or not set(point.nodes) <= {node.value for node in device.nodes}
         or any(each.name == point.name for each in cluster.cib.points_of(point.device))
     ):

@@ -314,6 +314,7 @@ def test_a_point_is_recorded_only_for_the_order_that_stands(bed: Bed) -> None:
         point._replace(device="none"),
         point._replace(uuid="b" * 32),
         point._replace(nodes=("n1", "n3")),
+        point._replace(size_bytes=device.size.bytes + 4096),
     ):
         with pytest.raises(CommandError, match="SAN-SNAP-006"):
             plan.plan_point_recorded(bed.seen(), wrong, order)

@@ -107,7 +107,7 @@ class GroupNode(Node):
         self.note(f"hook {argv[1]}", "")
         return super().hook(argv, timeout_s=timeout_s, env=env)
 
-    def hold(self, device: DeviceSpec, barrier: GroupBarrier) -> float:
+    def hold(self, device: DeviceSpec, barrier: GroupBarrier) -> leader._Held:
         """Stand in for `leader._hold_and_copy`."""
         name = device.name.value
         self.reach("held", name)
@@ -115,7 +115,7 @@ class GroupNode(Node):
         if name != FIRST:
             time.sleep(0.2)  # The first has copied long before.
         self.reach("copied", name)
-        return 0.01
+        return leader._Held(0.01, device.size.bytes)
 
     def make(self, hook: PointHook) -> None:
         """Make the points of all devices, each in a process of its own."""

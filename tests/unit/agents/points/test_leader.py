@@ -43,6 +43,7 @@ class Node:
         self.did: list[str] = []
         self.state: ProcState | None = IN_SYNC
         self.is_held = True
+        self.size_bytes: int | None = 2 << 20
         self.writes: tuple[str, ...] | None = ("1", "8", "0", "0")
         self.on: dict[str, Callable[[], object]] = {}
         self.end = threading.Event()
@@ -65,7 +66,7 @@ class Node:
         self.note(f"receive {kind}")
         return {}
 
-    def hold(self, *, has_standby: bool = True) -> float:
+    def hold(self, *, has_standby: bool = True) -> leader._Held:
         channels = {"n2": cast("Channel", self)} if has_standby else {}
         return leader._hold_and_copy(
             DEVICE, cast("LocalCopy", self), channels, cast("GroupBarrier", self)
@@ -81,6 +82,7 @@ def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     monkeypatch.setattr(gate, "hold", lambda _: made.note("hold"))
     monkeypatch.setattr(gate, "release", lambda _: made.note("release"))
     monkeypatch.setattr(gate, "is_held", lambda _: made.is_held)
+    monkeypatch.setattr(gate, "size_bytes", lambda _: made.size_bytes)
     monkeypatch.setattr(drbd_kernel, "ended_writes", lambda _: made.writes)
     monkeypatch.setattr(drbd_kernel, "proc_state", lambda _: made.state)
     monkeypatch.setattr(leader, "notify", lambda text: made.note(text.partition("=")[0]))
@@ -94,7 +96,7 @@ def assert_let_go(node: Node) -> None:
 
 
 def test_systemd_knows_first_and_the_gate_is_released_last(node: Node) -> None:
-    assert 0 <= node.hold() < leader.HOLD_S
+    assert 0 <= node.hold().pause_s < leader.HOLD_S
     assert node.did == [
         "READY", "hold", "await group", "send copy", "take", "receive copied",
         "release", "EXTEND_TIMEOUT_USEC",
@@ -161,6 +163,30 @@ def test_a_gate_that_was_opened_and_suspended_again(
 
     node.on["take"] = write
     with pytest.raises(CommandError, match="written to while its I/O was held"):
+        node.hold()
+    assert_let_go(node)
+
+
+def test_the_point_has_the_size_that_hosts_saw_in_the_hold(node: Node) -> None:
+    """What broke: the CIB was read minutes before, and a clone had no tail of a grown device."""
+    assert DEVICE.size.bytes != node.size_bytes
+    assert node.hold().size_bytes == 2 << 20
+
+
+@pytest.mark.parametrize("then", [3 << 20, None])
+def test_a_device_that_grows_in_the_hold(node: Node, then: int | None) -> None:
+    def grow() -> None:
+        node.size_bytes = then
+
+    node.on["take"] = grow
+    with pytest.raises(CommandError, match="SAN-SNAP-005: web has grown"):
+        node.hold()
+    assert_let_go(node)
+
+
+def test_a_size_that_is_not_known(node: Node) -> None:
+    node.size_bytes = None
+    with pytest.raises(CommandError, match="SAN-SNAP-005"):
         node.hold()
     assert_let_go(node)
 

@@ -203,6 +203,7 @@ def test_a_due_point_and_its_record(bed: Bed) -> None:
         (seen_with(bed), made._replace(device="none")),
         (seen_with(bed), made._replace(uuid="b" * 32)),
         (seen_with(bed), made._replace(nodes=("n1", "n3"))),
+        (seen_with(bed), made._replace(size_bytes=found.device.size.bytes + 4096)),
     ):
         with pytest.raises(CommandError, match="SAN-SCHED-004"):
             plan.plan_scheduled_point(seen, wrong, now_s)
