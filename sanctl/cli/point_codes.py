@@ -53,8 +53,8 @@ CODES = {
     "SAN-CLONE-005": "Until a clone is served for the first time its replicas are made from the "
     "files of the restore point, so these stay.",
     "SAN-CLONE-006": "The replica of a clone could not be made on a node: the file of the restore "
-    "point is gone, its disk does not answer, or the pool is full. Nothing takes its place: the "
-    "replica is not started there, and the clone is not served.",
+    "point is gone, its end is missing, its disk does not answer, or the pool is full. Nothing "
+    "takes its place: the replica is not started there, and the clone is not served.",
     "SAN-CLONE-007": "The parameter `origin` of a device in the CIB cannot be read by this "
     "release. The replica is not started, as an empty file would pass for a copy of the restore "
     "point.",
@@ -69,8 +69,8 @@ CODES = {
     "SAN-EXP-004": "A node exports up to 31 restore points: so many port numbers are no device's.",
     "SAN-EXP-005": "The node does not export that restore point. An export is on one node, and "
     "ends when that stops.",
-    "SAN-EXP-006": "The file of the restore point is not on this node, though the cluster says so. "
-    "Nothing was exported.",
+    "SAN-EXP-006": "The file of the restore point is not on this node, though the cluster says so, "
+    "or its end is missing. Nothing was exported.",
     "SAN-EXP-007": "One command at a time exports on a node, or ends an export.",
     "SAN-EXP-008": "A restore point was deleted while a node exports it, and another one has its "
     "name. The target has the earlier one's data until the export ends; the later one is exported "

@@ -78,6 +78,36 @@ def open_file(final: str, flags: int = 0) -> int:
     return os.open(final, flags)
 
 
+def open_whole(final: str, size_bytes: int, flags: int = 0) -> int:
+    """Open a restore point's file as `open_file` does, of which nothing is missing at its end.
+
+    What a filesystem's repair, or somebody, has cut off would read as zeros otherwise.
+
+    Args:
+        final: the path of its name.
+        size_bytes: the size of the restore point; the file may be longer.
+        flags: more flags to open it with.
+
+    Raises:
+        FileNotFoundError: there is none under either name.
+        OSError: it cannot be opened, or is shorter.
+    """
+    handle = open_file(final, flags)
+    try:
+        found_bytes = os.fstat(handle).st_size
+        if found_bytes < size_bytes:
+            raise OSError(0, shorter_text(found_bytes, size_bytes), final)
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
+
+
+def shorter_text(found_bytes: int, size_bytes: int) -> str:
+    """Say of a restore point's file that its end is missing."""
+    return f"its file ends at byte {found_bytes}, and the restore point has {size_bytes}"
+
+
 def listed(pool_path: str) -> list[PointFile]:
     """Return the files of restore points in a pool.
 

@@ -101,7 +101,8 @@ class PipeSource:
 class RangeCopy:
     """One copy; a context manager.
 
-    The source may be shorter than the device: what is behind its end becomes zeros.
+    The source may be shorter than the device: what is behind the size that it said when it was
+    opened becomes zeros. One that ends before that is an error.
 
     Attributes:
         size_bytes: the size of the device.
@@ -112,17 +113,18 @@ class RangeCopy:
     def __init__(self, source: Source, device: str) -> None:
         self._source, self._path = source, device
         self._device = -1
+        self._source_bytes = 0
         # Anonymous maps begin with a page, as direct I/O wants it.
         self._wanted, self._present = mmap.mmap(-1, CHUNK_BYTES), mmap.mmap(-1, CHUNK_BYTES)
         self.size_bytes = self.done_bytes = self.written_bytes = 0
 
     def __enter__(self) -> Self:
         try:
-            source_bytes = self._source.open()
+            self._source_bytes = self._source.open()
             self._device = os.open(self._path, os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC)
             self.size_bytes = os.lseek(self._device, 0, os.SEEK_END)
-            if source_bytes > self.size_bytes:
-                raise OSError(0, f"is smaller than the {source_bytes} bytes", self._path)
+            if self._source_bytes > self.size_bytes:
+                raise OSError(0, f"is smaller than the {self._source_bytes} bytes", self._path)
         except BaseException:
             self._close()
             raise
@@ -174,6 +176,8 @@ class RangeCopy:
 
     def _read_source(self, at: int, length: int) -> None:
         got = self._source.read(self._wanted, at, length)
+        if at + got < min(at + length, self._source_bytes):
+            raise OSError(0, f"the source ends at byte {at + got} of {self._source_bytes}")
         if got < length:
             self._wanted[got:length] = bytes(length - got)
 

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sanctl.drivers import host_secrets, lio_export, point_files
+from sanctl.drivers import host_secrets, lio_export, point_files, pool_files
 from sanctl.drivers.lio_acl import Chap
 from sanctl.drivers.lio_export import Export, NewExport
 from sanctl.errors import Busy, CommandError, Problem, Refused
@@ -26,7 +26,7 @@ from sanctl.plan.device.point_export import (
     serial_of,
 )
 from sanctl.plan.device.restore_points import existing_point
-from sanctl.system import files, state_files
+from sanctl.system import state_files
 
 _LOCK_S = 10.0
 
@@ -119,12 +119,23 @@ def _new_export(
             )
         )
     file = point_files.final_path(str(pool.path), point.device, point.uuid, point.token)
-    if not files.exists(file):
+    found_bytes = pool_files.size_bytes(file)
+    if found_bytes is None:
         raise CommandError(
             Problem(
                 "SAN-EXP-006",
                 f"{file}: the file of restore point {point.device}@{point.name} is not there",
                 f"'sanctl snapshot show {point.device}@{point.name}' names the nodes that have it",
+            )
+        )
+    if found_bytes < point.size_bytes:
+        raise CommandError(
+            Problem(
+                "SAN-EXP-006",
+                f"restore point {point.device}@{point.name}: "
+                f"{point_files.shorter_text(found_bytes, point.size_bytes)}: {file}",
+                f"'sanctl snapshot show {point.device}@{point.name}' names the nodes that have it: "
+                "export it on another one",
             )
         )
     logins: dict[str, Chap | None] = dict.fromkeys(access.initiators)

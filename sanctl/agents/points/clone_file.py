@@ -79,7 +79,7 @@ def _copy(
     with contextlib.suppress(FileNotFoundError):
         os.unlink(unfinished)
     with contextlib.ExitStack() as opened:
-        point = point_files.open_file(final)
+        point = point_files.open_whole(final, origin.size_bytes)
         opened.callback(os.close, point)
         size = max(device.size_bytes, origin.size_bytes)
         room.check(device.pool, pool_path, DataFile(size, 0, 0))
@@ -88,7 +88,7 @@ def _copy(
         opened.callback(os.close, copy)
         reflink.clone(point, copy)
         # On every node the same, also where the origin was growing at that moment: behind this
-        # all replicas have zeros, now and when they grow.
+        # all replicas have zeros, now and when they grow. The file is not shorter.
         os.ftruncate(copy, origin.size_bytes)
         ocf.crash_point("clone-copied")
         os.fsync(copy)

@@ -212,7 +212,7 @@ def _copy(session: Session, device: DeviceSpec, begin: _Begin, point: RestorePoi
 
     def open_file(path: str, flags: int) -> int:
         try:
-            return point_files.open_file(path, flags)
+            return point_files.open_whole(path, point.size_bytes, flags)
         except FileNotFoundError as error:
             here = os.uname().nodename
             others = tuple(node for node in point.nodes if node != here)

@@ -98,6 +98,18 @@ def test_reads_and_writes_that_are_short_go_on(
     assert _copy(wanted, present, tmp_path)[0] == wanted
 
 
+def test_a_file_that_loses_its_end_meanwhile_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "point").write_bytes(b"x" * SIZE)
+    (tmp_path / "device").write_bytes(b"x" * (SIZE + 4096))
+    with RangeCopy(FileSource(str(tmp_path / "point")), str(tmp_path / "device")) as copy:
+        assert copy.step()
+        os.truncate(tmp_path / "point", SIZE - 4096)
+        assert copy.step()
+        with pytest.raises(OSError, match="the source ends at byte"):
+            copy.step()
+    assert (tmp_path / "device").read_bytes() == b"x" * (SIZE + 4096)
+
+
 def test_a_device_that_ends_early_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "point").write_bytes(bytes(SIZE))
     (tmp_path / "device").write_bytes(bytes(SIZE))

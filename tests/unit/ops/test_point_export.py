@@ -14,11 +14,11 @@ import pytest
 
 import sanctl.cli.environment
 from sanctl.cli.main import main
-from sanctl.drivers import host_secrets, lio_export
+from sanctl.drivers import host_secrets, lio_export, pool_files
 from sanctl.drivers.lio_export import Export, NewExport
 from sanctl.errors import CommandError, Problem, Refused, SanctlError
 from sanctl.plan.device.point_export import PORT_IDS
-from sanctl.system import files, state_files
+from sanctl.system import state_files
 from tests.support.json_contract import breaches
 from tests.unit.cli.test_commands import I1, FakeEnvironment
 
@@ -69,7 +69,7 @@ def bed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
         (sanctl.cli.environment, "Environment", lambda: env),
         (state_files, "RUNTIME", str(tmp_path)),
         (host_secrets, "FOLDER", str(tmp_path / "hosts")),
-        (files, "exists", lambda _path: True),
+        (pool_files, "size_bytes", lambda _path: 64 << 20),
         (lio_export, "create", made.create),
         (lio_export, "remove", made.remove),
         (lio_export, "listed", made.listed),
@@ -158,7 +158,10 @@ def test_bad_input_exports_nothing(bed: Bed, line: str, status: int, code: str) 
     assert not bed.made
 
 
-def test_a_file_that_is_gone_is_said(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "exists", lambda _path: False)
+@pytest.mark.parametrize("found_bytes", [None, (64 << 20) - 4096])
+def test_a_file_that_is_gone_or_has_lost_its_end_is_said(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, found_bytes: int | None
+) -> None:
+    monkeypatch.setattr(pool_files, "size_bytes", lambda _path: found_bytes)
     status, problems = bed.run(f"snapshot export web@good --initiator {BACKUP}")
     assert status != 0 and problems[0]["code"] == "SAN-EXP-006" and not bed.made

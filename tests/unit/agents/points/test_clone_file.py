@@ -83,9 +83,12 @@ def test_what_the_file_has_behind_the_end_of_the_point_is_no_part_of_it(pool: Po
     pool.point.write_bytes(b"held, and more")
     pool.make()
     assert pool.data.read_bytes() == b"held"
-    pool.data.unlink()
-    pool.make(CLONE._replace(origin=str(ORIGIN._replace(size_bytes=20))))
-    assert pool.data.read_bytes() == b"held, and more" + bytes(6)
+
+
+def test_a_point_that_has_lost_its_end_is_not_filled_with_zeros(pool: Pool) -> None:
+    with pytest.raises(CommandError, match=r"SAN-CLONE-006: .*ends at byte 4, .* has 20"):
+        pool.make(CLONE._replace(origin=str(ORIGIN._replace(size_bytes=20))))
+    assert pool.names() == []
 
 
 def test_a_point_that_has_no_name_yet(pool: Pool) -> None:

@@ -71,6 +71,8 @@ class Node:
 @pytest.fixture
 def node(bed: Bed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     made = Node(bed, tmp_path)
+    bed.good = bed.good._replace(size_bytes=len(WANTED))
+    bed.cluster.patch(render_patchset(bed.cluster.root, (SetPoint(point=bed.good),)))
     bed.cluster.ignores_restores = True
     with pytest.raises(NotConverged):
         bed.restore(bed.request(), timeout_s=5)
@@ -221,6 +223,25 @@ def test_a_file_that_cannot_be_opened_has_the_order_given_up(node: Node) -> None
     node.run()
     assert node.state == GIVEN_UP and "SAN-REST-008" in node.report()
     assert node.device.read_bytes() == PRESENT
+
+
+def test_a_file_that_has_lost_its_end_has_the_order_given_up(node: Node) -> None:
+    """What broke: the device became zeros behind it, without a word."""
+    node.file.write_bytes(WANTED[:CHUNK_BYTES])
+    node.run()
+    assert node.state == GIVEN_UP and node.device.read_bytes() == PRESENT
+    assert "SAN-REST-008" in node.report() and "ends at byte" in node.report()
+
+
+def test_a_file_that_has_lost_its_end_in_the_middle_keeps_hosts_out(node: Node) -> None:
+    node.bed.set_restore(str(node.bed.order()._replace(state=COPYING)))
+    node.file.write_bytes(WANTED[:CHUNK_BYTES])
+    node.run()
+    assert node.state == COPYING and node.device.read_bytes() == PRESENT
+    assert "SAN-REST-008" in node.report()
+    node.file.write_bytes(WANTED)
+    node.run()
+    assert node.state == DONE
 
 
 def test_a_file_that_has_its_first_name(node: Node) -> None:
