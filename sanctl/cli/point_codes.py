@@ -232,4 +232,7 @@ CODES = {
     "that serves all of them.",
     "SAN-SNAP-018": "The restore points of a group are made together, or none is: one device's "
     "process did not get as far as the others in time. Hosts were not held up longer.",
+    "SAN-SNAP-019": "Restore points and clones in one pool are checked for room one after the "
+    "other, and each counts what the others were granted. That could not be read or noted on the "
+    "node, as where /run is full: nothing was made.",
 }

@@ -82,7 +82,11 @@ def _copy(
         point = point_files.open_whole(final, origin.size_bytes)
         opened.callback(os.close, point)
         size = max(device.size_bytes, origin.size_bytes)
-        room.check(device.pool, pool_path, DataFile(size, 0, 0))
+        # Until the copy has its name: others see by its blocks from then on what it shares.
+        claim = room.claim(
+            device.pool, pool_path, files.data, DataFile(size, 0, 0), token=device.uuid
+        )
+        opened.callback(claim.end)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         copy = os.open(unfinished, flags, 0o600)
         opened.callback(os.close, copy)
@@ -92,13 +96,13 @@ def _copy(
         os.ftruncate(copy, origin.size_bytes)
         ocf.crash_point("clone-copied")
         os.fsync(copy)
-    # Before the name: metadata of a file that is gone would call the new one UpToDate.
-    loop.detach(files.metadata)
-    pool_files.delete_metadata(files)
-    note = f"{files.data.removesuffix('.data')}.{pool_files.CLONE_NOTE}"
-    write_atomically(note, device.origin, mode=0o600)
-    ocf.crash_point("clone-stable")
-    pool_files.rename(unfinished, files.data)
+        # Before the name: metadata of a file that is gone would call the new one UpToDate.
+        loop.detach(files.metadata)
+        pool_files.delete_metadata(files)
+        note = f"{files.data.removesuffix('.data')}.{pool_files.CLONE_NOTE}"
+        write_atomically(note, device.origin, mode=0o600)
+        ocf.crash_point("clone-stable")
+        pool_files.rename(unfinished, files.data)
     ocf.crash_point("clone-named")
 
 

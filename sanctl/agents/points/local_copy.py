@@ -31,6 +31,8 @@ class LocalCopy:
         self._pool = pool
         self._data = pool_files.files_of(self._pool_path, device, uuid).data
         self.path = point_files.taking_path(self._pool_path, device, uuid, token)
+        self._token = token
+        self._claim: room.Claim | None = None
         self._origin = self._copy = -1
         #: Set once the cluster may know of the restore point: then nobody here may remove it.
         self.may_be_known = False
@@ -45,13 +47,16 @@ class LocalCopy:
         if not self.may_be_known and self._copy >= 0:
             with contextlib.suppress(OSError):
                 point_files.remove(self.path)
+        # Last: what is shared by then is not free.
+        self._end_claim()
 
     def prepare(self) -> int:
         """Check that a copy is possible, make its empty file, flush; return the extents.
 
         Raises:
             CommandError: the filesystem cannot share blocks, the file has too many extents, or the
-                pool has no room for what hosts may write to shared blocks.
+                pool has no room for what hosts may write to shared blocks, nor for what others
+                copy in it just now.
             OSError: a file cannot be opened.
         """
         point_files.make_folder(self._pool_path)
@@ -82,7 +87,8 @@ class LocalCopy:
                     "restore-points.md, A file of many extents",
                 )
             )
-        room.check(self._pool, self._pool_path, room.of_file(self._data), without=(self._data,))
+        wanted = room.of_file(self._data)
+        self._claim = room.claim(self._pool, self._pool_path, self._data, wanted, self._token)
         self._origin = os.open(self._data, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         self._copy = os.open(self.path, flags, 0o600)
@@ -103,6 +109,13 @@ class LocalCopy:
         """Return when the copy outlives a crash of this node."""
         os.fsync(self._copy)
         fsync_folder(os.path.dirname(self.path))
+        # Others see by its blocks from now on what it shares.
+        self._end_claim()
+
+    def _end_claim(self) -> None:
+        if self._claim is not None:
+            self._claim.end()
+        self._claim = None
 
     def keep(self) -> None:
         """Make the copy this node's part of a restore point that the cluster knows of."""

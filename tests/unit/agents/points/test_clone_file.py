@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents.points import clone_file, room
+from sanctl.agents.points import clone_file, room, room_claims
 from sanctl.agents.promotion import first_activation
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import loop, point_files, pool_files, reflink
 from sanctl.errors import CommandError, Problem
 from sanctl.model.clone_origin import CloneOrigin
-from sanctl.plan.device.point_room import DataFile
+from sanctl.plan.device.point_room import ClaimedFile, DataFile
+from sanctl.system import state_files
 from tests.fakes.runner import FakeRunner
 
 HERE = os.uname().nodename
@@ -67,7 +68,9 @@ def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pool:
     monkeypatch.setattr(reflink, "clone", clone)
     monkeypatch.setattr(loop, "detach", lambda _path: None)
     monkeypatch.setattr(first_activation, "is_new", is_new)
-    monkeypatch.setattr(room, "check", lambda _name, _path, wanted: made.checked.append(wanted))
+    monkeypatch.setattr(
+        room, "check", lambda _name, _path, wanted, **_: made.checked.append(wanted)
+    )
     return made
 
 
@@ -155,8 +158,30 @@ def test_a_point_that_is_gone(pool: Pool) -> None:
     assert pool.names() == []
 
 
+def test_others_count_it_until_it_has_its_name(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    during: list[object] = []
+
+    def rename(old: str, new: str) -> None:
+        during.append(room_claims.present("main"))
+        os.rename(old, new)
+
+    monkeypatch.setattr(pool_files, "rename", rename)
+    pool.make(CLONE._replace(size_bytes=6))
+    assert during == [(ClaimedFile(pool.data.name, 6),)]
+    assert room_claims.present("main") == ()
+    pool.data.unlink()
+    pool.error = OSError(errno.EIO, "no disk")
+    with pytest.raises(CommandError):
+        pool.make()
+    assert room_claims.present("main") == ()
+
+
 def test_a_pool_without_room(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = state_files.RUNTIME
     monkeypatch.undo()
+    monkeypatch.setattr(state_files, "RUNTIME", runtime)
     monkeypatch.setattr(first_activation, "is_new", lambda *_: True)
     monkeypatch.setattr(
         reflink, "blocks_of", lambda _path: reflink.FileBlocks(own=0, shared=0, reserved=0)
