@@ -149,8 +149,9 @@ def _delete(runner: Runner, usable: dict[str, str], points: list[RestorePoint]) 
             break  # The next monitor goes on.
         with _logs_error():
             final = point_files.final_path(path, point.device, point.uuid, point.token)
-            point_files.remove(final)
+            # In the order in which the one becomes the other: in between it may get its name.
             point_files.remove(point_files.unnamed_path(final))
+            point_files.remove(final)
             if here in point.nodes:
                 removed.append(point)
     if not removed:

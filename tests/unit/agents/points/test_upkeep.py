@@ -97,6 +97,36 @@ def test_a_point_that_is_deleted(pool: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert len(changed) == 1
 
 
+def test_a_point_that_is_deleted_while_its_file_gets_its_name(
+    pool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What broke: the file stayed, and the CIB said that it was removed."""
+    file, remove = make(pool, TOKEN, is_taking=True), point_files.remove
+    changed = changes_noted(monkeypatch)
+    calls: list[str] = []
+
+    def remove_and_name(path: str) -> None:
+        remove(path)
+        calls.append(path)
+        if len(calls) == 1 and file.exists():
+            point_files.keep(str(file))
+
+    def name_first(path: str) -> None:
+        if not calls and file.exists():
+            point_files.keep(str(file))
+        calls.append(path)
+        remove(path)
+
+    deleting = POINT._replace(is_deleting=True)
+    monkeypatch.setattr(upkeep, "_settle", lambda *_args, **_more: None)
+    for each in (remove_and_name, name_first):
+        calls.clear()
+        make(pool, TOKEN, is_taking=True)
+        monkeypatch.setattr(point_files, "remove", each)
+        assert keep_up(pool, deleting) == []
+    assert len(changed) == 2
+
+
 def changes_noted(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """Return a list that has, of each change of the CIB to come, the points that it is for."""
     noted: list[list[str]] = []
