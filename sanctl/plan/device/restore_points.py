@@ -149,15 +149,30 @@ def due_order(cluster: Cluster, name: str, now_s: float) -> tuple[DeviceSpec, Po
     return device, order
 
 
+def is_recorded(cluster: Cluster, point: RestorePoint) -> bool:
+    """Whether the CIB has this restore point, as this attempt has made it.
+
+    That of another node for the same order has its token, and is of another moment.
+    """
+    return any(
+        each._replace(is_deleting=point.is_deleting) == point
+        for each in cluster.cib.points_of(point.device)
+    )
+
+
 def plan_point_recorded(
     cluster: Cluster, point: RestorePoint, order: PointOrder
 ) -> tuple[Change, ...]:
     """Return the change that adds a restore point, for the order that still stands.
 
+    None where the CIB has it: a change that was made may be answered as one that was not.
+
     Raises:
         CommandError: it does not stand any more: nobody waits for this restore point. Or the device
             is smaller than the restore point now: the CIB was put back to what it was once.
     """
+    if is_recorded(cluster, point):
+        return ()
     device = cluster.cib.device(point.device)
     if (
         device is None

@@ -25,6 +25,7 @@ from sanctl.plan.device.point_schedule import (
     plan_scheduled_point,
     point_name,
 )
+from sanctl.plan.device.restore_points import is_recorded
 
 
 def rules_due_of_all(
@@ -131,10 +132,15 @@ def plan_scheduled_points(
 ) -> tuple[Change, ...]:
     """Return the change that adds what a schedule has made of its devices, all or none.
 
+    None where the CIB has all of it, as where a change that was made is answered as one that was
+    not.
+
     Raises:
         CommandError: the schedule or a device is not what it was, or there is such a point.
         Refused: one cannot be made now.
     """
+    if all(is_recorded(cluster, point) for point in points):
+        return ()
     names = sorted(point.device for point in points)
     schedules = [cluster.cib.schedules.get(name) for name in names]
     for name, schedule in zip(names, schedules, strict=True):

@@ -327,6 +327,15 @@ def test_a_point_is_recorded_only_for_the_order_that_stands(bed: Bed) -> None:
     taken = replace(seen.cib, points=(point._replace(token="3" * 16),))
     with pytest.raises(CommandError, match="SAN-SNAP-006"):
         plan.plan_point_recorded(replace(seen, cib=taken), point, order)
+    # Made, and answered as if not: what was copied stays. Not what another node has made of it.
+    made = replace(seen.cib, points=(point,))
+    assert plan.plan_point_recorded(replace(seen, cib=made), point, order) == ()
+    made = replace(seen.cib, points=(point._replace(is_deleting=True),))
+    assert plan.plan_point_recorded(replace(seen, cib=made), point, order) == ()
+    for other in (point._replace(made_s=9), point._replace(nodes=("n2",))):
+        made = replace(seen.cib, points=(other,))
+        with pytest.raises(CommandError, match="SAN-SNAP-006"):
+            plan.plan_point_recorded(replace(seen, cib=made), point, order)
     # Withdrawn: what comes late is refused.
     bed.session.change(lambda seen: plan.plan_order_withdrawal(seen, NAME, order))
     with pytest.raises(CommandError, match="SAN-SNAP-006"):

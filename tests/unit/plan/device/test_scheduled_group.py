@@ -115,8 +115,13 @@ def test_what_is_made_is_recorded_as_a_whole(bed: Bed) -> None:
     assert sorted(each.device for each in seen.cib.points) == ["db", "web"]
     assert seen.cib.points[0].is_of_same_moment(seen.cib.points[1])
     assert due(seen) == due(seen, "db") == []
-    with pytest.raises(CommandError, match="SAN-SCHED-004"):
-        plan_scheduled_points(seen, points, NOON)
+    # Made, and answered as if not; also where the schedule has changed since.
+    assert plan_scheduled_points(seen, points, NOON) == ()
+    assert plan_scheduled_points(with_schedules(seen), points, NOON) == ()
+    others = [point._replace(made_s=point.made_s + 1) for point in points]
+    for each in (others, [points[0], others[1]]):
+        with pytest.raises(CommandError, match="SAN-SCHED-004"):
+            plan_scheduled_points(seen, each, NOON)
     assert due(seen, now_s=NOON + 900)[0].slot == ScheduledSlot(NOON + 900, ("15m",))
     # One whose point an operator has deleted waits for the next moment of all.
     left = with_points(seen, [each for each in seen.cib.points if each.device == "web"])
