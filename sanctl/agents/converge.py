@@ -88,7 +88,9 @@ def converge(
     read_cache.update_unmap_offer(device)
     if restore_closure.is_closed_as_wanted(device):
         point_unit.start_if_ordered(runner, device, state)
-        restore_unit.start_if_ordered(runner, device, state)
+    # Also where hosts are in still: it writes nothing before they are out, and gives the order up
+    # where they do not get out.
+    restore_unit.start_if_ordered(runner, device, state)
     has_begun = verify.begin(runner, device, state)
     if has_begun or tracking.needs_tracking(device, state):
         unit.start(runner)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from sanctl.agents.sync import verify
 from sanctl.drivers import backing_device, drbdsetup, lio
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
+from sanctl.model.restore_point import PointOrder
 from sanctl.system import journal, state_files
 from tests.fakes.runner import FakeRunner
 
@@ -136,6 +138,22 @@ def test_a_standby_without_a_majority_follows_its_primary(
     converge(FakeRunner(""), DEVICE, ocf.Steps("vm1", "monitor"), seen)
     assert ("sanctl.agents.connections.peers.apply_replica_nodes" in done) is follows
     assert "sanctl.drivers.lio.set_initiators" not in done
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_restore_starts_also_where_hosts_do_not_get_out(
+    done: list[str], monkeypatch: pytest.MonkeyPatch, *, is_closed: bool
+) -> None:
+    """Nobody gave its order up: hosts that were left could not log in again for good."""
+    monkeypatch.setattr(lio, "access", lambda _: () if is_closed else ("iqn.a",))
+    order = PointOrder("before-restore-1", "5" * 16, int(time.time()))
+    device = DEVICE._replace(point=str(order)).closed("some order")
+    runner = FakeRunner("")
+    converge(runner, device, ocf.Steps("vm1", "monitor"), state())
+    started = [argv[-1] for argv, _ in runner.calls if argv[:2] == ("systemctl", "start")]
+    # What it keeps is copied once they are out.
+    wanted = ["sanctl-point@vm1.service"] if is_closed else []
+    assert started == [*wanted, "sanctl-restore@vm1.service"]
 
 
 def test_an_access_list_of_which_nothing_is_known_stays(
