@@ -117,6 +117,11 @@ CODES = {
     "restore points, and the pool may have too little room for that.",
     "SAN-REST-010": "The order to restore a device was written by another release of sanctl, and "
     "cannot be read. No host is let in.",
+    "SAN-REST-011": "The restore point that a device is to go back to is not on all of its nodes. "
+    "If the node that serves it fails before the end, one without the restore point cannot go on, "
+    "and no host gets in. The operator may accept that.",
+    "SAN-REST-012": "A replica is not in sync, so what is on the device before a restore would be "
+    "kept on fewer nodes than the device has, and lost with those. The operator may accept that.",
     "SAN-SCHED-001": "A schedule of restore points is a list of rules, separated by commas: an "
     "interval (15m, 1h, 1d, 2w) and how many to keep, such as 15m keep 8, 1h keep 24.",
     "SAN-SCHED-002": "A rule of a schedule cannot be kept: its interval is below a minute or above "

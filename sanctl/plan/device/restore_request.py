@@ -27,8 +27,9 @@ from sanctl.plan.device.restore_points import existing_point, plan_point_order
 from sanctl.plan.device.restore_refusals import being_restored_problem
 from sanctl.plan.device.restoring import lacking_problem, order_change, unreadable_problem
 
-#: The refusal that an operator may accept.
+#: The refusals that an operator may accept.
 HOSTS_LOGGED_IN = "SAN-REST-001"
+GOAL_NOT_EVERYWHERE, KEPT_NOT_EVERYWHERE = "SAN-REST-011", "SAN-REST-012"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +107,7 @@ def plan_restore(
     if request.kept is None:
         problems += _room_problems(cluster, device)
     else:
+        problems += _kept_problems(cluster, device, request.accepted)
         try:
             # Its life begins with the order, and not with the question before.
             kept = request.kept._replace(given_s=int(now_s))
@@ -142,9 +144,10 @@ class _Goal(NamedTuple):
 def _goal(cluster: Cluster, device: DeviceSpec, request: RestoreRequest) -> _Goal:
     if isinstance(request.point, str):
         point = existing_point(cluster, request.device, request.point)
-        return _Goal(point.name, point.token, _point_problems(cluster, device, point))
+        problems = _point_problems(cluster, device, point, request.accepted)
+        return _Goal(point.name, point.token, problems)
     copy, size_bytes = request.point
-    problems: tuple[Problem, ...] = ()
+    problems = ()
     if size_bytes > device.size.bytes:
         problems = (
             Problem(
@@ -174,7 +177,7 @@ def _not_served_problem(device: DeviceSpec) -> Problem:
 
 
 def _point_problems(
-    cluster: Cluster, device: DeviceSpec, point: RestorePoint
+    cluster: Cluster, device: DeviceSpec, point: RestorePoint, accepted: Collection[str]
 ) -> tuple[Problem, ...]:
     problems = []
     if point.is_deleting:
@@ -199,7 +202,41 @@ def _point_problems(
         problems.append(_not_served_problem(device))
     elif active not in point.nodes:
         problems.append(lacking_problem(device, point, active))
+    elif GOAL_NOT_EVERYWHERE not in accepted and (
+        lacking := [node.value for node in device.nodes if node.value not in point.nodes]
+    ):
+        problems.append(
+            Problem(
+                GOAL_NOT_EVERYWHERE,
+                f"restore point {device.name}@{point.name} is not on {', '.join(lacking)}",
+                f"choose one that is on all nodes: 'sanctl snapshot list {device.name}' shows them."
+                f" If {active} fails before the end, no host gets in until a node with the restore "
+                f"point serves again; --accept {GOAL_NOT_EVERYWHERE} goes on all the same",
+            )
+        )
     return tuple(problems)
+
+
+def _kept_problems(
+    cluster: Cluster, device: DeviceSpec, accepted: Collection[str]
+) -> tuple[Problem, ...]:
+    """Return that what is on the device would not be kept on all of its nodes, if so."""
+    active = cluster.active_node(device.name)
+    if active is None or KEPT_NOT_EVERYWHERE in accepted:
+        return ()  # Without one it is refused anyway.
+    others = [node for node in device.nodes if node.value != active]
+    out = [node.value for node in others if not cluster.is_in_sync(device, node)]
+    if not out and all(cluster.is_in_sync(device, node) for node in device.nodes):
+        return ()
+    return (
+        Problem(
+            KEPT_NOT_EVERYWHERE,
+            f"what is on device {device.name} would not be kept on all nodes: the replica on "
+            f"{', '.join(out or [active])} is not known to be in sync",
+            f"wait until it is: 'sanctl device show {device.name}'. What one node alone keeps is "
+            f"lost with it; --accept {KEPT_NOT_EVERYWHERE} goes on all the same",
+        ),
+    )
 
 
 def _session_problems(

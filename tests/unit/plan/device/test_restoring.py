@@ -61,6 +61,7 @@ def cluster(
     access: tuple[str | None, str | None] = (CLOSED, CLOSED),
     has_quorum: bool = True,
     is_stopping: bool = False,
+    peer_disk: str = "UpToDate",
     **cib: Any,
 ) -> Cluster:
     device = replace(
@@ -76,7 +77,12 @@ def cluster(
             devices=(device,),
             points=points,
             replicas={
-                ("web", str(node)): ReplicaState(access=found)
+                ("web", str(node)): ReplicaState(
+                    disk="UpToDate",
+                    connection="Connected",
+                    peer_disk=peer_disk,
+                    access=found,
+                )
                 for node, found in zip(NODES, access, strict=True)
             },
             **cib,
@@ -274,6 +280,53 @@ def test_all_reasons_are_given_at_once() -> None:
     assert [each.code for each in refused.value.problems] == [
         "SAN-REST-003", "SAN-REST-002", "SAN-REST-001",
     ]  # fmt: skip
+
+
+def keeping(accepted: tuple[str, ...] = (), point: str = "good") -> restore_request.RestoreRequest:
+    return restore_request.RestoreRequest(
+        device=SPEC.name, point=point, token="7" * 16,
+        kept=PointOrder("kept7", "8" * 16, 5), accepted=accepted,
+    )  # fmt: skip
+
+
+def refused_codes(seen: Cluster, request: restore_request.RestoreRequest) -> list[str]:
+    sessions: dict[str, tuple[Any, ...]] = {"n1": (), "n2": ()}
+    try:
+        assert restore_request.plan_restore(seen, request, sessions, 2000.0) != ()
+    except Refused as error:
+        return [each.code for each in error.problems]
+    return []
+
+
+def test_a_point_that_not_all_nodes_have_is_accepted_by_its_code() -> None:
+    """What broke: the node that had it died in the middle, and hosts stayed out."""
+    done = ORDER._replace(state=DONE)
+    alone = cluster(done, points=(GOOD._replace(nodes=("n1",)),))
+    assert refused_codes(cluster(done), keeping()) == []
+    for other in ((), ("SAN-REST-012",), ("SAN-REST-001",)):
+        assert refused_codes(alone, keeping(other)) == ["SAN-REST-011"]
+    assert refused_codes(alone, keeping(("SAN-REST-011",))) == []
+    assert refused_codes(alone, replace(keeping(), kept=None)) == ["SAN-REST-011"]
+    # The same one that is under way is waited for.
+    seen = cluster(ORDER, points=(GOOD._replace(nodes=("n1",)), KEPT))
+    assert restore_request.plan_restore(seen, keeping(), {}, 2000.0) == ()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"peer_disk": "Inconsistent"},
+        {"states": (NodeState.ONLINE, NodeState.OFFLINE), "runs_on": ("n1",)},
+        {"runs_on": ("n1",)},
+    ],
+)
+def test_what_one_node_alone_would_keep_is_accepted_by_its_code(changes: dict[str, Any]) -> None:
+    seen = cluster(ORDER._replace(state=DONE), **changes)
+    assert refused_codes(seen, keeping()) == ["SAN-REST-012"]
+    assert refused_codes(seen, keeping(("SAN-REST-012",))) == []
+    assert refused_codes(seen, replace(keeping(), kept=None)) == []
+    with pytest.raises(Refused, match="the replica on n2 is not known to be in sync"):
+        restore_request.plan_restore(seen, keeping(), {"n1": (), "n2": ()}, 2000.0)
 
 
 def test_to_another_point_that_cannot_be_used() -> None:
