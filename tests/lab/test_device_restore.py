@@ -113,10 +113,11 @@ def half_restored(own: Bed, node: str) -> contextlib.AbstractContextManager[None
     return steps.dies_each_time(own.lab, node, "restore-chunk")
 
 
-def order(own: Bed, point: str) -> None:
+def order(own: Bed, point: str, more: str = "") -> None:
     """Order a restore, and wait until both nodes let no host in."""
     own.await_session(is_there=False)
-    problems = own.sanctl(f"device restore {NAME} --to {point} --yes --timeout 1", status=7)
+    line = f"device restore {NAME} --to {point} --yes --timeout 1 {more}"
+    problems = own.sanctl(line, status=7)
     assert "goes on by itself" in str(problems)
     entries = f"cd /sys/kernel/config/target/iscsi/{own.target} && ls tpgt_*/acls"
     wait_for(
@@ -126,9 +127,9 @@ def order(own: Bed, point: str) -> None:
     )
 
 
-def begin(own: Bed, point: str, before: str) -> None:
+def begin(own: Bed, point: str, before: str, more: str = "") -> None:
     """Order a restore, and wait until the device holds parts of two states."""
-    order(own, point)
+    order(own, point, more)
     wait_for("a part of the copy", lambda: own.digest("n1") != before, within_s=120)
     shown = own.show()
     assert shown["state"] == "restoring" and shown["restore"]["copying"]
@@ -262,7 +263,7 @@ def test_a_node_without_the_restore_point_stays_closed(own: Bed) -> None:
     (alone,) = own.digests()
     later = own.write(SIZE_MIB)
     with half_restored(own, "n1"):
-        begin(own, "alone", later)
+        begin(own, "alone", later, "--accept SAN-REST-011")
         own.sanctl(f"device move {NAME} --to n2")
         wait_for(
             "the finding",

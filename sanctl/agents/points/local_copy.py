@@ -9,6 +9,7 @@ import os
 import time
 
 from sanctl.agents.points import room
+from sanctl.agents.points.room_claims import Claim
 from sanctl.agents.replica import parts
 from sanctl.drivers import loop, point_files, pool_files, reflink
 from sanctl.errors import CommandError, Problem
@@ -32,7 +33,7 @@ class LocalCopy:
         self._data = pool_files.files_of(self._pool_path, device, uuid).data
         self.path = point_files.taking_path(self._pool_path, device, uuid, token)
         self._token = token
-        self._claim: room.Claim | None = None
+        self._claim: Claim | None = None
         self._origin = self._copy = -1
         #: Set once the cluster may know of the restore point: then nobody here may remove it.
         self.may_be_known = False

@@ -85,8 +85,7 @@ def check(
                 "SAN-SNAP-003",
                 f"pool {pool} has {format_bytes(free)} free, and {format_bytes(needed)} "
                 "would be needed: hosts may write each block anew that restore points or clones "
-                "share"
-                + (", those that are being made now among them" if claims else ""),
+                "share" + (", those that are being made now among them" if claims else ""),
                 "delete restore points or devices, or make the pool larger",
             )
         )

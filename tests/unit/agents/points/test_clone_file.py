@@ -158,9 +158,7 @@ def test_a_point_that_is_gone(pool: Pool) -> None:
     assert pool.names() == []
 
 
-def test_others_count_it_until_it_has_its_name(
-    pool: Pool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_others_count_it_until_it_has_its_name(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     during: list[object] = []
 
     def rename(old: str, new: str) -> None:
