@@ -139,10 +139,10 @@ def test_without_room_for_the_note_nothing_is_made(
 
     monkeypatch.setattr(state_files.StateFile, "write", full)
     # What is known of blocks is noted, too, and is not needed.
-    with pool.copy("web") as copy, pytest.raises(CommandError, match="No space left"):
+    with pool.copy("web") as copy, pytest.raises(CommandError, match=r"SAN-SNAP-019: .*No space"):
         copy.prepare()
     monkeypatch.setattr(state_files, "locked", full)
-    with pool.copy("web") as copy, pytest.raises(CommandError, match="No space left"):
+    with pool.copy("web") as copy, pytest.raises(CommandError, match=r"SAN-SNAP-019: .*No space"):
         copy.prepare()
     assert pool.points() == []
 
