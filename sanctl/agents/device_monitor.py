@@ -18,7 +18,7 @@ from sanctl.agents.connections import (
     reconnect_dropped,
     reconnect_outdated,
 )
-from sanctl.agents.converge import converge
+from sanctl.agents.converge import Changes
 from sanctl.agents.fencing import all_marked, hung_io_reboot, quorum_overlap
 from sanctl.agents.node import failure_cleanup, monitor_turn
 from sanctl.agents.promotion import admission, compared_data, first_activation
@@ -190,13 +190,19 @@ def _do_duties(
     duties = _Duties(runner, device, steps, state)
     fields: list[str] = []
 
+    # Not every change reaches every instance by reload-agent: Pacemaker compares parameters only
+    # with those of the last start or promotion. So the monitor, too, applies changes.
+    changes = Changes(device, steps)
+
     def settle(by: Runner, now: ResourceState) -> ResourceState:
-        return _settle_connections(by, device, steps, now)
+        return _settle_connections(by, device, now, limits=not changes.has_failed_nodes)
 
     def look_without_contact(by: Runner, now: ResourceState) -> None:
         fields.append(heal.no_contact_fields(by, device, now))
 
-    duties.run("parameters and connections", settle)
+    for what, change in changes.in_order():
+        duties.run(what, change)
+    duties.run("orders and connections", settle)
     # Before its disk is attached again, and once more before the state is published.
     duties.run(
         "the mark of a replica without a disk",
@@ -270,14 +276,16 @@ class _Duties:
 
 
 def _settle_connections(
-    runner: Runner, device: Device, steps: ocf.Steps, state: ResourceState
+    runner: Runner, device: Device, state: ResourceState, *, limits: bool
 ) -> ResourceState:
-    """Apply parameters, orders and connections, in this order: each relies on the one before."""
-    # Not every change reaches every instance by reload-agent: Pacemaker compares parameters only
-    # with those of the last start or promotion. So the monitor, too, applies changes.
-    state = converge(runner, device, steps, state)
+    """Carry out orders, and make connections, in this order: each relies on the one before.
+
+    Without `limits` the limit of connections stays as it is: it takes a new resource file
+    (converge.py says when there may be none).
+    """
     state = heal.carry_out_order(runner, device, state)
-    state = isolation.apply_rules(runner, device, state)
+    if limits:
+        state = isolation.apply_rules(runner, device, state)
     state = reconnect_dropped.reconnect(runner, device.name, state)
     return refill_suspect.refill_if_suspect(runner, device, state)
 

@@ -12,9 +12,10 @@ import pytest
 from sanctl.agents import ocf
 from sanctl.agents.cache import read_cache, write_cache
 from sanctl.agents.connections import peers
-from sanctl.agents.converge import converge
-from sanctl.agents.replica import listed_portals, sync_policy
+from sanctl.agents.converge import Changes, converge
+from sanctl.agents.replica import listed_portals, parts, resource_file, sync_policy
 from sanctl.agents.replica.parts import Device
+from sanctl.agents.restore import unit as restore_unit
 from sanctl.agents.sync import verify
 from sanctl.drivers import backing_device, drbdsetup, lio
 from sanctl.errors import CommandError, Problem
@@ -166,3 +167,99 @@ def test_an_access_list_of_which_nothing_is_known_stays(
     monkeypatch.setattr(lio, "access", lambda _: ("iqn.a",))
     run(device=left.closed("some order"))
     assert "sanctl.drivers.lio.set_initiators" in done, "a restore closes it all the same"
+
+
+@pytest.fixture
+def duties(done: list[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was applied, and no resource file is written, no copy started but into this list."""
+    for module, function in (
+        (resource_file, "rewrite"),
+        (restore_unit, "start_if_ordered"),
+        (parts, "grow_files"),
+        (drbdsetup, "resize"),
+    ):
+        name = f"{module.__name__}.{function}"
+        monkeypatch.setattr(
+            module, function, lambda *_, name=name, **__: bool(done.append(name))
+        )
+    return done
+
+
+def each_by_itself(device: Device, found: ResourceState) -> list[str]:
+    """Make the changes as a monitor does; return what those are about that failed."""
+    failed = []
+    for what, apply in Changes(device, ocf.Steps("vm1", "monitor")).in_order():
+        try:
+            apply(FakeRunner(""), found)
+        except (CommandError, OSError):
+            failed.append(what)
+    return failed
+
+
+def refuses(*_: object, **__: object) -> bool:
+    raise OSError(27, "File too large")
+
+
+GROWS = DEVICE._replace(size_bytes=2 << 20)
+
+
+def test_files_that_cannot_grow_keep_nothing_but_drbd_from_growing(
+    duties: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ext4 has no file above 16 TiB, and no order, repair or reconnect was carried out any more."""
+    monkeypatch.setattr(parts, "grow_files", refuses)
+    assert each_by_itself(GROWS, state()) == ["growth"]
+    assert "growth" in duties and "sanctl.drivers.drbdsetup.resize" not in duties
+    assert "sanctl.agents.cache.read_cache.update_unmap_offer" in duties
+
+
+@pytest.mark.parametrize("is_frozen", [True, False])
+def test_before_the_nodes_are_changed_no_file_has_them_and_drbd_does_not_grow(
+    duties: list[str], monkeypatch: pytest.MonkeyPatch, *, is_frozen: bool
+) -> None:
+    """By a file that has them those would not be disconnected that hold no replica any more."""
+    monkeypatch.setattr(peers, "apply_replica_nodes", refuses)
+    monkeypatch.setattr(sync_policy, "is_in_force", lambda _: False)
+    found = state("user" if is_frozen else "no")
+    assert each_by_itself(GROWS, found) == ["replica nodes"] * (not is_frozen)
+    assert ("sanctl.agents.replica.resource_file.rewrite" in duties) is is_frozen
+    assert "sanctl.drivers.drbdsetup.resize" not in duties
+    assert {"sanctl.agents.replica.parts.grow_files", "growth"} <= {*duties}
+    monkeypatch.setattr(peers, "apply_replica_nodes", lambda *_: False)
+    assert not each_by_itself(GROWS, state())
+    assert "sanctl.agents.replica.resource_file.rewrite" in duties
+    assert "sanctl.drivers.drbdsetup.resize" in duties
+
+
+def test_no_read_cache_comes_below_a_device_that_may_still_be_unmapped(
+    duties: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_cache, "update_unmap_offer", refuses)
+    assert each_by_itself(DEVICE, state()) == ["read cache"]
+    assert "sanctl.agents.cache.read_cache.apply_policy" not in duties
+
+
+def test_nothing_goes_back_to_a_restore_point_before_hosts_are_kept_out(
+    duties: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path / "run"))
+    begun = "sanctl.agents.restore.unit.start_if_ordered"
+    closed = DEVICE.closed("some order")
+    monkeypatch.setattr(lio, "access", lambda _: ("iqn.a",))
+    monkeypatch.setattr(lio, "remove_initiators", refuses)
+    each_by_itself(closed, state())
+    assert begun not in duties
+    monkeypatch.setattr(lio, "access", lambda _: ())
+    each_by_itself(closed, state())
+    assert begun in duties
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_a_verify_that_fails_half_way_is_looked_after(
+    duties: list[str], monkeypatch: pytest.MonkeyPatch, *, begins: bool
+) -> None:
+    monkeypatch.setattr(verify, "begin", refuses)
+    monkeypatch.setattr("sanctl.agents.converge.tracking.needs_tracking", lambda *_: begins)
+    monkeypatch.setattr("sanctl.agents.converge.unit.start", lambda _: duties.append("looked"))
+    assert each_by_itself(DEVICE, state()) == ["a verify"]
+    assert ("looked" in duties) is begins

@@ -9,14 +9,16 @@ from collections.abc import Callable
 
 import pytest
 
-from sanctl.agents import device, device_monitor, fingerprint, ocf, pool
+from sanctl.agents import device, fingerprint, ocf, pool
 from sanctl.agents.connections import (
     frozen_primary,
     isolation,
+    peers,
     reconnect_dropped,
     reconnect_outdated,
     reconnect_stalled,
 )
+from sanctl.agents.converge import Changes
 from sanctl.agents.fencing import all_marked, cluster_run, hung_io_reboot
 from sanctl.agents.promotion import admission, first_activation
 from sanctl.agents.publish import replica_state
@@ -100,7 +102,14 @@ def test_no_error_of_a_step_makes_it_a_failed_device(
 
 #: A monitor's duties, in their order: module, function, and whether the ones after it rely on it.
 DUTIES: tuple[tuple[object, str, bool], ...] = (
-    (device_monitor, "converge", True),
+    (Changes, "apply_access", False),
+    (Changes, "apply_nodes", False),
+    (Changes, "apply_sync_policy", False),
+    (Changes, "start_ordered", False),
+    (Changes, "begin_verify", False),
+    (Changes, "grow", False),
+    (Changes, "finish_growth", False),
+    (Changes, "apply_read_cache", False),
     (heal, "carry_out_order", True),
     (isolation, "apply_rules", True),
     (reconnect_dropped, "reconnect", True),
@@ -114,6 +123,9 @@ DUTIES: tuple[tuple[object, str, bool], ...] = (
     (all_marked, "unmark_peer", False),
     (first_activation, "is_new", False),
 )
+REATTACH = DUTIES.index((reattach_disk, "reattach", False))
+#: As it is where no test stands in for it.
+APPLY_NODES = Changes.apply_nodes
 STALLED = PRIMARY._replace(
     has_quorum=True, peers=(PEER._replace(replication="WFBitMapS", disk="Outdated"),)
 )
@@ -187,7 +199,7 @@ def test_a_duty_that_fails_each_time_keeps_no_independent_one_from_its_turn(
     duties.fail(number)
     assert device.monitor() == ocf.RUNNING_PROMOTED
     chain = [at for at, duty in enumerate(DUTIES) if duty[2]]
-    skipped = {number, *(at for at in (*chain, len(chain)) if at > number in chain)}
+    skipped = {number, *(at for at in (*chain, chain[-1] + 1) if at > number in chain)}
     assert duties.done == [at for at in range(len(DUTIES)) if at not in skipped]
     assert sum("a change could not be applied" in line for line in duties.node.journal) == 1
     telling = DUTIES.index((heal, "no_contact_fields", False))
@@ -206,7 +218,8 @@ def test_what_follows_a_failed_duty_goes_by_what_drbd_says_then(
 
     monkeypatch.setattr(heal, "carry_out_order", half_way)
     device.monitor()
-    assert set(duties.states[1:]) == {later}
+    before = DUTIES.index((heal, "carry_out_order", True))
+    assert {*duties.states[:before]} == {STALLED} and {*duties.states[before:]} == {later}
 
 
 @pytest.mark.parametrize("says", [None, NOT_STARTED])
@@ -222,7 +235,7 @@ def test_nothing_follows_a_failed_duty_where_drbd_does_not_answer(
 
     monkeypatch.setattr(reattach_disk, "reattach", silent)
     assert device.monitor() == ocf.RUNNING_PROMOTED
-    assert duties.done == [0, 1, 2, 3, 4, 5]
+    assert duties.done == [*range(REATTACH)]
 
 
 def test_a_duty_that_took_too_long_leaves_the_others_to_the_next_monitor(
@@ -231,9 +244,9 @@ def test_a_duty_that_took_too_long_leaves_the_others_to_the_next_monitor(
     """They would hang, too, and a monitor that times out is a failed one."""
     monkeypatch.setenv("OCF_RESKEY_CRM_meta_timeout", "30000")
     monkeypatch.setattr(ocf._Begin, "at_s", duties.node.clock.now_s)
-    duties.fail(6, takes_s=13.0)
+    duties.fail(REATTACH, takes_s=13.0)
     assert device.monitor() == ocf.RUNNING_PROMOTED
-    assert duties.done == [0, 1, 2, 3, 4, 5]
+    assert duties.done == [*range(REATTACH)]
 
 
 def test_what_follows_a_slow_failure_leaves_time_for_the_report(
@@ -258,7 +271,22 @@ def test_what_follows_a_slow_failure_leaves_time_for_the_report(
     assert device.monitor() == ocf.RUNNING_PROMOTED
     ((left_s, may_take_s),) = found
     assert left_s - may_take_s == pytest.approx(10.0) and reported == [20.0]
-    assert sum("applied: parameters and connections: " in line for line in duties.node.journal) == 1
+    assert sum("applied: write-back and access list: " in line for line in duties.node.journal) == 1
+
+
+def test_while_a_change_of_nodes_fails_the_limit_of_connections_alone_stays_as_it_is(
+    duties: Duties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A resource file with the new nodes would hide which of the old ones are connected still."""
+    monkeypatch.setattr(Changes, "apply_nodes", APPLY_NODES)
+    monkeypatch.setattr(peers, "apply_replica_nodes", _raiser(NOT_STARTED))
+    assert device.monitor() == ocf.RUNNING_PROMOTED
+    limit = DUTIES.index((isolation, "apply_rules", True))
+    assert duties.done == [at for at in range(len(DUTIES)) if at not in {1, limit}]
+    duties.done.clear()
+    monkeypatch.setattr(peers, "apply_replica_nodes", lambda *_: False)
+    assert device.monitor() == ocf.RUNNING_PROMOTED
+    assert limit in duties.done
 
 
 @pytest.mark.parametrize("failing", ["publish", "check", "ask_if_held"])
@@ -287,7 +315,7 @@ def test_what_is_left_to_publish_or_to_clear_is_the_next_monitors(
     state_files.of_device("vol1", f"was-active.{'a' * 32}").write()
     monkeypatch.setattr(replica_state, "publish", lambda *_, **__: is_done)
     monkeypatch.setattr(fingerprint, "leave", lambda *found: left.append(found[-1]))
-    monkeypatch.setattr(device_monitor, "converge", lambda _runner, _device, _steps, state: state)
+    monkeypatch.setattr(Changes, "in_order", lambda _: ())
     assert device.monitor() == ocf.RUNNING_PROMOTED
     assert left == [ocf.RUNNING_PROMOTED] * is_done
 

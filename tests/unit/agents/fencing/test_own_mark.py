@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from sanctl.agents import device_monitor, ocf
+from sanctl.agents.converge import Changes
 from sanctl.agents.fencing import outdate, own_marks
 from sanctl.agents.publish import replica_state
 from sanctl.agents.recovery import reattach_disk
@@ -236,7 +237,8 @@ def test_a_monitor_marks_before_the_disk_is_attached_again(
         replica_state, "mark_without_disk", lambda *given: done.append(f"marks {given[-1].disk}")
     )
     monkeypatch.setattr(reattach_disk, "reattach", attach)
-    monkeypatch.setattr(device_monitor, "_settle_connections", lambda *given: given[-1])
+    monkeypatch.setattr(Changes, "in_order", lambda _: ())
+    monkeypatch.setattr(device_monitor, "_settle_connections", lambda *given, **_: given[-1])
     device_monitor._do_duties(here, VOL, ocf.Steps("vol1", "monitor"), LOST)
     assert done == ["marks Diskless", "attached"]
 
