@@ -286,6 +286,7 @@ def _promote(device: Device, begun: contextlib.ExitStack) -> int:
     begun.close()
     write_cache.leave_write_back_unless_in_sync(_RUNNER, device.name)
     if not gate.gate_table(device.name).startswith("drbd"):
+        size = parts.grow_closed_gate(device, state, size)
         gate.open_gate(device.name, below=device.drbd_device, size_bytes=size)
         steps.done("gate", "gate leads onto DRBD")
     gate.resume(device.name)

@@ -183,7 +183,8 @@ def _check_pools(*, may_mount: bool = True) -> None:
                 # Nor would it keep hosts out of a device that awaits its second site.
                 # Nor keep what hosts reserve.
                 f"{growth} clones=1 reservations={int(hooks.are_kept_here())} "
-                f"holds={cluster_run.word()}{memory_fields} release={own_release()}{cache}"
+                f"holds={cluster_run.word()}{memory_fields}{pool_space.largest_file_field(path)} "
+                f"release={own_release()}{cache}"
             )
             usable[name] = path
         except (SanctlError, OSError) as error:

@@ -14,9 +14,16 @@ import os
 import time
 
 from sanctl.agents.points import known_blocks
-from sanctl.drivers import loop, point_files, pool_files, pool_notes, space_reservation
+from sanctl.drivers import (
+    loop,
+    point_files,
+    pool_files,
+    pool_mount,
+    pool_notes,
+    space_reservation,
+)
 from sanctl.errors import SanctlError
-from sanctl.model.pool_space import reserve_bytes
+from sanctl.model.pool_space import largest_file_bytes, reserve_bytes
 from sanctl.plan.pool.usage_history import (
     add_sample,
     daily_growth_bytes,
@@ -45,6 +52,16 @@ def daily_growth(pool: str, *, total_bytes: int, free_bytes: int) -> int | None:
             pool_notes.write(pool, _USAGE, format_samples(samples))
         return daily_growth_bytes(samples)
     return None
+
+
+def largest_file_field(path: str) -> str:
+    """Return the field that is published of the largest file a pool can have; empty: not known."""
+    with contextlib.suppress(OSError):
+        mount = pool_mount.mount_of(path)
+        block_bytes = os.statvfs(path).f_bsize
+        largest = None if mount is None else largest_file_bytes(mount.fs_type, block_bytes)
+        return "" if largest is None else f" largest-file={largest}"
+    return ""
 
 
 def own_bytes(pool: str, path: str) -> int:

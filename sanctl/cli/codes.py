@@ -145,7 +145,10 @@ _CODES = {
     "yet, in most cases because the node is away. A new device of that name would hide the note "
     "to remove it.",
     "SAN-DEV-011": "Each device has a DRBD minor number; all are in use.",
-    "SAN-DEV-012": "A device cannot shrink: the data that hosts keep at its end would be cut off.",
+    "SAN-DEV-012": "A device cannot shrink: the data that hosts keep at its end would be cut off. "
+    "A growth that could not begin is taken back by 'sanctl device resize' to the size before, "
+    "while every replica, on a node that is online, says that it has that size and that its file "
+    "has not grown.",
     "SAN-DEV-013": "A device grows only with all its replicas present, connected and up to date. "
     "Growing one replica alone would leave replicas of two sizes.",
     "SAN-DEV-014": "The deletion of the device has begun: the device is stopped. Finish the "
@@ -346,6 +349,9 @@ _CODES = {
     "filesystem is blank or another's, or its marker is gone. The disk may have been replaced, or "
     "read wrongly. The pool is never made again automatically: 'sanctl pool prepare NAME --anew' "
     "does that, and the replicas are filled from their peers.",
+    "SAN-POOL-034": "The filesystem of the pool has a largest file, and the device would be "
+    "larger: ext4 with blocks of 4 KiB ends at 16 TiB. Of a node whose release of sanctl does not "
+    "publish it nothing is refused.",
     "SAN-POOL-033": "A pool has an id on each node but where it began with a release that gave "
     "none: in its filesystem and in a note on the node's own disk. "
     "They differ, or one of both is missing: another filesystem of the pool is mounted, such as "

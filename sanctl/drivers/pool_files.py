@@ -29,6 +29,10 @@ CLONE_NOTE = "origin"
 _MIB = 1 << 20
 
 
+class GrowthRefused(OSError):
+    """The filesystem refused a larger size, as one above its largest file; nothing has changed."""
+
+
 class DeviceFiles(NamedTuple):
     """One device's files in a pool: paths of its data and its DRBD metadata."""
 
@@ -152,13 +156,20 @@ def allocate(path: str, size_bytes: int, *, create: bool = True) -> bool:
     """Make a sparse file at least this large; return whether it was created or grown.
 
     Never shrinks: a larger file stays as it is.
+
+    Raises:
+        GrowthRefused: the filesystem refused the size; the file has the one that it had.
+        OSError: the file cannot be opened, or is not known to be on stable storage.
     """
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_CREAT if create else 0)
     handle = os.open(path, flags, 0o600)
     try:
         if os.fstat(handle).st_size >= size_bytes:
             return False
-        os.ftruncate(handle, size_bytes)
+        try:
+            os.ftruncate(handle, size_bytes)
+        except OSError as error:
+            raise GrowthRefused(error.errno, error.strerror, path) from error
         os.fsync(handle)
     finally:
         os.close(handle)

@@ -189,6 +189,9 @@ class ReplicaState:
     out_of_sync_kib: int | None = None
     role: str | None = None
     size_bytes: int | None = None
+    """The smaller one of DRBD's size and of what hosts reach on the node."""
+    file_bytes: int | None = None
+    """The length of its data file; published only while the replica is smaller than it is to be."""
     access: str | None = None
     suspended: str | None = None
     policy: str | None = None
@@ -341,6 +344,8 @@ class PoolUsage:
     """The node's memory; None: its release publishes none, or it has no DRBD."""
     bitmaps: int | None = None
     """How many bitmaps of each replica the node's DRBD keeps in memory; None as above."""
+    largest_file_bytes: int | None = None
+    """The largest file that the pool's filesystem can have; None: not known, or of no matter."""
 
 
 @dataclass(frozen=True, slots=True, order=True, kw_only=True)

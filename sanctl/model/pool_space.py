@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A pool's space: the reserve that is promised to no device, and a bound on a file's extent map."""
+"""A pool's space: the reserve that is promised to no device, and bounds on a file and its map."""
 
 from __future__ import annotations
 
@@ -25,3 +25,12 @@ def extent_map_bytes(size_bytes: int) -> int:
     An extent takes 12 bytes (ext4) or 16 (XFS), and in the worst case each block of 4 KiB is one.
     """
     return size_bytes // 256
+
+
+def largest_file_bytes(fs_type: str, block_bytes: int) -> int | None:
+    """Return the largest file of a filesystem; None where no device comes near it.
+
+    ext4 counts the blocks of a file with 32 bits (fs/ext4/super.c, ext4_max_size): 16 TiB less a
+    block of 4 KiB. XFS and btrfs end at 8 EiB.
+    """
+    return ((1 << 32) - 1) * block_bytes if fs_type == "ext4" else None

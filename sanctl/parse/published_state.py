@@ -43,6 +43,7 @@ def parse_replica_state(text: str) -> ReplicaState:
         out_of_sync_kib=_number(pairs.get("out-of-sync")),
         role=_known(pairs.get("role")),
         size_bytes=_number(pairs.get("size")),
+        file_bytes=_number(pairs.get("file")),
         access=_known(pairs.get("acl")),
         suspended=_known(pairs.get("suspended")),
         policy=_policy(pairs.get("policy")),
@@ -140,6 +141,7 @@ def parse_pool_usage(text: str) -> PoolUsage:
         # No node has none of either: 0 is as unknown as a word.
         memory_bytes=_number(pairs.get("memory")) or None,
         bitmaps=_number(pairs.get("bitmaps")) or None,
+        largest_file_bytes=_number(pairs.get("largest-file")) or None,
     )
 
 

@@ -15,7 +15,7 @@ from sanctl.agents.publish import attrd_cache, node_states
 from sanctl.agents.replica import access_list, lost_writes, resync_note, sync_policy
 from sanctl.agents.replica.parts import Device, note_path
 from sanctl.agents.reservations import hooks
-from sanctl.drivers import drbd_kernel, drbdsetup, lio, node_attributes
+from sanctl.drivers import drbd_kernel, drbdsetup, gate, lio, node_attributes, pool_files
 from sanctl.errors import SanctlError
 from sanctl.model import hung_io
 from sanctl.model import promotion_score as scores
@@ -30,11 +30,14 @@ from sanctl.system.runner import Runner
 _UNFLUSHED = "unflushed=1"
 
 
-def published_value(state: ResourceState | None, *, nodes: int = 1) -> str:
+def published_value(
+    state: ResourceState | None, *, nodes: int = 1, lun_bytes: int | None = None
+) -> str:
     """Return DRBD's state of this replica as it is published, `key=value` each.
 
-    `nodes` is the number of replicas. DRBD 8.4 no longer shows a connection that it has given up: a
-    missing connection of a device with several replicas is StandAlone.
+    `nodes` is the number of replicas. `lun_bytes` is the size of what hosts reach here, None where
+    there is none: a device has grown once that has, too. DRBD 8.4 no longer shows a connection that
+    it has given up: a missing connection of a device with several replicas is StandAlone.
     """
     if state is None:
         return "disk=Down connection=Unknown peer-disk=DUnknown out-of-sync=? role=Unknown size=?"
@@ -46,7 +49,8 @@ def published_value(state: ResourceState | None, *, nodes: int = 1) -> str:
     replications = ",".join(peer.replication for peer in state.peers) or "Off"
     disks = ",".join(peer.disk for peer in state.peers) or "None"
     out_of_sync = "?" if state.out_of_sync_kib is None else str(state.out_of_sync_kib)
-    size = "?" if state.size_kib is None else str(state.size_kib * 1024)
+    size_bytes = _size_bytes(state, lun_bytes)
+    size = "?" if size_bytes is None else str(size_bytes)
     # The values of several peers need the peers' names.
     names = ",".join(each.name for each in state.peers)
     peers = f" peers={names}" if names and nodes > 2 else ""
@@ -55,6 +59,25 @@ def published_value(state: ResourceState | None, *, nodes: int = 1) -> str:
         f"peer-disk={disks} out-of-sync={out_of_sync} role={state.role} size={size} "
         f"suspended={state.suspended}{peers}"
     )
+
+
+def _size_bytes(state: ResourceState, lun_bytes: int | None) -> int | None:
+    if state.size_kib is None:
+        return None
+    size_bytes = state.size_kib * 1024
+    return size_bytes if lun_bytes is None else min(size_bytes, lun_bytes)
+
+
+def _file_field(device: Device, size_bytes: int | None, data: str | None) -> str:
+    """Return the length of the data file of a replica that is smaller than it is to be.
+
+    Where no file has grown the growth may be taken back (plan/device/alteration.py).
+    """
+    length = None
+    if size_bytes is not None and size_bytes < device.size_bytes and data is not None:
+        with contextlib.suppress(OSError):
+            length = pool_files.size_bytes(data)
+    return "" if length is None else f" file={length}"
 
 
 def access_list_digest(words: Iterable[str]) -> str:
@@ -226,7 +249,10 @@ def _publish(
         score = None
     access = access_list_digest(lio.access(device.name))
     policy = str(sync_policy.in_force(device.name)).replace(" ", "+") or "default"
-    value = published_value(state, nodes=len(device.nodes))
+    lun_bytes = gate.size_bytes(device.name)
+    value = published_value(state, nodes=len(device.nodes), lun_bytes=lun_bytes)
+    if state is not None:
+        value += _file_field(device, _size_bytes(state, lun_bytes), data)
     value += f" acl={access} policy={policy}{no_contact_fields}"
     value += resync_note.published_field(data)
     value += access_list.published_field(device)

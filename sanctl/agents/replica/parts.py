@@ -266,6 +266,9 @@ def prepare_files(runner: Runner, device: Device, pool_path: str) -> pool_files.
     start that died in between begins again with new metadata, which makes the replica Inconsistent
     and so harmless.
 
+    Files that are there and cannot grow to the wanted size stay as they are: the replica is to
+    serve what it has. Its monitors try again.
+
     Raises:
         SanctlError: a loop device could not be made or removed; the data file lost its end.
         OSError: it is not known whether a file is there, and so none is made or removed; or the
@@ -278,10 +281,10 @@ def prepare_files(runner: Runner, device: Device, pool_path: str) -> pool_files.
         loop.detach(files.metadata)
         pool_files.delete_metadata(files)
     _refuse_truncated(runner, device, files)
-    grown = pool_files.allocate(files.data, device.size_bytes)
+    grown = _grow_or_leave(device, files.data, device.size_bytes)
     data = loop.attach(files.data, block_bytes=loop.HOST_BLOCK_BYTES)
     if exists(files.metadata):
-        pool_files.allocate(files.metadata, pool_files.metadata_bytes(device.size_bytes))
+        _grow_or_leave(device, files.metadata, pool_files.metadata_bytes(device.size_bytes))
         metadata = loop.attach(files.metadata)
     else:
         loop.detach(f"{files.metadata}.new")
@@ -299,6 +302,33 @@ def prepare_files(runner: Runner, device: Device, pool_path: str) -> pool_files.
         backing_device.create(runner, device.name, over=data)
         ram_cache.remove_parts(device.name)
     return files
+
+
+def _grow_or_leave(device: Device, path: str, size_bytes: int) -> bool:
+    """Make a file, or grow it as far as its filesystem lets it; return whether it has changed.
+
+    Raises:
+        OSError: there is no such file yet, or nothing in it, and it could not be made.
+    """
+    try:
+        return pool_files.allocate(path, size_bytes)
+    except pool_files.GrowthRefused as error:
+        present = pool_files.size_bytes(path)
+        # One without a byte is of a replica that was being made.
+        if not present:
+            raise
+        log_not_grown(device, f"{path} stays at {present} bytes: {error}")
+        return False
+
+
+def log_not_grown(device: Device, why: str) -> None:
+    """Log that a replica is smaller than it is to be, and goes on so."""
+    journal.write(
+        f"{device.name}: it cannot grow to {device.size_bytes} bytes: {why}",
+        priority=journal.ERROR,
+        device=device.name,
+        action="grow",
+    )
 
 
 def _refuse_truncated(runner: Runner, device: Device, files: pool_files.DeviceFiles) -> None:
@@ -489,3 +519,22 @@ def finish_growth(device: Device, state: ResourceState) -> bool:
         with _size_loop_device(device.name, size) as shape:
             gate.grow_standby(device.name, shape=shape, size_bytes=size)
     return True
+
+
+def grow_closed_gate(device: Device, state: ResourceState, size_bytes: int) -> int:
+    """Grow a gate that is about to be opened, of this size, to DRBD's; return the size it has.
+
+    A standby's monitor may not have come to it since DRBD has grown, and hosts would find a device
+    that has lost its end. An error is logged: better that they find that than no device, and the
+    monitor tries again.
+    """
+    if drbd_kernel.size_bytes(device.minor) <= size_bytes:
+        return size_bytes
+    try:
+        finish_growth(
+            device, state._replace(size_kib=drbd_kernel.size_bytes(device.minor) // 1024)
+        )
+    except (SanctlError, OSError) as error:
+        log_not_grown(device, str(error))
+    # Also where it was interrupted half way: what is below has to be as large.
+    return gate.size_bytes(device.name) or size_bytes

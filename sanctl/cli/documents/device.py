@@ -59,7 +59,7 @@ class Replica(TypedDict):
     replication: Annotated[str | None, "`Established`, or the state of a resync"]
     peer_disk: Annotated[str | None, "the peer's disk state, as this node sees it"]
     out_of_sync_bytes: Annotated[int | None, "how much differs from the peer"]
-    size: Annotated[int | None, "bytes that DRBD serves of the replica"]
+    size: Annotated[int | None, "bytes that DRBD has of the replica and hosts reach there"]
     extents: Annotated[
         int | None,
         "extents of its file, about a minute ago; beyond 8000 no restore point is made; null: not "

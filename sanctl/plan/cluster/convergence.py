@@ -117,7 +117,7 @@ def _reloaded(cluster: Cluster, device: DeviceSpec, *, is_applied: bool, seen: s
 
 
 def resize_progress(cluster: Cluster, name: DeviceName) -> Progress:
-    """A resize is done when every replica publishes the new size."""
+    """A resize is done when every replica publishes the new size, DRBD's and that of its LUN."""
     device = cluster.cib.device(name)
     if device is None:
         return Progress(is_done=False, seen="the device is gone")

@@ -19,6 +19,7 @@ from sanctl.plan.cluster.preconditions import (
     refuse_unless_changeable,
 )
 from sanctl.plan.device.bitmap_memory import memory_problem
+from sanctl.plan.device.node_eligibility import file_problem
 from sanctl.plan.device.placement import metadata_bytes, room_bytes
 from sanctl.plan.device.restore_refusals import refuse_while_restoring
 from sanctl.plan.drbd.version_limits import full_resync_problem
@@ -29,22 +30,32 @@ MOVE_EXPIRES_AFTER_S = 600
 def plan_resize(cluster: Cluster, name: DeviceName, size: ByteSize) -> tuple[Change, ...]:
     """Return the change that grows a device; nothing when it has that size already.
 
+    Or the change that takes a growth back which no replica has begun: no filesystem may have a file
+    of that size, say. Then nothing is cut off.
+
     Raises:
-        Refused: the device would shrink, or a replica is absent, not connected or not up to date:
-            growing a device with one replica missing leaves two replicas of two sizes. Or a node
-            lacks room or memory for it, or it is going back to a restore point.
+        Refused: the device would shrink, or may; or a replica is absent, not connected or not up to
+            date: growing a device with one replica missing leaves two replicas of two sizes. Or a
+            node lacks room or memory for it, or has no file so large, or the device is going back
+            to a restore point.
     """
     device = existing_device(cluster, name)
     refuse_unless_changeable(cluster, device)
     if size == device.size:
         return ()
     refuse_while_restoring(device)
+    change = SetParameter(name=name, parameter="size", value=str(size.bytes))
     if size < device.size:
+        has_begun = [node for node in device.nodes if not _has(cluster, device, node, size)]
+        if not has_begun:
+            return (change,)
         raise Refused(
             Problem(
                 "SAN-DEV-012",
                 f"device {name} has {device.size}; {size} would cut off its end",
-                "a device can only grow; create a smaller one and copy its data",
+                "a device can only grow; create a smaller one and copy its data. A growth is taken "
+                "back only where each replica says that its file has not grown: "
+                f"{', '.join(map(str, has_begun))} does not say that it has {size}",
             )
         )
     problems = list(unready_replicas(cluster, device))
@@ -69,11 +80,28 @@ def plan_resize(cluster: Cluster, name: DeviceName, size: ByteSize) -> tuple[Cha
                     "room is free space less what other devices may still write, and a reserve",
                 )
             )
-        lacking = memory_problem(cluster, device.pool, node, growth)
-        problems += [lacking] if lacking is not None else []
+        lacking = (
+            memory_problem(cluster, device.pool, node, growth),
+            file_problem(cluster, device.pool, node, size.bytes),
+        )
+        problems += [each for each in lacking if each is not None]
     if problems:
         raise Refused(*problems)
-    return (SetParameter(name=name, parameter="size", value=str(size.bytes)),)
+    return (change,)
+
+
+def _has(cluster: Cluster, device: DeviceSpec, node: NodeName, size: ByteSize) -> bool:
+    """Whether a replica is known to have just this size, and its data file no more.
+
+    A longer file would grow the device again as soon as its peer's has grown, too.
+    """
+    replica = cluster.replica(device.name, node)
+    return (
+        cluster.mon.state(node) is NodeState.ONLINE
+        and replica.size_bytes == size.bytes
+        and replica.file_bytes is not None
+        and replica.file_bytes <= size.bytes
+    )
 
 
 def unready_replicas(cluster: Cluster, device: DeviceSpec) -> tuple[Problem, ...]:

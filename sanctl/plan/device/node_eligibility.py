@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Rules: whether a node can take a new replica: storage node, in the pool, online, room, memory."""
+"""Rules: whether a node can take a new replica: storage node, pool, online, room, file, memory."""
 
 from __future__ import annotations
 
@@ -12,6 +12,25 @@ from sanctl.model.names import NodeName, PoolName, format_bytes
 from sanctl.model.topology import NodeRole, Topology
 from sanctl.plan.device.bitmap_memory import memory_problem
 from sanctl.plan.device.placement import metadata_bytes, room_bytes
+
+
+def file_problem(
+    cluster: Cluster, pool: PoolName, node: NodeName, size_bytes: int
+) -> Problem | None:
+    """Return why a node's pool can have no data file of that size; None: it can, or is not known.
+
+    Its filesystem has a largest file, whatever room it has. Not known of an older release.
+    """
+    usage = cluster.pool(pool, node)
+    largest = None if usage is None else usage.largest_file_bytes
+    if largest is None or size_bytes <= largest:
+        return None
+    return Problem(
+        "SAN-POOL-034",
+        f"the filesystem of pool {pool} on {node} has no file of {format_bytes(size_bytes)}: "
+        f"{largest} bytes are its largest",
+        "make several smaller devices, or a pool on XFS",
+    )
 
 
 def pool_membership_problems(
@@ -94,6 +113,8 @@ def node_problems(
                 "room is free space less what other devices may still write, and a reserve",
             )
         )
-    lacking = memory_problem(cluster, pool, node, size_bytes, accepted=accepted)
-    problems += [lacking] if lacking is not None else []
-    return tuple(problems)
+    lacking = (
+        memory_problem(cluster, pool, node, size_bytes, accepted=accepted),
+        file_problem(cluster, pool, node, size_bytes),
+    )
+    return (*problems, *(each for each in lacking if each is not None))

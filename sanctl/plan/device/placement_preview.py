@@ -19,7 +19,9 @@ from sanctl.plan.device.placement import (
     room_bytes,
 )
 
-_OF_NODES = frozenset({"SAN-NODE-003", "SAN-NODE-012", "SAN-POOL-012", "SAN-POOL-013"})
+_OF_NODES = frozenset(
+    {"SAN-NODE-003", "SAN-NODE-012", "SAN-POOL-012", "SAN-POOL-013", "SAN-POOL-034"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

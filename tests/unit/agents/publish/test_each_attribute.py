@@ -14,7 +14,7 @@ from sanctl.agents.promotion import compared_data, first_activation
 from sanctl.agents.publish import attrd_cache, replica_state
 from sanctl.agents.replica import lost_writes, resync_note
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import lio
+from sanctl.drivers import gate, lio
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.model.hung_io import NOTE_KIND, HungCause, HungIo
@@ -276,3 +276,25 @@ def test_a_replica_that_waits_for_its_turn_to_connect_says_so(
     assert parse_replica_state(text).waits_to_connect_since_s == 17
     monkeypatch.setattr(reconnect_dropped, "published_field", lambda *_: "")
     assert written(node, alone) == [STATES_ATTRIBUTE], "the end of the wait is published at once"
+
+
+def test_a_replica_has_grown_once_its_lun_has(
+    node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`device resize` said that all was done, and a standby's LUN had the old size."""
+    files = node.attach_files(DEVICE)
+    Path(files.data).parent.mkdir(parents=True)
+    Path(files.data).write_bytes(b"d" * 512)
+    device = DEVICE._replace(size_bytes=1 << 20)
+
+    def published(lun_bytes: int | None) -> tuple[int | None, int | None]:
+        monkeypatch.setattr(gate, "size_bytes", lambda _name: lun_bytes)
+        replica_state.publish(node, device, STANDBY)
+        told = unpack(attrd_cache.of_states().read().partition(" ")[2])["vol1"]
+        state = parse_replica_state(told)
+        return state.size_bytes, state.file_bytes
+
+    assert published(4096) == (4096, 512)
+    assert published(1 << 20) == (1 << 20, None)
+    assert published(None) == (1 << 20, None)
+    assert published(1 << 21) == (1 << 20, None)
