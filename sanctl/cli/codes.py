@@ -386,8 +386,9 @@ _CODES = {
     "SAN-REP-003": "A node whose replica is to be dropped does not answer and is not fenced: it "
     "may still serve.",
     "SAN-REP-004": "The node still has the data of an earlier replica of this device, which its "
-    "pool agent is to remove. A new replica begins with new metadata, because the old bitmap does "
-    "not describe the new data.",
+    "pool agent is to remove: once another node serves the device from a good replica, as these "
+    "files may be the best there is until then (docs/howto/replicas.md). A new replica begins with "
+    "new metadata, because the old bitmap does not describe the new data.",
     "SAN-REP-005": "A resize of the device is under way. A new replica gets the size that the "
     "device has: wait until all replicas have grown.",
     "SAN-REP-006": "The request contradicts itself: a node is named twice, or more nodes are "

@@ -202,7 +202,8 @@ CODES = {
     "SAN-HLT-127": "A node's release of sanctl does not know what a device needs (its parameter "
     "`needs`, written by a later release with the feature). The node keeps its copy in sync and "
     "does not take the device over; one that served it when its release was exchanged goes on, and "
-    "does not look after what it does not know. Update sanctl on that node.",
+    "does not look after what it does not know. It leaves the access list as it is: one that was "
+    "closed, for a restore, stays so and lets no host in. Update sanctl on that node.",
     "SAN-HLT-128": "The nodes run different releases of sanctl, as their pool agents publish. It "
     "is so for a moment while the playbook updates them. It stays so where it was run with "
     "`--limit`, was broken off, or while a node was off.",

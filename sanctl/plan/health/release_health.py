@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import MEMBER_STATES
-from sanctl.model.device import DeviceSpec
+from sanctl.model.device import DeviceSpec, access_digest
 from sanctl.model.findings import Finding, Severity
 
 
@@ -19,12 +19,19 @@ def needs_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
         if not lacks or cluster.mon.state(node) not in MEMBER_STATES:
             continue
         serves = node.value in active
+        # As a start there, or a restore before the release was exchanged, has left the list.
+        is_closed = serves and cluster.replica(device.name, node).access == access_digest(())
         yield Finding(
             code="SAN-HLT-127",
             severity=Severity.CRITICAL if serves else Severity.WARNING,
             subject=f"device {device.name}",
             what=f"the release of sanctl on {node} does not know what it needs: {', '.join(lacks)}",
             why="that node serves it all the same, as it did before its release was exchanged"
+            + (
+                "; it lets no host in: its access list was closed, and that release leaves it so"
+                if is_closed and device.access
+                else ""
+            )
             if serves
             else "that node keeps its copy in sync, and does not take it over",
             do=f"update sanctl on {node}: run the playbook of the newest release that any node has",

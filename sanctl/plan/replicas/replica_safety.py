@@ -234,11 +234,15 @@ def new_replica_problems(
         keeping = keeping_problem(cluster, device.pool, (node,))
         problems += [keeping] if keeping is not None else []
     if any(stone.node == node for stone in cluster.cib.tombstones_of(device.name)):
+        is_served = up_to_date_primary(cluster, device) is not None
         problems.append(
             Problem(
                 "SAN-REP-004",
                 f"node {node} still has the data of an earlier replica of device {device.name}",
-                "the node's pool agent removes it when it runs: try again then",
+                "the node's pool agent removes it when it runs: try again then"
+                if is_served
+                else "it stays until another node serves the device from a good replica: "
+                "docs/howto/replicas.md has what to do where none is left",
             )
         )
     return tuple(problems)

@@ -11,9 +11,15 @@ import pytest
 from sanctl.errors import Refused
 from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import Instance, NodeState, Role
-from sanctl.model.device import DeviceSpec, OutdatedMark, ReplicaState
+from sanctl.model.device import (
+    DeviceSpec,
+    OutdatedMark,
+    ReplicaState,
+    Tombstone,
+    access_digest,
+)
 from sanctl.model.findings import Severity
-from sanctl.model.names import DeviceName, NodeName
+from sanctl.model.names import DeviceName, Iqn, NodeName
 from sanctl.model.restore_point import RestorePoint
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
@@ -25,7 +31,11 @@ from sanctl.plan.health.device_health import device_findings
 from sanctl.plan.health.release_health import needs_findings
 from sanctl.plan.pool.flash_mode import reformat_problems
 from sanctl.plan.replicas.node_replacement import plan_replacement
-from sanctl.plan.replicas.replica_safety import drop_problems, is_known_up_to_date
+from sanctl.plan.replicas.replica_safety import (
+    drop_problems,
+    is_known_up_to_date,
+    new_replica_problems,
+)
 from sanctl.plan.site.definition import plan_site_removal
 from tests.fakes.topology import topology
 
@@ -117,10 +127,36 @@ def test_it_is_a_finding_and_a_critical_one_where_that_node_serves(running: Clus
         ),
     )
     (finding,) = needs_findings(served, vm1(served))
-    assert finding.severity is Severity.CRITICAL
+    assert finding.severity is Severity.CRITICAL and "lets no host in" not in (finding.why or "")
+    closed = {
+        each: replace(state, access=access_digest(()))
+        for each, state in served.cib.replicas.items()
+    }
+    shut = replace(served, cib=replace(served.cib, replicas=closed))
+    (finding,) = needs_findings(shut, vm1(shut))
+    assert ("lets no host in" in (finding.why or "")) is bool(vm1(shut).access)
+    host = replace(vm1(shut), initiators=(Iqn.parse("iqn.2026-11.net.example:a"),))
+    (finding,) = needs_findings(shut, host)
+    assert "lets no host in" in (finding.why or "")
     with pytest.raises(Refused):
         plan_standby(cluster, N1)
     assert drop_problems(running, vm1(running), (N1,)) == ()
+
+
+def test_what_keeps_the_files_of_a_dropped_replica_is_said(running: Cluster) -> None:
+    """Unserved, the node's agent keeps them however long it runs."""
+    stone = Tombstone(device="vm1", node=N2, value=f"{vm1(running).uuid} main")
+    served = replace(running, cib=replace(running.cib, tombstones=(stone,)))
+    unserved = with_instances(
+        served, *(replace(each, role=Role.UNPROMOTED) for each in running.mon.instances)
+    )
+    hints = [
+        each.hint
+        for cluster in (served, unserved)
+        for each in new_replica_problems(cluster, vm1(cluster), N2)
+        if each.code == "SAN-REP-004"
+    ]
+    assert ["replicas.md" in hint for hint in hints] == [False, True]
 
 
 def test_a_state_left_by_a_stopped_replica_is_not_believed(running: Cluster) -> None:
