@@ -31,7 +31,8 @@ from sanctl.model.drbd import ResourceState
 from sanctl.system import journal
 from sanctl.system.runner import Runner
 
-_SLOW_FAILURE_S = 5.0
+#: What fails after that would not be the only one: it hangs.
+SLOW_FAILURE_S = 5.0
 #: Carries out a change by DRBD's state; returns a newer one if the change may have made one.
 Change = Callable[[Runner, ResourceState], ResourceState | None]
 
@@ -65,14 +66,14 @@ class Changes:
     * No read cache is put below while hosts may unmap: an UNMAP would be lost in the exchange.
 
     Attributes:
-        has_failed_nodes: the change of nodes is not through, and no other resource file may be
-            written.
+        has_open_nodes: the change of nodes is not through, or not tried: no other resource file may
+            be written. Not while I/O is frozen, when it waits.
     """
 
     def __init__(self, device: Device, steps: ocf.Steps) -> None:
         self._device, self._steps = device, steps
         self._has_nodes = self._knows_closure = False
-        self.has_failed_nodes = False
+        self.has_open_nodes = True
 
     def in_order(self) -> tuple[tuple[str, Change], ...]:
         """Return the changes, each with what it is about, in the order in which they are made."""
@@ -133,17 +134,17 @@ class Changes:
         # dropped, or none could serve after the Primary's loss.
         is_standby = state.role == "Secondary" and state.has_primary_peer
         if _is_frozen(state) and not is_standby:
+            self.has_open_nodes = False
             return state
-        self.has_failed_nodes = True
         if peers.apply_replica_nodes(runner, self._device):
             self._steps.done("nodes", f"replicas on {', '.join(self._device.nodes)}")
             state = drbdsetup.observe(runner, self._device.name) or state
-        self._has_nodes, self.has_failed_nodes = True, False
+        self._has_nodes, self.has_open_nodes = True, False
         return state
 
     def apply_sync_policy(self, runner: Runner, state: ResourceState) -> None:
         """Apply a changed sync policy, and record what is in force."""
-        if self.has_failed_nodes:
+        if self.has_open_nodes:
             return
         device = self._device
         if not sync_policy.is_in_force(device) and _apply_sync_policy(runner, device, state):
@@ -203,7 +204,7 @@ class Changes:
             yield
         except (SanctlError, OSError) as error:
             self._steps.is_idle = False
-            if time.monotonic() - begun > _SLOW_FAILURE_S:
+            if time.monotonic() - begun > SLOW_FAILURE_S:
                 raise  # The rest would hang, too, and a monitor that times out is a failed one.
             name = self._device.name
             journal.write(

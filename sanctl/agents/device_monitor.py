@@ -18,7 +18,7 @@ from sanctl.agents.connections import (
     reconnect_dropped,
     reconnect_outdated,
 )
-from sanctl.agents.converge import Changes
+from sanctl.agents.converge import SLOW_FAILURE_S, Changes
 from sanctl.agents.fencing import all_marked, hung_io_reboot, quorum_overlap
 from sanctl.agents.node import failure_cleanup, monitor_turn
 from sanctl.agents.promotion import admission, compared_data, first_activation
@@ -195,14 +195,16 @@ def _do_duties(
     changes = Changes(device, steps)
 
     def settle(by: Runner, now: ResourceState) -> ResourceState:
-        return _settle_connections(by, device, now, limits=not changes.has_failed_nodes)
+        return _settle_connections(by, device, now, limits=not changes.has_open_nodes)
 
     def look_without_contact(by: Runner, now: ResourceState) -> None:
         fields.append(heal.no_contact_fields(by, device, now))
 
-    for what, change in changes.in_order():
-        duties.run(what, change)
-    duties.run("orders and connections", settle)
+    for what, change in (*changes.in_order(), ("orders and connections", settle)):
+        # After a slow failure these are left to the next monitor: they have more waits of their own
+        # than programs, and would not leave the time for the report.
+        if not duties.was_slow:
+            duties.run(what, change)
     # Before its disk is attached again, and once more before the state is published.
     duties.run(
         "the mark of a replica without a disk",
@@ -227,6 +229,7 @@ class _Duties:
 
     Attributes:
         state: DRBD's state after those that were carried out.
+        was_slow: one has failed that took long.
     """
 
     def __init__(
@@ -234,6 +237,7 @@ class _Duties:
     ) -> None:
         self._runner, self._device, self._steps = runner, device, steps
         self._is_over = self._has_failed = False
+        self.was_slow = False
         self.state = state
 
     def run(self, what: str, duty: Callable[[Runner, ResourceState], ResourceState | None]) -> None:
@@ -250,9 +254,11 @@ class _Duties:
         """
         if self._is_over:
             return
+        begun_s = time.monotonic()
         try:
             self.state = duty(self._runner, self.state) or self.state
         except Exception as error:
+            self.was_slow |= time.monotonic() - begun_s > SLOW_FAILURE_S
             self._log(what, error)
             left_s = ocf.remaining_s(_MONITOR_S)
             if left_s < _MONITOR_S / 2:
