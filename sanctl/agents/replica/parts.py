@@ -531,9 +531,7 @@ def grow_closed_gate(device: Device, state: ResourceState, size_bytes: int) -> i
     if drbd_kernel.size_bytes(device.minor) <= size_bytes:
         return size_bytes
     try:
-        finish_growth(
-            device, state._replace(size_kib=drbd_kernel.size_bytes(device.minor) // 1024)
-        )
+        finish_growth(device, state._replace(size_kib=drbd_kernel.size_bytes(device.minor) // 1024))
     except (SanctlError, OSError) as error:
         log_not_grown(device, str(error))
     # Also where it was interrupted half way: what is below has to be as large.

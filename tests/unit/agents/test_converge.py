@@ -172,16 +172,21 @@ def test_an_access_list_of_which_nothing_is_known_stays(
 @pytest.fixture
 def duties(done: list[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was applied, and no resource file is written, no copy started but into this list."""
+
+    def acts(name: str) -> Callable[..., bool]:
+        def act(*_: object, **__: object) -> bool:
+            done.append(name)
+            return False
+
+        return act
+
     for module, function in (
         (resource_file, "rewrite"),
         (restore_unit, "start_if_ordered"),
         (parts, "grow_files"),
         (drbdsetup, "resize"),
     ):
-        name = f"{module.__name__}.{function}"
-        monkeypatch.setattr(
-            module, function, lambda *_, name=name, **__: bool(done.append(name))
-        )
+        monkeypatch.setattr(module, function, acts(f"{module.__name__}.{function}"))
     return done
 
 

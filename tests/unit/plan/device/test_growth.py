@@ -123,9 +123,7 @@ def test_a_growth_that_no_replica_has_begun_is_taken_back() -> None:
     ],
 )
 @pytest.mark.parametrize("is_first", [True, False])
-def test_of_which_a_replica_has_begun_it_or_may_have_it_stays(
-    said: str, *, is_first: bool
-) -> None:
+def test_of_which_a_replica_has_begun_it_or_may_have_it_stays(said: str, *, is_first: bool) -> None:
     cluster = grown(20 * TIB, *((said, SAME) if is_first else (SAME, said)))
     assert refusal(cluster, "8T") == ["SAN-DEV-012"]
 
