@@ -93,7 +93,9 @@ class FakePacemaker:
         self.failures: list[dict[str, str]] = []
         self.patches: list[str] = []
         # By node and name, as `attrd_updater --private` sets them.
-        self.private_attributes: dict[tuple[str, str], str] = {}
+        self.private_attributes: dict[tuple[str, str], str] = {
+            (node, SESSIONS_ATTRIBUTE): "" for node in STORAGE
+        }
         self.starts = 0
         self.held: dict[str, str] = {}
         self.knows_runs = True
@@ -320,6 +322,7 @@ class FakePacemaker:
             if pair.get("name") == "sanctl-pool-main"
         )
         self.attribute(node, "sanctl-pool-main", usage)
+        self.private_attributes[node, SESSIONS_ATTRIBUTE] = ""
 
     def keep_reservations(self, *, sessions: str | None = "") -> None:
         """Give storage nodes a release that keeps reservations; and the sessions they publish."""

@@ -124,7 +124,7 @@ def own(bed: LabSession) -> Iterator[Bed]:
     made.host.logout(target)
     bed.sh("i1", "rm -f /etc/ssh/sshd_config.d/00-repository.conf; systemctl reload ssh")
     for name in (NAME, RESTORED):
-        bed.sh("n3", f"sanctl device delete {name} --yes --with-points", timeout_s=240, ok=(0, 4))
+        bed.sh("n3", f"sanctl device delete {name} --yes --accept SAN-DEV-023 --with-points", timeout_s=240, ok=(0, 4))
 
 
 def _roll_out(bed: LabSession) -> None:
@@ -241,7 +241,7 @@ def test_a_backup_is_what_the_device_was_and_comes_back(own: Bed) -> None:
     read = own.host.sh(f"dd if={path} bs=1M iflag=direct 2>/dev/null | sha256sum", timeout_s=120)
     own.host.logout(target)
     assert read.split()[0] == digest
-    own.run("n3", f"device delete {RESTORED} --yes")
+    own.run("n3", f"device delete {RESTORED} --yes --accept SAN-DEV-023")
 
 
 def test_only_what_changed_is_stored(own: Bed) -> None:
@@ -469,7 +469,7 @@ def test_a_restore_goes_on_whatever_dies(own: Bed) -> None:
     wait_for("the end of the restore", is_over, within_s=300)
     failover.await_healthy(own.lab, "n3")
     assert {own.digest(node, RESTORED) for node in ("n1", "n2")} == {digest}
-    own.run("n3", f"device delete {RESTORED} --yes")
+    own.run("n3", f"device delete {RESTORED} --yes --accept SAN-DEV-023")
 
 
 def test_a_backup_that_is_not_what_was_read_lets_no_host_in(own: Bed) -> None:
@@ -499,7 +499,7 @@ out.close()
     assert not who_may(own, "n1") and not who_may(own, "n2")
     status = own.lab.sh("n3", "sanctl status", ok=(0, 1)).stdout
     assert "SAN-HLT-111" in status, status
-    own.run("n3", f"device delete {RESTORED} --yes")
+    own.run("n3", f"device delete {RESTORED} --yes --accept SAN-DEV-023")
     own.lab.sh("n2", _borg("delete") + f"::{forged}", timeout_s=60)
     assert name in own.listed()
 

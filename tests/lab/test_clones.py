@@ -74,7 +74,7 @@ def remove(scenario: Scenario, name: str) -> None:
     """Delete a device that a test may have deleted already."""
     scenario.host.logout(f"{scenario.iqn_prefix()}.{name}")
     scenario.bed.sh(
-        "n3", f"sanctl device delete {name} --yes --with-points", timeout_s=240, ok=(0, 4)
+        "n3", f"sanctl device delete {name} --yes --accept SAN-DEV-023 --with-points", timeout_s=240, ok=(0, 4)
     )
 
 
@@ -217,7 +217,7 @@ def test_clones_are_whole_without_their_origin(
     ledgers.assert_nothing_lost(load)
     before = {data_digest(bed, node, CLONE) for node in NODES}
     scenario.host.logout(load.target)
-    bed.sh("n3", f"sanctl device delete {ORIGIN} --yes --with-points", timeout_s=240)
+    bed.sh("n3", f"sanctl device delete {ORIGIN} --yes --accept SAN-DEV-023 --with-points", timeout_s=240)
     assert run(bed, "snapshot list") == []
     assert {data_digest(bed, node, CLONE) for node in NODES} == before
     read = copy_load.host.sh(
@@ -277,7 +277,7 @@ def test_a_start_that_is_killed(scenario: Scenario, origin: str, step: str) -> N
         assert "UpToDate" not in {each["disk"] for each in seen["replicas"]}, seen
         for words in (
             f"snapshot delete {origin}@both",
-            f"device delete {origin} --yes --with-points",
+            f"device delete {origin} --yes --accept SAN-DEV-023 --with-points",
         ):
             assert "SAN-CLONE-005" in str(run(bed, words, status=4))
         bed.sh("n2", "crm_resource --cleanup --resource killed", timeout_s=60)

@@ -63,7 +63,7 @@ def are_whole(bed: LabSession, devices: tuple[str, ...]) -> bool:
 def delete_all(scenario: Scenario) -> None:
     found = [name for name in names(10) if scenario.exists(name)]
     if found:
-        scenario.sanctl("device", "delete", *found, "--yes", timeout_s=500)
+        scenario.sanctl("device", "delete", *found, "--yes", "--accept", "SAN-DEV-023", timeout_s=500)
     wait_for("nothing to be left", lambda: not left(scenario.bed), within_s=60, every_s=1.0)
 
 
@@ -94,7 +94,7 @@ def test_ten_are_created_by_one_change_and_deleted_by_one_command(scenario: Scen
     assert sizes == {**dict.fromkeys(names(9), 32), "batch9": 64}
 
     before, began_s = epoch(bed), time.monotonic()
-    scenario.sanctl("device", "delete", *names(10), "--yes", timeout_s=500)
+    scenario.sanctl("device", "delete", *names(10), "--yes", "--accept", "SAN-DEV-023", timeout_s=500)
     print(f"  ten deleted in {time.monotonic() - began_s:.0f} s")
     assert left(bed) == {}
     # One to stop them all, one to remove them all, and for the tombstones one of each node; a few
@@ -126,7 +126,7 @@ def test_who_is_killed_between_files_and_tombstones_leaves_the_rest_to_the_monit
     scenario.sanctl("device", "create", *made, "--size", "32M", "--replicas", "2", timeout_s=200)
     step = "/run/sanctl/die-after/deleted-files"
     bed.sh("n2", f"mkdir -p /run/sanctl/die-after && touch {step}")
-    scenario.sanctl("device", "delete", *made, "--yes", timeout_s=200)
+    scenario.sanctl("device", "delete", *made, "--yes", "--accept", "SAN-DEV-023", timeout_s=200)
     assert bed.sh("n2", f"ls {step}", ok=(0, 2)).status == 2, "it was killed"
     assert left(bed) == {}
 

@@ -56,7 +56,7 @@ def names(scenario: Scenario, request: pytest.FixtureRequest) -> Iterator[tuple[
             scenario.sanctl("device", "move", name, "--to", LOST, timeout_s=120)
     yield made
     for name in made:
-        scenario.sanctl("device", "delete", name, "--yes", timeout_s=300)
+        scenario.sanctl("device", "delete", name, "--yes", "--accept", "SAN-DEV-023", timeout_s=300)
 
 
 def test_fencing_devices_of_storage_nodes_run_on_the_witness(scenario: Scenario) -> None:

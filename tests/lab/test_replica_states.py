@@ -27,7 +27,7 @@ def device(scenario: Scenario) -> Iterator[Scenario]:
         "--nodes", f"{ACTIVE},{STANDBY}", "--prefer", ACTIVE, timeout_s=200,
     )  # fmt: skip
     yield scenario
-    scenario.sanctl("device", "delete", NAME, "--yes", timeout_s=200)
+    scenario.sanctl("device", "delete", NAME, "--yes", "--accept", "SAN-DEV-023", timeout_s=200)
 
 
 def disks(bed: LabSession) -> dict[str, str | None]:

@@ -66,7 +66,7 @@ def paths(scenario: Scenario) -> Iterator[dict[str, str]]:
             for name in (*MADE, *NAMES):
                 bed.sh(
                     "n3",
-                    f"sanctl device delete {name} --yes --with-points",
+                    f"sanctl device delete {name} --yes --accept SAN-DEV-023 --with-points",
                     timeout_s=240,
                     ok=range(256),
                 )

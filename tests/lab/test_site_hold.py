@@ -60,7 +60,7 @@ def target(scenario: Scenario) -> Iterator[str]:
         for name in (THERE, NAME):
             bed.sh(
                 "n3",
-                f"sanctl device delete {name} --yes --with-points",
+                f"sanctl device delete {name} --yes --accept SAN-DEV-023 --with-points",
                 timeout_s=240,
                 ok=range(256),
             )

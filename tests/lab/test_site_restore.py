@@ -59,7 +59,7 @@ def home(scenario: Scenario) -> Iterator[str]:
         for name in (THERE, OTHER, HOME):
             bed.sh(
                 "n3",
-                f"sanctl device delete {name} --yes --with-points",
+                f"sanctl device delete {name} --yes --accept SAN-DEV-023 --with-points",
                 timeout_s=240,
                 ok=range(256),
             )
@@ -334,7 +334,7 @@ def test_a_first_site_that_returns_learns_that_it_was_taken_over(
 def test_a_tested_failover_is_thrown_away(scenario: Scenario, home: str) -> None:
     bed, whole = scenario.bed, state(scenario.bed)
     (before,) = digests(bed, HOME)
-    sanctl(bed, "n3", f"device delete {THERE} --yes --with-points")
+    sanctl(bed, "n3", f"device delete {THERE} --yes --accept SAN-DEV-023 --with-points")
     assert state(bed) == whole and digests(bed, HOME) == {before}
     del home
 
@@ -394,7 +394,7 @@ def test_the_serving_node_loses_power_in_the_middle(scenario: Scenario, home: st
     assert digests(bed, THERE) == {wanted} and state(bed) == whole
     # From the order on, whichever process ended it.
     assert reported(bed, HOME)["restored"]["duration_s"] >= 40
-    sanctl(bed, "n3", f"device delete {THERE} --yes --with-points")
+    sanctl(bed, "n3", f"device delete {THERE} --yes --accept SAN-DEV-023 --with-points")
     assert reported(bed, HOME)["restored"]["into"] == THERE
     del home
 
@@ -481,7 +481,7 @@ def test_the_commands_of_the_how_to(scenario: Scenario, home: str) -> None:
         for name in ("vm1", "vm1-dr"):
             bed.sh(
                 "n3",
-                f"sanctl device delete {name} --yes --with-points",
+                f"sanctl device delete {name} --yes --accept SAN-DEV-023 --with-points",
                 timeout_s=240,
                 ok=range(256),
             )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Publishes which hosts have sessions with this node, for `sanctl host show` alone."""
+"""Publishes which hosts have sessions with this node: commands ask, and no agent does."""
 
 from __future__ import annotations
 

@@ -11,14 +11,25 @@ from functools import partial
 import click
 
 from sanctl.cli.environment import Environment, environment
-from sanctl.cli.options import devices_timeout_option, output_option, yes_option
+from sanctl.cli.options import (
+    accept_option,
+    devices_timeout_option,
+    output_option,
+    yes_option,
+)
 from sanctl.cli.output import finish
 from sanctl.drivers import node_channel
 from sanctl.errors import Problem, Refused, SanctlError, UsageError
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.ops.device_delete import delete_devices
-from sanctl.plan.device.deletion import refuse_deletions, refuse_others, uuids_of
+from sanctl.plan.device.deletion import (
+    HOSTS_LOGGED_IN,
+    refuse_deletions,
+    refuse_others,
+    refuse_while_logged_in,
+    uuids_of,
+)
 from sanctl.plan.device.restore_points import refuse_with_points
 
 
@@ -26,15 +37,22 @@ from sanctl.plan.device.restore_points import refuse_with_points
 @click.argument("names", nargs=-1, required=True, metavar="NAME")
 @click.option("--with-points", is_flag=True, help="Delete their restore points, too.")
 @yes_option
+@accept_option
 @devices_timeout_option
 @output_option
 def delete(
-    names: tuple[str, ...], with_points: bool, yes: bool, timeout_s: float | None, output: str
+    *,
+    names: tuple[str, ...],
+    with_points: bool,
+    yes: bool,
+    accepted: tuple[str, ...],
+    timeout_s: float | None,
+    output: str,
 ) -> None:
     """Delete devices and their data on every node. Run again, it finishes what it began.
 
     Several devices are stopped by one change of the cluster: all of them, or none where one cannot
-    be deleted.
+    be deleted. No host may be logged in.
     """
     env = environment()
     wanted = _parsed(names)
@@ -48,6 +66,9 @@ def delete(
             refuse_others(seen, shown)
             if not with_points:
                 _refuse_points(seen, wanted)
+            if HOSTS_LOGGED_IN not in accepted:
+                # After the CIB, so never older than it.
+                refuse_while_logged_in(seen, wanted, session.host_sessions())
 
         refuse_deletions(cluster, wanted)
         check(cluster)
@@ -123,7 +144,8 @@ def _ask(cluster: Cluster, names: tuple[DeviceName, ...]) -> None:
         found = cluster.cib.device(name)
         size = f" of {found.size}" if found else ""
         click.echo(
-            f"device {name}{size}: its data will be lost, and hosts that use it get errors.",
+            f"device {name}{size}: its data will be lost. What a host still writes to it gets no "
+            "error where multipath queues: it waits, for a new device of the same name, too.",
             err=True,
         )
     which = f"device {names[0]}" if len(names) == 1 else f"these {len(names)} devices"

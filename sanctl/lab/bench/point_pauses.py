@@ -24,6 +24,7 @@ from sanctl.lab.harness.scenario import Scenario, require
 from sanctl.lab.measure import ledger_latency
 from sanctl.lab.measure.ledger_writer import BLOCK_BYTES
 from sanctl.model.names import ByteSize
+from sanctl.plan.device.deletion import HOSTS_LOGGED_IN
 
 if TYPE_CHECKING:
     from sanctl.lab import documents
@@ -211,8 +212,9 @@ def snapshot_command(
         if scenario.exists(_DEVICE):
             scenario.host.logout(f"{scenario.iqn_prefix()}.{_DEVICE}")
             scenario.sanctl(
-                "device", "delete", _DEVICE, "--yes", "--with-points", timeout_s=_COMMAND_S
-            )
+                "device", "delete", _DEVICE, "--yes", "--with-points", "--accept", HOSTS_LOGGED_IN,
+                timeout_s=_COMMAND_S,
+            )  # fmt: skip
     series = [[each for each in trials if each.goal_extents == count] for count in counts]
     finish_bench(
         output,

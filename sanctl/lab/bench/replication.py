@@ -30,6 +30,7 @@ from sanctl.lab.machines.spec import Network
 from sanctl.lab.measure import copy_figures, ledger_latency
 from sanctl.lab.measure.copy_figures import CopyRun
 from sanctl.model.names import ByteSize
+from sanctl.plan.device.deletion import HOSTS_LOGGED_IN
 
 if TYPE_CHECKING:
     from sanctl.lab import documents
@@ -312,7 +313,10 @@ def _remove_device(scenario: Scenario) -> None:
     scenario.host.sh(f"systemctl stop ledger-{_DEVICE} 2>/dev/null || true", timeout_s=150)
     if scenario.exists(_DEVICE):
         scenario.host.logout(f"{scenario.iqn_prefix()}.{_DEVICE}")
-        scenario.sanctl("device", "delete", _DEVICE, "--yes", "--with-points", timeout_s=_COMMAND_S)
+        scenario.sanctl(
+            "device", "delete", _DEVICE, "--yes", "--with-points", "--accept", HOSTS_LOGGED_IN,
+            timeout_s=_COMMAND_S,
+        )  # fmt: skip
 
 
 def _seconds(utc: str) -> float:

@@ -13,6 +13,7 @@ from sanctl.lab.harness.failover import LedgerLoad, PrintLine, ShowLedger
 from sanctl.lab.harness.initiator import Initiator
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.machines.spec import Network
+from sanctl.plan.device.deletion import HOSTS_LOGGED_IN
 
 # Longer than the commands' own deadlines: their error says more than a time-out here.
 _COMMAND_DEADLINE_S = 300.0
@@ -125,9 +126,11 @@ class Scenario:
 
     def delete_together(self, devices: Sequence[str]) -> None:
         """Delete several devices, which no host uses any more, by one command."""
+        # Nodes say some seconds late that the host has logged out.
         self.sanctl(
-            "device", "delete", *devices, "--yes", timeout_s=_command_deadline_s(len(devices))
-        )
+            "device", "delete", *devices, "--yes", "--accept", HOSTS_LOGGED_IN,
+            timeout_s=_command_deadline_s(len(devices)),
+        )  # fmt: skip
 
     def mount_with_file(self, device: str) -> None:
         """Make a filesystem on a device of the host, and in it a file whose checksum is known."""

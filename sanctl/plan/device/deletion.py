@@ -14,7 +14,7 @@ command again, from wherever it stopped.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sanctl.errors import Problem, Refused
@@ -22,6 +22,7 @@ from sanctl.model.cib_change import Change, RemoveDevice, SetNodeAttribute, SetS
 from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import NodeState
 from sanctl.model.device import DeviceSpec
+from sanctl.model.host_session import HostSession
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.parse.cib import TOMBSTONE_PREFIX
 from sanctl.plan.cluster.preconditions import (
@@ -30,6 +31,11 @@ from sanctl.plan.cluster.preconditions import (
     unmanaged_problems,
 )
 from sanctl.plan.device.clone_needs import needed_by_clones
+from sanctl.plan.device.host_logins import host_logins
+
+#: The refusal that an operator may accept.
+HOSTS_LOGGED_IN = "SAN-DEV-023"
+_NAMED = 8
 
 #: Nodes in these states may run an instance that Pacemaker does not show. What an unclean node does
 #: is unknown until it is fenced: it may still be writing. Of one that is joining nothing is known
@@ -133,6 +139,46 @@ def refuse_others(cluster: Cluster, shown: Mapping[DeviceName, str]) -> None:
         for name, uuid in uuids_of(cluster, tuple(shown)).items()
         if uuid != shown[name]
     ]
+    if problems:
+        raise Refused(*problems)
+
+
+def refuse_while_logged_in(
+    cluster: Cluster,
+    names: Iterable[DeviceName],
+    sessions: Mapping[str, Collection[HostSession]],
+) -> None:
+    """Check that no host is logged in to a device whose deletion has not begun yet.
+
+    Such a host gets no error where its multipath queues: what it writes waits for a path. A device
+    that is created under the same name has the same target name, and would get it.
+
+    Args:
+        cluster: as observed.
+        names: the devices.
+        sessions: of hosts, by node; a node that does not say is left out.
+
+    Raises:
+        Refused: one is, or a node with a replica does not say.
+    """
+    problems: list[Problem] = []
+    for name in names:
+        device = cluster.cib.device(name)
+        if device is None or device.is_stopping:
+            continue
+        hosts, silent = host_logins(cluster, device, sessions)
+        who = [*hosts[:_NAMED], *(["..."] if len(hosts) > _NAMED else [])]
+        who += [f"hosts of {node}, which does not say" for node in silent]
+        if who:
+            problems.append(
+                Problem(
+                    HOSTS_LOGGED_IN,
+                    f"hosts are logged in to device {name}: {', '.join(who)}",
+                    "stop what uses it there, unmount it, log out, and try again after half a "
+                    "minute: what a host still writes waits for a path, and goes to a new device "
+                    f"of the same name; --accept {HOSTS_LOGGED_IN} deletes it all the same",
+                )
+            )
     if problems:
         raise Refused(*problems)
 

@@ -12,7 +12,6 @@ from collections.abc import Collection, Mapping, Sequence
 from sanctl.errors import CommandError, Problem, Refused
 from sanctl.model.cib_change import Change, ClearParameter, SetParameter
 from sanctl.model.cluster import Cluster
-from sanctl.model.crm_mon import NodeState
 from sanctl.model.device import DeviceSpec
 from sanctl.model.host_session import HostSession
 from sanctl.model.names import DeviceName, NodeName, PoolName
@@ -25,6 +24,7 @@ from sanctl.model.published_reservations import (
 from sanctl.model.release_needs import RESERVATIONS
 from sanctl.plan.cluster.convergence import Progress, primaries_not_shown
 from sanctl.plan.cluster.preconditions import existing_device, refuse_unless_changeable
+from sanctl.plan.device.host_logins import host_logins
 from sanctl.plan.device.release_needs import needed
 
 HOSTS_LOGGED_IN = "SAN-RES-011"
@@ -100,16 +100,7 @@ def plan_reservations(
 def _session_problems(
     cluster: Cluster, device: DeviceSpec, sessions: Mapping[str, Collection[HostSession]]
 ) -> tuple[Problem, ...]:
-    there = [n.value for n in device.nodes if not _has_no_sessions(cluster, device, n)]
-    hosts = sorted(
-        {
-            session.iqn
-            for node in there
-            for session in sessions.get(node, ())
-            if session.device == device.name.value
-        }
-    )
-    silent = [node for node in there if node not in sessions]
+    hosts, silent = host_logins(cluster, device, sessions)
     problems = []
     if hosts:
         problems.append(
@@ -131,18 +122,6 @@ def _session_problems(
             )
         )
     return tuple(problems)
-
-
-def _has_no_sessions(cluster: Cluster, device: DeviceSpec, node: NodeName) -> bool:
-    """Whether it is certain that no host has a session there: any other node has to say.
-
-    A node that has left, or was fenced. Or one in standby that has stopped the device: its pool
-    agent is stopped, too, and what it said last may be of before.
-    """
-    state = cluster.mon.state(node)
-    if state is NodeState.STANDBY:
-        return all(each.node != node.value for each in cluster.mon.instances_of(device.name))
-    return state is NodeState.OFFLINE
 
 
 def _registered_problems(

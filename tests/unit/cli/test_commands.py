@@ -14,7 +14,9 @@ import pytest
 import sanctl.cli.environment
 from sanctl.cli.main import main
 from sanctl.errors import ConfigError, Problem
-from sanctl.model.cib_change import SetPoint
+from sanctl.model.cib_change import SetPoint, SetStopped
+from sanctl.model.host_session import SESSIONS_ATTRIBUTE
+from sanctl.model.names import DeviceName
 from sanctl.model.restore_point import RestorePoint
 from sanctl.model.topology import Topology
 from sanctl.ops.session import Session
@@ -253,6 +255,60 @@ def test_delete_asks(run: Run, env: FakeEnvironment, monkeypatch: pytest.MonkeyP
     assert (status, out) == (2, "")
     assert "SAN-CLI-002" in err
     assert "vm1" in env.pacemaker.devices()
+
+
+@pytest.mark.parametrize(
+    ("text", "who"),
+    [(f"{I1},10.0.0.7=other,vm1", I1), ("?", "hosts of n2, which does not say"), (None, "of n2,")],
+)
+def test_a_device_that_a_host_is_logged_in_to_is_not_deleted(
+    run: Run, env: FakeEnvironment, text: str | None, who: str
+) -> None:
+    """Its queued writes would go to the next device of that name."""
+    run("device", "create", "vm1", "vm2", "--size", "100M")
+    said = env.pacemaker.private_attributes
+    del said["n2", SESSIONS_ATTRIBUTE]
+    if text is not None:
+        said["n2", SESSIONS_ATTRIBUTE] = text
+    said["n1", SESSIONS_ATTRIBUTE] = f"{I1},10.0.0.7=other"
+    status, _, err = run("device", "delete", "vm2", "vm1", "--yes")
+    assert status == 4 and who in err and "SAN-DEV-023: hosts are logged in to device vm1" in err
+    assert ("device vm2" in err) == (who != I1), "of no other device"
+    assert set(env.pacemaker.devices()) == {"vm1", "vm2"}
+    assert run("device", "delete", "vm1", "--yes", "--accept", "SAN-SNAP-013")[0] == 4
+    assert run("device", "delete", "vm1", "--yes", "--accept", "SAN-DEV-023")[0] == 0
+
+
+def test_a_host_that_logs_in_while_the_question_is_asked_keeps_its_device(
+    run: Run, env: FakeEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("device", "create", "vm1", "--size", "100M")
+    said = env.pacemaker.private_attributes
+
+    def meanwhile(*_: object, **__: object) -> None:
+        said["n1", SESSIONS_ATTRIBUTE] = f"{I1},10.0.0.7=vm1"
+
+    monkeypatch.setattr("click.confirm", meanwhile)
+    status, _, err = run("device", "delete", "vm1")
+    assert status == 4 and "SAN-DEV-023" in err and "vm1" in env.pacemaker.devices()
+    assert "waits, for a new device of the same name, too" in err
+
+
+def test_a_node_that_is_away_has_no_sessions(run: Run, env: FakeEnvironment) -> None:
+    run("device", "create", "vm1", "--size", "100M")
+    del env.pacemaker.private_attributes["n2", SESSIONS_ATTRIBUTE]
+    env.pacemaker.states["n2"] = "offline"
+    env.pacemaker.tick()
+    status, out, _ = run("device", "delete", "vm1", "--yes")
+    assert status == 0 and "node n2 is away" in out
+
+
+def test_a_deletion_that_has_begun_asks_no_hosts(run: Run, env: FakeEnvironment) -> None:
+    run("device", "create", "vm1", "--size", "100M")
+    with env.session() as session:
+        session.change(lambda _: (SetStopped(name=DeviceName.parse("vm1")),))
+    env.pacemaker.private_attributes["n1", SESSIONS_ATTRIBUTE] = f"{I1},10.0.0.7=vm1"
+    assert run("device", "delete", "vm1", "--yes")[0] == 0
 
 
 def test_another_device_than_the_one_asked_for_is_not_deleted(

@@ -58,6 +58,7 @@ def test_a_host_sees_which_paths_it_lacks() -> None:
     (standby,) = {"n1", "n2"} - {str(active)}
     name = "sanctl.sessions"
     bench.cluster.private_attributes[str(active), name] = f"{A},10.0.0.7=vm1,vm2"
+    del bench.cluster.private_attributes[standby, name]
     said = bench.session.host_sessions()
     assert {
         (path.node.value, path.iqn.value): (path.state, path.addresses)
