@@ -79,15 +79,15 @@ def allow(tpg: str, initiator: str, chap: Chap | None = None) -> None:
         CommandError: the kernel refused, or cannot ask one initiator alone to authenticate.
     """
     acl = f"{tpg}/acls/{initiator}"
-    if chap is not None:
-        if not chap.secret and not is_folder(acl):
-            return
-        _require_chap(tpg, acl)
-        _set_credentials(acl, chap)
-    os.makedirs(acl, exist_ok=True)
-    if chap is None and exists(f"{acl}/attrib/authentication"):
-        configfs.set_value(f"{acl}/attrib/authentication", "0")
+    if chap is None:
+        _let_in_unasked(tpg, initiator)
+        return
+    if not chap.secret and not is_folder(acl):
+        return
+    _require_chap(tpg, acl)
+    # Before anyone can log in: a session without a LUN is answered by LIO's dummy (end_sessions).
     map_lun(tpg, initiator)
+    _set_credentials(acl, chap)
 
 
 def map_lun(tpg: str, initiator: str) -> None:
@@ -120,6 +120,44 @@ def let_others_in(tpg: str, chap: Collection[str]) -> None:
             return
     if read_text_or(f"{tpg}/attrib/authentication", "0").strip() != "0":
         configfs.set_value(f"{tpg}/attrib/authentication", "0")
+
+
+def _let_in_unasked(tpg: str, initiator: str) -> None:
+    """Make the entry of an initiator without CHAP, if it has none, and let it in last.
+
+    Where nobody else is kept out by it the TPG asks until the LUN is mapped. Else the initiator may
+    log in for a moment before, and has LIO's dummy for a disk until then.
+    """
+    acl, of_all = f"{tpg}/acls/{initiator}", f"{tpg}/attrib/authentication"
+    is_asking = not is_folder(acl) and _can_ask_all(tpg)
+    if is_asking:
+        configfs.set_value(of_all, "1")
+    try:
+        os.makedirs(acl, exist_ok=True)
+        map_lun(tpg, initiator)
+        if exists(f"{acl}/attrib/authentication"):
+            configfs.set_value(f"{acl}/attrib/authentication", "0")
+    except (CommandError, OSError):
+        # Without its own attribute it would be let in with the TPG's.
+        if is_asking and is_folder(acl):
+            remove(acl)
+        if is_asking:
+            configfs.set_value(of_all, "0")
+        raise
+    if is_asking:
+        configfs.set_value(of_all, "0")
+
+
+def _can_ask_all(tpg: str) -> bool:
+    """Whether initiators may log in, and each that has an entry is asked by its own, or not.
+
+    An older kernel has no such attribute: hosts without CHAP would be refused, and not come back by
+    themselves (docs/adr/0052).
+    """
+    return read_text_or(f"{tpg}/enable", "0").strip() == "1" and all(
+        read_text_or(f"{tpg}/acls/{each}/attrib/authentication", "-1").strip() != "-1"
+        for each in configfs.folders(f"{tpg}/acls")
+    )
 
 
 def _require_chap(tpg: str, acl: str) -> None:

@@ -75,6 +75,82 @@ def test_an_entry_asks_from_its_first_moment(tpg: Tpg) -> None:
     assert (tpg.acl / "lun_0/lun_0").is_symlink()
 
 
+def looked_at(tpg: Tpg, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return, after each step, whether the host can log in: no login may find no LUN."""
+    found: list[str] = []
+
+    def look(made: str) -> None:
+        if not (tpg.acl / "auth/password_mutual").exists():
+            return
+        own = tpg.attribute(f"acls/{IQN}/attrib/authentication")
+        asks = own == "1" or (own == "-1" and tpg.attribute("attrib/authentication") == "1")
+        may = not asks or bool(tpg.attribute(f"acls/{IQN}/auth/userid"))
+        has_lun = (tpg.acl / "lun_0/lun_0").is_symlink()
+        found.append("out" if not may else "in" if has_lun else f"{made}: in without a LUN")
+
+    def write(path: str, text: str) -> None:
+        Path(path).write_text(text)
+        look(path)
+
+    mkdir, link = os.mkdir, configfs.link
+
+    def made(path: str, mode: int = 0o777) -> None:
+        mkdir(path, mode)
+        look(path)
+
+    def linked(target: str, path: str) -> None:
+        link(target, path)
+        look(path)
+
+    monkeypatch.setattr(configfs, "write", write)
+    monkeypatch.setattr(configfs, "link", linked)
+    monkeypatch.setattr(os, "mkdir", made)
+    return found
+
+
+@pytest.mark.parametrize("chap", [KNOWN, None])
+def test_nobody_logs_in_before_its_lun_is_mapped(
+    tpg: Tpg, monkeypatch: pytest.MonkeyPatch, chap: Chap | None
+) -> None:
+    """It would have LIO's dummy for a disk, with whatever the node's memory held."""
+    (tpg.folder / "enable").write_text("1\n")
+    found = looked_at(tpg, monkeypatch)
+    lio_acl.allow(str(tpg.folder), IQN, chap)
+    assert set(found) == {"out", "in"} and found[-1] == "in", found
+    assert tpg.attribute("attrib/authentication") == "0"
+
+
+@pytest.mark.parametrize(("left", "asked"), [("-1", "0"), (None, "0"), ("0", "1"), ("1", "1")])
+def test_nobody_else_is_refused_meanwhile(tpg: Tpg, left: str | None, asked: str) -> None:
+    """Hosts without CHAP whose entry has no word of its own: the TPG's is theirs."""
+    (tpg.folder / "enable").write_text("1\n")
+    other = tpg.folder / "acls/iqn.x:other"
+    (other / "attrib").mkdir(parents=True)
+    if left is not None:
+        (other / "attrib/authentication").write_text(f"{left}\n")
+    lio_acl.allow(str(tpg.folder), IQN)
+    assert tpg.asked == [asked] and tpg.attribute("attrib/authentication") == "0"
+
+
+def test_an_entry_without_chap_that_gets_no_lun_goes(
+    tpg: Tpg, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tpg.folder / "enable").write_text("1\n")
+
+    def refuse(*_: object) -> None:
+        raise OSError("no memory")
+
+    def remove(acl: str) -> None:
+        assert tpg.attribute("attrib/authentication") == "1"
+        shutil.rmtree(acl)
+
+    monkeypatch.setattr(configfs, "link", refuse)
+    monkeypatch.setattr(lio_acl, "remove", remove)
+    with pytest.raises(OSError, match="no memory"):
+        lio_acl.allow(str(tpg.folder), IQN)
+    assert not tpg.acl.exists() and tpg.attribute("attrib/authentication") == "0"
+
+
 def test_without_a_secret_there_is_no_entry(tpg: Tpg) -> None:
     lio_acl.allow(str(tpg.folder), IQN, Chap("user"))
     assert not tpg.acl.exists()
