@@ -146,7 +146,7 @@ def _new_export(
                 Problem(
                     "SAN-HOST-011",
                     f"host {host.name}: {host_secrets.FOLDER}/{host.name}: {found}",
-                    f"'sanctl host set-secret {host.name}' on this node, or run the playbook",
+                    "put it into sanctl_host_secrets and run the playbook",
                 )
             )
         logins |= dict.fromkeys(host.iqns, found)

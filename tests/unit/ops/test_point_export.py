@@ -131,6 +131,7 @@ def test_a_host_with_chap_authenticates(bed: Bed, tmp_path: Path) -> None:
     assert bed.run(f"host create vault --iqn {BACKUP} --chap vault")[0] == 0
     status, problems = bed.run("snapshot export web@good --host vault")
     assert status == 4 and problems[0]["code"] == "SAN-HOST-011" and not bed.made
+    assert "sanctl_host_secrets and run the playbook" in problems[0]["hint"]
     secret = tmp_path / "hosts/vault"
     secret.parent.mkdir(exist_ok=True)
     secret.write_text("secret = abcdefghijkl\n")
