@@ -254,11 +254,12 @@ def _create_backstore(target: Target, block_device: str) -> str:
     if serial != target.uuid:
         # These first, while nothing is exported: they can only be set then.
         configfs.set_value(f"{backstore}/attrib/optimal_sectors", str(optimal_blocks(backstore)))
-        configfs.write(f"{backstore}/wwn/vpd_unit_serial", target.uuid)
         configfs.write(f"{backstore}/wwn/vendor_id", "SANCTL")
         # VMware distinguishes disks by the first eight characters.
         configfs.write(f"{backstore}/wwn/product_id", target.uuid[:8])
         configfs.write(f"{backstore}/wwn/revision", "1")
+        # Last: it says that all of these are set, also after a process died among them.
+        configfs.write(f"{backstore}/wwn/vpd_unit_serial", target.uuid)
     for attribute, value in (
         ("max_unmap_lba_count", str(_DISCARD_BLOCKS_MAX)),
         ("max_unmap_block_desc_count", "1"),
@@ -399,6 +400,19 @@ def has_credentials(name: str, chap: Mapping[str, lio_acl.Chap]) -> bool:
         iqn not in chap or lio_acl.has_credentials(acl, chap[iqn])
         for acl in _acls(name)
         for iqn in (acl.rpartition("/")[2],)
+    )
+
+
+def asks_everyone(name: str) -> bool:
+    """Whether a TPG asks those to authenticate, too, whose own entry does not.
+
+    A process was killed while it made an entry (lio_acl.py). On older kernels hosts without CHAP
+    are refused meanwhile.
+    """
+    return any(
+        read_text_or(f"{tpg}/attrib/authentication", "0").strip() != "0"
+        for tpg in tpgs(find_targets(name))
+        if has_lun(tpg)
     )
 
 

@@ -239,12 +239,13 @@ def _create_backstore(wanted: NewExport) -> str:
         configfs.write(f"{backstore}/control", f"udev_path={block_device},readonly=1")
         configfs.write(f"{backstore}/enable", "1")
     if read_text(f"{backstore}/wwn/vpd_unit_serial").rpartition(": ")[2].strip() != wanted.serial:
-        configfs.write(f"{backstore}/wwn/vpd_unit_serial", wanted.serial)
         configfs.write(f"{backstore}/wwn/vendor_id", "SANCTL")
         configfs.write(f"{backstore}/wwn/product_id", wanted.serial[:8])
         configfs.write(f"{backstore}/wwn/revision", "1")
         for attribute, value in _ATTRIBUTES:
             configfs.set_value(f"{backstore}/attrib/{attribute}", value)
+        # Last: it says that all of these are set, also after a process died among them.
+        configfs.write(f"{backstore}/wwn/vpd_unit_serial", wanted.serial)
     return backstore
 
 

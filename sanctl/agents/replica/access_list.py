@@ -114,7 +114,7 @@ def update(device: Device, letting_in: LettingIn | None = None) -> bool:
     logins = chap_logins(device)
     before = set(lio.access(device.name))
     had_credentials = lio.has_credentials(device.name, logins)
-    if before == device.access and had_credentials:
+    if before == device.access and had_credentials and not lio.asks_everyone(device.name):
         return False
     lio.remove_initiators(device.name, keep=device.all_initiators)
     # One that is half there counts as little as for the kernel.

@@ -161,3 +161,37 @@ def test_a_tpg_of_another_node_is_not_this_nodes(
     assert not (own / "acls" / "iqn.admitted").exists()
     assert (own / "acls" / "iqn.new" / "lun_0" / "lun_0").is_symlink()
     assert not (other / "acls" / "iqn.new").exists()
+
+
+def test_the_serial_is_written_last(configfs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the test for "all are set": a process may die among them."""
+    backstore = Path(lio.backstore_folder("vm1", 1))
+    for folder in ("attrib", "wwn"):
+        (backstore / folder).mkdir(parents=True)
+    (backstore / "enable").write_text("1\n")
+    (backstore / "attrib/hw_max_sectors").write_text("2560\n")
+    (backstore / "wwn/vpd_unit_serial").write_text("T10 VPD Unit Serial Number: \n")
+    written: list[str] = []
+
+    def write(path: str, _: str) -> None:
+        written.append(path.removeprefix(f"{backstore}/"))
+
+    monkeypatch.setattr(lio.configfs, "write", write)
+    monkeypatch.setattr(lio.configfs, "set_value", write)
+    target = lio.Target(
+        name="vm1", minor=1, uuid="a" * 32, node_id=1, iqn=OURS, portals=(), initiators=()
+    )
+    lio._create_backstore(target, "/dev/drbd1")
+    wwn = [path for path in written if path.startswith("wwn/")]
+    assert wwn[-1] == "wwn/vpd_unit_serial" and len(wwn) == 4
+    assert written.index("attrib/optimal_sectors") < written.index(wwn[0])
+
+
+@pytest.mark.parametrize("value", ["0", "1", ""])
+def test_a_tpg_that_asks_everyone_is_seen(configfs: Path, value: str) -> None:
+    make_target(configfs, OURS, "sanctl-vm1")
+    attribute = configfs / OURS / "tpgt_1/attrib/authentication"
+    if value:
+        attribute.parent.mkdir()
+        attribute.write_text(f"{value}\n")
+    assert lio.asks_everyone("vm1") is (value == "1")

@@ -126,3 +126,20 @@ def test_what_is_left_of_an_earlier_point_without_a_lun_is_removed(
 def test_a_replica_takes_no_file_of_a_restore_point_for_its_own(detached: list[str]) -> None:
     device = Device("vm1", UUID, 1, "main", ("n1", "n2"), 1, ())
     assert parts.attached_files(device) == [DATA] and detached == []
+
+
+def test_the_serial_is_written_last(
+    earlier: Path, detached: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the test for "all are set": without emulate_pr 0, hosts could reserve a restore point."""
+    (earlier / "wwn").mkdir()
+    (earlier / "wwn/vpd_unit_serial").write_text("T10 VPD Unit Serial Number: \n")
+    written: list[str] = []
+
+    def write(path: str, _: str) -> None:
+        written.append(path.removeprefix(f"{earlier}/"))
+
+    monkeypatch.setattr(lio_export.configfs, "write", write)
+    monkeypatch.setattr(lio_export.configfs, "set_value", write)
+    lio_export._create_backstore(wanted(OTHER))
+    assert "attrib/emulate_pr" in written and written[-1] == "wwn/vpd_unit_serial"

@@ -79,6 +79,8 @@ class Kernel:
             lambda _: [each for each in self.entries if each not in self.half_there],
         )
         patch.setattr(lio, "has_credentials", lambda *_: True)
+        self.asks_everyone = False
+        patch.setattr(lio, "asks_everyone", lambda _: self.asks_everyone)
         patch.setattr(lio, "remove_initiators", self.remove)
         patch.setattr(lio, "set_initiators", self.set)
 
@@ -89,6 +91,7 @@ class Kernel:
         self.entries = [each for each in self.entries if each in keep]
 
     def set(self, name: str, wanted: Iterable[str], chap: Mapping[str, Chap]) -> list[str]:
+        self.asks_everyone = False
         self.remove(name, keep=(wanted := set(wanted)))
         may = {iqn for iqn in wanted if iqn not in chap or chap[iqn].secret}
         if not self.is_letting_in:
@@ -191,3 +194,11 @@ def test_without_reservations_there_is_nothing_to_wait_for(kernel: Kernel) -> No
     kernel.entries, kernel.secret = [APP], Chap("db", "s3cret")
     assert access_list.update(CHAP) and kernel.entries == [DB, WEB]
     assert not access_list.update(CHAP)
+
+
+def test_a_target_that_a_killed_process_left_asking_asks_no_more(kernel: Kernel) -> None:
+    """The list is the wanted one, and on older kernels nobody without CHAP could log in."""
+    kernel.entries, kernel.secret = [DB, WEB], Chap("db", "s3cret")
+    kernel.asks_everyone = True
+    assert not access_list.update(CHAP, kernel.letting_in)
+    assert not kernel.asks_everyone and kernel.asked == []
