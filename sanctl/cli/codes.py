@@ -165,8 +165,8 @@ _CODES = {
     "Where the device may be is not known, so nothing is done that could cost its last replica.",
     "SAN-DEV-022": "A device was deleted and created anew under its name while the command ran or "
     "waited for an answer. The new one holds other data, and is left alone.",
-    "SAN-DEV-023": "Hosts are logged in to a device that is to be deleted, or a node with a replica "
-    "does not say which are. A host whose multipath queues gets no error: it keeps what it writes, "
+    "SAN-DEV-023": "Hosts are logged in to a device that is to be deleted, or a node with a "
+    "replica does not say which are. A host whose multipath queues gets no error: it keeps what it writes, "
     "and would write it to a new device of the same name. Sessions are published about every ten "
     "seconds.",
     "SAN-DEV-021": "Each new device needs a name of its own; nothing was created.",

@@ -124,7 +124,12 @@ def own(bed: LabSession) -> Iterator[Bed]:
     made.host.logout(target)
     bed.sh("i1", "rm -f /etc/ssh/sshd_config.d/00-repository.conf; systemctl reload ssh")
     for name in (NAME, RESTORED):
-        bed.sh("n3", f"sanctl device delete {name} --yes --accept SAN-DEV-023 --with-points", timeout_s=240, ok=(0, 4))
+        bed.sh(
+            "n3",
+            f"sanctl device delete {name} --yes --accept SAN-DEV-023 --with-points",
+            timeout_s=240,
+            ok=(0, 4),
+        )
 
 
 def _roll_out(bed: LabSession) -> None:

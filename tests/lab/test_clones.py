@@ -74,7 +74,10 @@ def remove(scenario: Scenario, name: str) -> None:
     """Delete a device that a test may have deleted already."""
     scenario.host.logout(f"{scenario.iqn_prefix()}.{name}")
     scenario.bed.sh(
-        "n3", f"sanctl device delete {name} --yes --accept SAN-DEV-023 --with-points", timeout_s=240, ok=(0, 4)
+        "n3",
+        f"sanctl device delete {name} --yes --accept SAN-DEV-023 --with-points",
+        timeout_s=240,
+        ok=(0, 4),
     )
 
 
@@ -217,7 +220,11 @@ def test_clones_are_whole_without_their_origin(
     ledgers.assert_nothing_lost(load)
     before = {data_digest(bed, node, CLONE) for node in NODES}
     scenario.host.logout(load.target)
-    bed.sh("n3", f"sanctl device delete {ORIGIN} --yes --accept SAN-DEV-023 --with-points", timeout_s=240)
+    bed.sh(
+        "n3",
+        f"sanctl device delete {ORIGIN} --yes --accept SAN-DEV-023 --with-points",
+        timeout_s=240,
+    )
     assert run(bed, "snapshot list") == []
     assert {data_digest(bed, node, CLONE) for node in NODES} == before
     read = copy_load.host.sh(

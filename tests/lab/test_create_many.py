@@ -63,7 +63,9 @@ def are_whole(bed: LabSession, devices: tuple[str, ...]) -> bool:
 def delete_all(scenario: Scenario) -> None:
     found = [name for name in names(10) if scenario.exists(name)]
     if found:
-        scenario.sanctl("device", "delete", *found, "--yes", "--accept", "SAN-DEV-023", timeout_s=500)
+        scenario.sanctl(
+            "device", "delete", *found, "--yes", "--accept", "SAN-DEV-023", timeout_s=500
+        )
     wait_for("nothing to be left", lambda: not left(scenario.bed), within_s=60, every_s=1.0)
 
 
@@ -94,7 +96,9 @@ def test_ten_are_created_by_one_change_and_deleted_by_one_command(scenario: Scen
     assert sizes == {**dict.fromkeys(names(9), 32), "batch9": 64}
 
     before, began_s = epoch(bed), time.monotonic()
-    scenario.sanctl("device", "delete", *names(10), "--yes", "--accept", "SAN-DEV-023", timeout_s=500)
+    scenario.sanctl(
+        "device", "delete", *names(10), "--yes", "--accept", "SAN-DEV-023", timeout_s=500
+    )
     print(f"  ten deleted in {time.monotonic() - began_s:.0f} s")
     assert left(bed) == {}
     # One to stop them all, one to remove them all, and for the tombstones one of each node; a few

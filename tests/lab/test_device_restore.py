@@ -98,7 +98,12 @@ def own(bed: LabSession) -> Iterator[Bed]:
     made.sanctl(f"snapshot create {NAME} --name good")
     yield made
     made.host.logout(target)
-    bed.sh("n3", f"sanctl device delete {NAME} --yes --accept SAN-DEV-023 --with-points", timeout_s=240, ok=(0, 4))
+    bed.sh(
+        "n3",
+        f"sanctl device delete {NAME} --yes --accept SAN-DEV-023 --with-points",
+        timeout_s=240,
+        ok=(0, 4),
+    )
 
 
 @contextlib.contextmanager

@@ -49,7 +49,16 @@ def reader(bed: LabSession) -> Iterator[dict[str, str]]:
     for name in ("vol1-dr", "vol1"):
         if scenario.exists(name):
             scenario.host.logout(f"{scenario.iqn_prefix()}.{name}")
-            scenario.sanctl("device", "delete", name, "--yes", "--accept", "SAN-DEV-023", "--with-points", timeout_s=240)
+            scenario.sanctl(
+                "device",
+                "delete",
+                name,
+                "--yes",
+                "--accept",
+                "SAN-DEV-023",
+                "--with-points",
+                timeout_s=240,
+            )
     bed.sh("n3", "sanctl site remove far", timeout_s=60, ok=range(256))
     for node in ("n1", "n2"):
         bed.sh(node, "rm -f /etc/sanctl/site_key /etc/sanctl/site_key.pub")

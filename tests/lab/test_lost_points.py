@@ -38,7 +38,12 @@ def device(bed: LabSession) -> Iterator[str]:
     scenario = Scenario(bed, Initiator(bed, "i1"))
     scenario.create(NAME, "64M", prefer="n1", nodes=("n1", "n2"))
     yield NAME
-    bed.sh("n3", f"sanctl device delete {NAME} --yes --accept SAN-DEV-023 --with-points", timeout_s=240, ok=(0, 4))
+    bed.sh(
+        "n3",
+        f"sanctl device delete {NAME} --yes --accept SAN-DEV-023 --with-points",
+        timeout_s=240,
+        ok=(0, 4),
+    )
 
 
 def run(bed: LabSession, words: str, *, node: str = "n3", status: int = 0) -> Any:

@@ -43,7 +43,12 @@ def scenario(bed: LabSession) -> Iterator[Scenario]:
     made = Scenario(bed, Initiator(bed, "i1"))
     yield made
     for name in (NAME, OTHER):
-        bed.sh("n3", f"sanctl device delete {name} --yes --accept SAN-DEV-023 --with-points", timeout_s=240, ok=(0, 4))
+        bed.sh(
+            "n3",
+            f"sanctl device delete {name} --yes --accept SAN-DEV-023 --with-points",
+            timeout_s=240,
+            ok=(0, 4),
+        )
 
 
 def run(bed: LabSession, node: str, words: str, *, status: int = 0) -> Any:

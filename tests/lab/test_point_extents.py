@@ -102,7 +102,12 @@ def pieces(bed: LabSession) -> Iterator[Pieces]:
     scenario = Scenario(bed, Initiator(bed, "i1"))
     yield Pieces(scenario)
     scenario.host.logout(f"{scenario.iqn_prefix()}.{NAME}")
-    bed.sh("n3", f"sanctl device delete {NAME} --yes --accept SAN-DEV-023 --with-points", timeout_s=240, ok=(0, 4))
+    bed.sh(
+        "n3",
+        f"sanctl device delete {NAME} --yes --accept SAN-DEV-023 --with-points",
+        timeout_s=240,
+        ok=(0, 4),
+    )
 
 
 def test_only_a_device_with_restore_points_is_counted(pieces: Pieces) -> None:

@@ -95,7 +95,11 @@ def host(scenario: Scenario) -> Iterator[Initiator]:
         bed.sh(HOST, f"fsfreeze -u {mount}; umount {mount}", ok=range(256), timeout_s=120)
         scenario.host.logout(target)
     for name in NAMES:
-        bed.sh("n3", f"sanctl device delete {name} --yes --accept SAN-DEV-023 --with-points", timeout_s=240)
+        bed.sh(
+            "n3",
+            f"sanctl device delete {name} --yes --accept SAN-DEV-023 --with-points",
+            timeout_s=240,
+        )
     forget(bed, HOST)
 
 

@@ -83,7 +83,10 @@ def writing(scenario: Scenario) -> Iterator[Scenario]:
             host.logout(target)
         for name in NAMES:
             scenario.bed.sh(
-                "n3", f"sanctl device delete {name} --yes --accept SAN-DEV-023 --with-points", timeout_s=240, ok=(0, 4)
+                "n3",
+                f"sanctl device delete {name} --yes --accept SAN-DEV-023 --with-points",
+                timeout_s=240,
+                ok=(0, 4),
             )
 
 

@@ -97,7 +97,9 @@ def host(scenario: Scenario) -> Iterator[Initiator]:
     bed.sh(HOST, f"systemctl stop hook-writer; fsfreeze -u {MOUNT}", ok=range(256))
     bed.sh(HOST, f"umount {MOUNT}")
     scenario.host.logout(f"{scenario.iqn_prefix()}.{NAME}")
-    bed.sh("n3", f"sanctl device delete {NAME} --yes --accept SAN-DEV-023 --with-points", timeout_s=240)
+    bed.sh(
+        "n3", f"sanctl device delete {NAME} --yes --accept SAN-DEV-023 --with-points", timeout_s=240
+    )
     forget(bed, HOST)
 
 

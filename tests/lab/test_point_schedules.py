@@ -45,7 +45,9 @@ def load(scenario: Scenario) -> Iterator[LedgerLoad]:
     yield load
     ledgers.stop(load)
     load.host.logout(load.target)
-    scenario.bed.sh("n3", f"sanctl device delete {NAME} --yes --accept SAN-DEV-023 --with-points", timeout_s=240)
+    scenario.bed.sh(
+        "n3", f"sanctl device delete {NAME} --yes --accept SAN-DEV-023 --with-points", timeout_s=240
+    )
 
 
 def sanctl(bed: LabSession, words: str, *, status: int = 0) -> Any:

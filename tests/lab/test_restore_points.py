@@ -96,7 +96,10 @@ def load(scenario: Scenario) -> Iterator[LedgerLoad]:
     load.host.logout(load.target)
     # The last test has deleted it, unless one failed.
     scenario.bed.sh(
-        "n3", f"sanctl device delete {NAME} --yes --accept SAN-DEV-023 --with-points", timeout_s=240, ok=(0, 4)
+        "n3",
+        f"sanctl device delete {NAME} --yes --accept SAN-DEV-023 --with-points",
+        timeout_s=240,
+        ok=(0, 4),
     )
 
 
@@ -412,6 +415,8 @@ def test_a_deletion_takes_the_restore_points_along(scenario: Scenario, load: Led
     refused = bed.sh("n3", f"sanctl device delete {NAME} --yes", ok=range(256), timeout_s=60)
     assert refused.status == 4 and "SAN-SNAP-013" in refused.stderr
     assert all(bed.sh(node, _LIST).stdout for node in ("n1", "n2"))
-    bed.sh("n3", f"sanctl device delete {NAME} --yes --accept SAN-DEV-023 --with-points", timeout_s=240)
+    bed.sh(
+        "n3", f"sanctl device delete {NAME} --yes --accept SAN-DEV-023 --with-points", timeout_s=240
+    )
     assert snapshot(bed, "list") == []
     assert [bed.sh(node, _LIST).stdout for node in ("n1", "n2")] == ["", ""]

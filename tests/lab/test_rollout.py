@@ -72,4 +72,6 @@ def test_rtslib_reads_what_the_agents_wrote(scenario: Scenario) -> None:
             # Of the other node: discovery names it, and nobody can log in to it.
             assert listed == [iqn, 3 - number, False, initiators, []]
     finally:
-        scenario.sanctl("device", "delete", "rtsview", "--yes", "--accept", "SAN-DEV-023", timeout_s=120)
+        scenario.sanctl(
+            "device", "delete", "rtsview", "--yes", "--accept", "SAN-DEV-023", timeout_s=120
+        )

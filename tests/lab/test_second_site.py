@@ -66,7 +66,9 @@ def device(scenario: Scenario, server: str) -> Iterator[str]:
     write(scenario, path, 0, 20 * 1024)
     yield path
     scenario.host.logout(f"{scenario.iqn_prefix()}.{NAME}")
-    scenario.bed.sh("n3", f"sanctl device delete {NAME} --yes --accept SAN-DEV-023 --with-points", timeout_s=240)
+    scenario.bed.sh(
+        "n3", f"sanctl device delete {NAME} --yes --accept SAN-DEV-023 --with-points", timeout_s=240
+    )
 
 
 def write(scenario: Scenario, path: str, at_kib: int, count_kib: int) -> None:

@@ -137,7 +137,16 @@ def test_a_copy_is_made_by_either_node(scenario: Scenario, inventory: dict[str, 
             made = wait_for(f"a copy from {standby}", once, within_s=400)
             assert made["file"].startswith(f"{PATH}/{NAME}.")
     finally:
-        scenario.sanctl("device", "delete", NAME, "--yes", "--accept", "SAN-DEV-023", "--with-points", timeout_s=240)
+        scenario.sanctl(
+            "device",
+            "delete",
+            NAME,
+            "--yes",
+            "--accept",
+            "SAN-DEV-023",
+            "--with-points",
+            timeout_s=240,
+        )
 
 
 def test_the_key_runs_nothing_else(bed: LabSession, inventory: dict[str, Any]) -> None:

@@ -108,7 +108,9 @@ def delete(scenario: Scenario, *names: str) -> None:
     """Delete what a test has made, and wait until nothing is left on any node."""
     for name in names:
         if scenario.exists(name):
-            scenario.sanctl("device", "delete", name, "--yes", "--accept", "SAN-DEV-023", timeout_s=CREATE_S)
+            scenario.sanctl(
+                "device", "delete", name, "--yes", "--accept", "SAN-DEV-023", timeout_s=CREATE_S
+            )
     wait_for(
         "nothing to be left",
         lambda: not left(scenario.bed),

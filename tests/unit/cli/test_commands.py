@@ -297,8 +297,7 @@ def test_a_host_that_logs_in_while_the_question_is_asked_keeps_its_device(
 def test_a_node_that_is_away_has_no_sessions(run: Run, env: FakeEnvironment) -> None:
     run("device", "create", "vm1", "--size", "100M")
     del env.pacemaker.private_attributes["n2", SESSIONS_ATTRIBUTE]
-    env.pacemaker.states["n2"] = "offline"
-    env.pacemaker.tick()
+    env.pacemaker.crash("n2")
     status, out, _ = run("device", "delete", "vm1", "--yes")
     assert status == 0 and "node n2 is away" in out
 
