@@ -158,8 +158,8 @@ class Changes:
             return
         if restore_closure.is_closed_as_wanted(self._device):
             point_unit.start_if_ordered(runner, self._device, state)
-        # Also where hosts are in still: it writes nothing before they are out, and gives the order up
-        # where they do not get out.
+        # Also where hosts are in still: it writes nothing before they are out, and gives the order
+        # up where they do not get out.
         restore_unit.start_if_ordered(runner, self._device, state)
 
     def begin_verify(self, runner: Runner, state: ResourceState) -> ResourceState:

@@ -166,9 +166,9 @@ _CODES = {
     "SAN-DEV-022": "A device was deleted and created anew under its name while the command ran or "
     "waited for an answer. The new one holds other data, and is left alone.",
     "SAN-DEV-023": "Hosts are logged in to a device that is to be deleted, or a node with a "
-    "replica does not say which are. A host whose multipath queues gets no error: it keeps what it writes, "
-    "and would write it to a new device of the same name. Sessions are published about every ten "
-    "seconds.",
+    "replica does not say which are. A host whose multipath queues gets no error: it keeps what it "
+    "writes, and would write it to a new device of the same name. Sessions are published about "
+    "every ten seconds.",
     "SAN-DEV-021": "Each new device needs a name of its own; nothing was created.",
     "SAN-DEV-020": "The device's agent failed on a node; the message contains the agent's reason. "
     "Pacemaker remembers the failure until it is cleaned up, and may keep the device off the node "

@@ -131,7 +131,7 @@ def test_a_replica_takes_no_file_of_a_restore_point_for_its_own(detached: list[s
 def test_the_serial_is_written_last(
     earlier: Path, detached: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is the test for "all are set": without emulate_pr 0, hosts could reserve a restore point."""
+    """It is the test for "all are set": without emulate_pr 0 hosts could reserve a point."""
     (earlier / "wwn").mkdir()
     (earlier / "wwn/vpd_unit_serial").write_text("T10 VPD Unit Serial Number: \n")
     written: list[str] = []
