@@ -244,21 +244,6 @@ def test_no_read_cache_comes_below_a_device_that_may_still_be_unmapped(
     assert "sanctl.agents.cache.read_cache.apply_policy" not in duties
 
 
-def test_nothing_goes_back_to_a_restore_point_before_hosts_are_kept_out(
-    duties: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path / "run"))
-    begun = "sanctl.agents.restore.unit.start_if_ordered"
-    closed = DEVICE.closed("some order")
-    monkeypatch.setattr(lio, "access", lambda _: ("iqn.a",))
-    monkeypatch.setattr(lio, "remove_initiators", refuses)
-    each_by_itself(closed, state())
-    assert begun not in duties
-    monkeypatch.setattr(lio, "access", lambda _: ())
-    each_by_itself(closed, state())
-    assert begun in duties
-
-
 @pytest.mark.parametrize("begins", [True, False])
 def test_a_verify_that_fails_half_way_is_looked_after(
     duties: list[str], monkeypatch: pytest.MonkeyPatch, *, begins: bool

@@ -176,8 +176,8 @@ def test_the_serial_is_written_last(configfs: Path, monkeypatch: pytest.MonkeyPa
     def write(path: str, _: str) -> None:
         written.append(path.removeprefix(f"{backstore}/"))
 
-    monkeypatch.setattr(lio.configfs, "write", write)
-    monkeypatch.setattr(lio.configfs, "set_value", write)
+    monkeypatch.setattr("sanctl.drivers.configfs.write", write)
+    monkeypatch.setattr("sanctl.drivers.configfs.set_value", write)
     target = lio.Target(
         name="vm1", minor=1, uuid="a" * 32, node_id=1, iqn=OURS, portals=(), initiators=()
     )

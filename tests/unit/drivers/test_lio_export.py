@@ -10,7 +10,7 @@ import pytest
 
 from sanctl.agents.replica import parts
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import lio_export, loop
+from sanctl.drivers import configfs, lio_export, loop
 from sanctl.drivers.lio_export import NewExport
 from sanctl.errors import Refused
 
@@ -139,7 +139,7 @@ def test_the_serial_is_written_last(
     def write(path: str, _: str) -> None:
         written.append(path.removeprefix(f"{earlier}/"))
 
-    monkeypatch.setattr(lio_export.configfs, "write", write)
-    monkeypatch.setattr(lio_export.configfs, "set_value", write)
+    monkeypatch.setattr(configfs, "write", write)
+    monkeypatch.setattr(configfs, "set_value", write)
     lio_export._create_backstore(wanted(OTHER))
     assert "attrib/emulate_pr" in written and written[-1] == "wwn/vpd_unit_serial"
