@@ -13,6 +13,7 @@ from sanctl.agents.connections import peers
 from sanctl.agents.points import unit as point_unit
 from sanctl.agents.replica import (
     access_list,
+    gate_size,
     listed_portals,
     lost_writes,
     parts,
@@ -188,7 +189,7 @@ class Changes:
 
     def finish_growth(self, _runner: Runner, state: ResourceState) -> None:
         """Let hosts reach what DRBD has grown by."""
-        if parts.finish_growth(self._device, state):
+        if gate_size.finish_growth(self._device, _size_bytes(state)):
             self._steps.done("grown", "grown to the size that DRBD has")
 
     def apply_read_cache(self, runner: Runner, state: ResourceState) -> None:

@@ -47,6 +47,7 @@ from sanctl.agents.publish import replica_state
 from sanctl.agents.recovery import fs_shutdown
 from sanctl.agents.replica import (
     access_list,
+    gate_size,
     listed_portals,
     lost_writes,
     parts,
@@ -185,7 +186,7 @@ def _start(device: Device, turn: contextlib.ExitStack) -> int:
     steps.done("drbd", f"DRBD attached{connects.value}")
     if not gate.is_complete(device.name) or gate.is_suspended(device.name):
         lio.remove(device.name, device.minor)
-        parts.make_gate(device)
+        gate_size.make_gate(device)
     steps.done("gate", "gate closed")
     reservations = hooks.at_start(_RUNNER, device)
     refused = lio.create(
@@ -286,7 +287,7 @@ def _promote(device: Device, begun: contextlib.ExitStack) -> int:
     begun.close()
     write_cache.leave_write_back_unless_in_sync(_RUNNER, device.name)
     if not gate.gate_table(device.name).startswith("drbd"):
-        size = parts.grow_closed_gate(device, state, size)
+        size = gate_size.grow_closed_gate(device, size)
         gate.open_gate(device.name, below=device.drbd_device, size_bytes=size)
         steps.done("gate", "gate leads onto DRBD")
     gate.resume(device.name)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
+from sanctl.agents.replica import gate_size
 from sanctl.drivers import (
     backing_device,
     corosync,
@@ -317,18 +318,8 @@ def _grow_or_leave(device: Device, path: str, size_bytes: int) -> bool:
         # One without a byte is of a replica that was being made.
         if not present:
             raise
-        log_not_grown(device, f"{path} stays at {present} bytes: {error}")
+        gate_size.log_not_grown(device, f"{path} stays at {present} bytes: {error}")
         return False
-
-
-def log_not_grown(device: Device, why: str) -> None:
-    """Log that a replica is smaller than it is to be, and goes on so."""
-    journal.write(
-        f"{device.name}: it cannot grow to {device.size_bytes} bytes: {why}",
-        priority=journal.ERROR,
-        device=device.name,
-        action="grow",
-    )
 
 
 def _refuse_truncated(runner: Runner, device: Device, files: pool_files.DeviceFiles) -> None:
@@ -365,7 +356,7 @@ def detach_files(device: Device) -> None:
     ram_cache.remove_parts(device.name)
     for path in attached_files(device):
         loop.detach(path)
-    remove_size_loop_device(device.name)
+    gate_size.remove_size_loop_device(device.name)
 
 
 def wait_until_detached(device: Device) -> None:
@@ -479,60 +470,3 @@ def _is_settled(device: Device, state: ResourceState | None) -> bool:
             for peer in state.peers
         )
     )
-
-
-def make_gate(device: Device) -> None:
-    """Make the two device-mapper devices, closed, in the size that DRBD has."""
-    size = drbd_kernel.size_bytes(device.minor) or device.size_bytes
-    with _size_loop_device(device.name, size) as shape:
-        gate.create(device.name, shape=shape, size_bytes=size)
-
-
-@contextlib.contextmanager
-def _size_loop_device(name: str, size_bytes: int) -> Iterator[str]:
-    """Make an empty loop device with the limits of a device file; it is removed after use."""
-    path = state_files.size_file(name)
-    remove_size_loop_device(name)
-    pool_files.allocate(path, size_bytes)
-    try:
-        yield loop.attach(path, direct_io=False)
-    finally:
-        remove_size_loop_device(name)
-
-
-def remove_size_loop_device(name: str) -> None:
-    """Remove the loop device of `_size_loop_device`, also one that an interrupted action left."""
-    loop.detach(state_files.size_file(name))
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(state_files.size_file(name))
-
-
-def finish_growth(device: Device, state: ResourceState) -> bool:
-    """Grow the device-mapper devices to DRBD's size; return whether they were smaller."""
-    size = (state.size_kib or 0) * 1024
-    present = gate.size_bytes(device.name)
-    if present is None or size <= present:
-        return False
-    if gate.gate_table(device.name).startswith("drbd"):
-        gate.grow_active(device.name, below=device.drbd_device, size_bytes=size)
-    else:
-        with _size_loop_device(device.name, size) as shape:
-            gate.grow_standby(device.name, shape=shape, size_bytes=size)
-    return True
-
-
-def grow_closed_gate(device: Device, state: ResourceState, size_bytes: int) -> int:
-    """Grow a gate that is about to be opened, of this size, to DRBD's; return the size it has.
-
-    A standby's monitor may not have come to it since DRBD has grown, and hosts would find a device
-    that has lost its end. An error is logged: better that they find that than no device, and the
-    monitor tries again.
-    """
-    if drbd_kernel.size_bytes(device.minor) <= size_bytes:
-        return size_bytes
-    try:
-        finish_growth(device, state._replace(size_kib=drbd_kernel.size_bytes(device.minor) // 1024))
-    except (SanctlError, OSError) as error:
-        log_not_grown(device, str(error))
-    # Also where it was interrupted half way: what is below has to be as large.
-    return gate.size_bytes(device.name) or size_bytes

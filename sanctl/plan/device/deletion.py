@@ -167,13 +167,15 @@ def refuse_while_logged_in(
         if device is None or device.is_stopping:
             continue
         hosts, silent = host_logins(cluster, device, sessions)
-        who = [*hosts[:_NAMED], *(["..."] if len(hosts) > _NAMED else [])]
-        who += [f"hosts of {node}, which does not say" for node in silent]
-        if who:
+        named = ", ".join([*hosts[:_NAMED], *(["..."] if len(hosts) > _NAMED else [])])
+        what = [f"hosts are logged in to device {name}: {named}"] if hosts else []
+        if silent:
+            what.append(f"{', '.join(silent)} does not say who is logged in to device {name}")
+        if what:
             problems.append(
                 Problem(
                     HOSTS_LOGGED_IN,
-                    f"hosts are logged in to device {name}: {', '.join(who)}",
+                    "; ".join(what),
                     "stop what uses it there, unmount it, log out, and try again after half a "
                     "minute: what a host still writes waits for a path, and goes to a new device "
                     f"of the same name; --accept {HOSTS_LOGGED_IN} deletes it all the same",

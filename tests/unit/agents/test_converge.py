@@ -55,7 +55,7 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     ):
         monkeypatch.setattr(module, function, acts(f"{module.__name__}.{function}", outcome))
     monkeypatch.setattr("sanctl.agents.converge.tracking.needs_tracking", lambda *_: False)
-    monkeypatch.setattr("sanctl.agents.converge.parts.finish_growth", acts("growth", False))
+    monkeypatch.setattr("sanctl.agents.converge.gate_size.finish_growth", acts("growth", False))
     monkeypatch.setattr(drbdsetup, "observe", lambda *_: None)
     monkeypatch.setattr(journal, "write", lambda text, **_: told.append(text))
     return told
@@ -242,6 +242,16 @@ def test_no_read_cache_comes_below_a_device_that_may_still_be_unmapped(
     monkeypatch.setattr(read_cache, "update_unmap_offer", refuses)
     assert each_by_itself(DEVICE, state()) == ["read cache"]
     assert "sanctl.agents.cache.read_cache.apply_policy" not in duties
+
+
+def test_nothing_that_is_ordered_starts_before_it_is_known_what_keeps_hosts_out(
+    duties: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The parameters of this monitor may be older than the order."""
+    monkeypatch.setattr("sanctl.agents.converge.point_unit.start_if_ordered", refuses)
+    monkeypatch.setattr("sanctl.agents.converge.restore_closure.as_known", refuses)
+    assert each_by_itself(DEVICE, state()) == ["write-back and access list"]
+    assert "sanctl.agents.restore.unit.start_if_ordered" not in duties
 
 
 @pytest.mark.parametrize("begins", [True, False])

@@ -7,7 +7,7 @@ import pytest
 
 from sanctl.agents import device, ocf
 from sanctl.agents.fencing import outdate
-from sanctl.agents.replica import parts
+from sanctl.agents.replica import gate_size
 from sanctl.drivers import drbd_kernel, gate
 from sanctl.errors import CommandError, Problem
 from tests.fakes.node import FakeNode
@@ -28,9 +28,9 @@ def test_the_gate_grows_before_it_is_opened_and_hosts_are_let_in(
     done: list[str] = []
     sizes = [OLD]
 
-    def grow(_device: object, state: object) -> bool:
+    def grow(_device: object, size_bytes: int) -> bool:
         assert node.alua == "Standby" and node.gate == "error"
-        assert getattr(state, "size_kib", None) == NEW // 1024
+        assert size_bytes == NEW
         done.append("grown")
         if not grows:
             raise CommandError(Problem("SAN-DM-001", "no answer"))
@@ -43,7 +43,7 @@ def test_the_gate_grows_before_it_is_opened_and_hosts_are_let_in(
         node.gate = "drbd3"
 
     monkeypatch.setattr(drbd_kernel, "size_bytes", lambda _minor: NEW)
-    monkeypatch.setattr(parts, "finish_growth", grow)
+    monkeypatch.setattr(gate_size, "finish_growth", grow)
     monkeypatch.setattr(gate, "size_bytes", lambda _name: sizes[-1])
     monkeypatch.setattr(gate, "open_gate", open_gate)
     assert device.promote() == ocf.SUCCESS

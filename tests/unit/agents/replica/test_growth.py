@@ -10,17 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents.replica import parts
+from sanctl.agents.replica import gate_size, parts
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import backing_device, drbd_kernel, drbdadm, gate, pool_files, ram_cache
 from sanctl.errors import CommandError, Problem
-from sanctl.model.drbd import ResourceState
 from tests.fakes.node import FakeNode
 from tests.fakes.runner import FakeRunner
 
 MIB = 1 << 20
 VOL = Device("vol", "0" * 32, 64 * MIB, "main", ("n1", "n2"), 7, ())
-STANDBY = ResourceState("vol", "Secondary", "no", "UpToDate", MIB // 1024, (), minor=7)
 NO_ROOM = CommandError(Problem("SAN-DM-001", "no"))
 
 
@@ -41,9 +39,13 @@ def files(
     return made
 
 
-def refuse(monkeypatch: pytest.MonkeyPatch, number: int = errno.EFBIG) -> None:
-    def grow(_handle: int, _size: int) -> None:
-        raise OSError(number, os.strerror(number))
+def refuse(monkeypatch: pytest.MonkeyPatch, number: int = errno.EFBIG, *, above: int = 0) -> None:
+    made = os.ftruncate
+
+    def grow(handle: int, size: int) -> None:
+        if size > above:
+            raise OSError(number, os.strerror(number))
+        made(handle, size)
 
     monkeypatch.setattr(os, "ftruncate", grow)
 
@@ -86,7 +88,8 @@ def test_a_replica_that_is_made_has_its_size_or_is_none(
         Path(path).unlink()
     if is_empty:
         Path(files.data).touch()
-    refuse(monkeypatch)
+    # Its metadata would have room.
+    refuse(monkeypatch, above=32 * MIB)
     for _ in range(2):
         with pytest.raises(OSError, match=os.strerror(errno.EFBIG)):
             parts.prepare_files(FakeRunner(), VOL, str(tmp_path))
@@ -125,7 +128,7 @@ class Gate:
 @pytest.mark.usefixtures("fake_node")
 def test_a_gate_is_as_large_as_drbd_before_it_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Gate(monkeypatch, 2 * MIB).size_bytes == MIB
-    assert parts.grow_closed_gate(VOL, STANDBY, MIB) == 2 * MIB
+    assert gate_size.grow_closed_gate(VOL, MIB) == 2 * MIB
 
 
 @pytest.mark.parametrize("drbd_bytes", [0, MIB])
@@ -134,7 +137,7 @@ def test_in_the_usual_case_nothing_is_grown(
     monkeypatch: pytest.MonkeyPatch, drbd_bytes: int
 ) -> None:
     Gate(monkeypatch, drbd_bytes).grows = lambda _: pytest.fail("grown")
-    assert parts.grow_closed_gate(VOL, STANDBY, MIB) == MIB
+    assert gate_size.grow_closed_gate(VOL, MIB) == MIB
 
 
 @pytest.mark.parametrize("error", [NO_ROOM, OSError(errno.ENOSPC, "no room")])
@@ -151,5 +154,5 @@ def test_a_gate_that_cannot_grow_is_opened_in_the_size_it_has(
         raise error
 
     found.grows = fail
-    assert parts.grow_closed_gate(VOL, STANDBY, MIB) == (2 * MIB if has_grown else MIB)
+    assert gate_size.grow_closed_gate(VOL, MIB) == (2 * MIB if has_grown else MIB)
     assert any("cannot grow" in line for line in fake_node.journal)

@@ -10,7 +10,7 @@ import pytest
 from sanctl.errors import Refused
 from sanctl.model.cib_change import SetParameter
 from sanctl.model.cluster import Cluster
-from sanctl.model.crm_mon import Instance, Role
+from sanctl.model.crm_mon import Instance, NodeState, Role
 from sanctl.model.names import ByteSize, DeviceName, PoolName
 from sanctl.model.pool_space import largest_file_bytes
 from sanctl.parse.published_state import parse_replica_state
@@ -132,6 +132,12 @@ def test_a_replica_that_is_not_there_says_nothing() -> None:
     cluster = grown(20 * TIB, SAME, SAME)
     gone = replace(cluster, mon=replace(cluster.mon, instances=cluster.mon.instances[:1]))
     assert refusal(gone, "8T") == ["SAN-DEV-012"]
+
+
+def test_what_a_node_said_before_its_standby_may_be_old() -> None:
+    cluster = grown(20 * TIB, SAME, SAME)
+    nodes = (replace(cluster.mon.nodes[0], state=NodeState.STANDBY), *cluster.mon.nodes[1:])
+    assert refusal(replace(cluster, mon=replace(cluster.mon, nodes=nodes)), "8T") == ["SAN-DEV-012"]
 
 
 def test_a_resize_is_done_when_every_replica_says_that_size() -> None:
