@@ -73,6 +73,7 @@ def parse_replica_state(text: str) -> ReplicaState:
         waits_to_connect_since_s=_number(pairs.get("connects-later")),
         hung=parse_hung(pairs.get(HUNG_KEY, "")),
         lacks=parse_lacks(pairs.get(LACKS_KEY, "")),
+        secrets_digest=pairs.get("secrets", ""),
         hosts_without_secret=tuple(filter(None, pairs.get("no-secret", "").split(","))),
     )
 

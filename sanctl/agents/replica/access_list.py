@@ -23,6 +23,8 @@ LettingIn = Callable[[Collection[str]], AbstractContextManager[None]]
 _NOTE = "unusable-secrets"
 # Which hosts are not let in here, as last published.
 _OUTSIDE_NOTE = "no-secret"
+# What nodes compare their secrets by, as last published.
+_DIGEST_NOTE = "secrets-digest"
 # Which entries the kernel refused, and why: as last logged.
 _REFUSED_NOTE = "refused-entries"
 
@@ -53,21 +55,27 @@ def hosts_without_secret(device: Device) -> tuple[str, ...]:
 
 
 def published_field(device: Device) -> str:
-    """Return what is published of hosts that are not let in, for want of a secret; empty: none.
+    """Return what is published of hosts' secrets: whose is missing, and a digest of those in use.
 
-    The resync service publishes as well, and does not know a device's hosts: it says what the
+    The digest is keyed, and there is none while a secret is missing. Empty: no host has CHAP. The resync service publishes as well, and does not know a device's hosts: it says what the
     latest start or monitor has found.
     """
-    note = state_files.of_device(device.name, _OUTSIDE_NOTE)
-    names = note.read()
-    if device.pool:
-        found = ",".join(hosts_without_secret(device))
-        if found != names:
-            # Without room for it the service leaves the field out until the next monitor.
-            with contextlib.suppress(OSError):
-                note.write(found)
-        names = found
-    return f" no-secret={names}" if names else ""
+    names = _noted(device, _OUTSIDE_NOTE, lambda: ",".join(hosts_without_secret(device)))
+    digest = _noted(device, _DIGEST_NOTE, lambda: host_secrets.digest(device.hosts, device.uuid))
+    return (f" no-secret={names}" if names else "") + (f" secrets={digest}" if digest else "")
+
+
+def _noted(device: Device, note_name: str, find: Callable[[], str]) -> str:
+    note = state_files.of_device(device.name, note_name)
+    text = note.read()
+    if not device.pool:
+        return text
+    found = find()
+    if found != text:
+        # Without room for it the service leaves the field out until the next monitor.
+        with contextlib.suppress(OSError):
+            note.write(found)
+    return found
 
 
 def log_refused(device: Device, refused: Collection[str]) -> None:

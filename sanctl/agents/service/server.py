@@ -50,6 +50,7 @@ LIBRARY = (
     "fcntl",
     "glob",
     "hashlib",
+    "hmac",
     "json",
     "mmap",
     "re",

@@ -60,6 +60,7 @@ _HARMLESS_NOTES = frozenset(
         "refused-entries",
         "restore-since",
         "resync-received",
+        "secrets-digest",
         "sync-policy",
         "target",
         "unmap-offer",

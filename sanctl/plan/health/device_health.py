@@ -9,7 +9,7 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import MEMBER_STATES, NodeState
 from sanctl.model.device import DeviceSpec
 from sanctl.model.findings import Finding, Severity
-from sanctl.model.names import format_bytes
+from sanctl.model.names import NodeName, format_bytes
 from sanctl.model.verify_result import DIFFERS, INTERRUPTED, RUNNING
 from sanctl.plan.health.cache_health import device_cache_findings
 from sanctl.plan.health.connect_wait import connect_wait
@@ -131,6 +131,26 @@ def _secret_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
                 do=f"put it into sanctl_host_secrets and run the playbook; journalctl "
                 f"SANCTL_DEVICE={device.name} SANCTL_ACTION=access-list on {node} says what is "
                 f"wrong with /etc/sanctl/hosts/{host}",
+            )
+    # Where a change of the hosts is on its way, nodes have other hosts for a moment, too.
+    by_access: dict[str | None, dict[str, list[NodeName]]] = {}
+    for node in device.nodes:
+        replica = cluster.replica(device.name, node)
+        if replica.secrets_digest and cluster.mon.state(node) in MEMBER_STATES:
+            alike = by_access.setdefault(replica.access, {})
+            alike.setdefault(replica.secrets_digest, []).append(node)
+    for alike in by_access.values():
+        if len(alike) > 1:
+            groups = sorted(" and ".join(map(str, nodes)) for nodes in alike.values())
+            yield Finding(
+                code="SAN-HLT-129",
+                severity=WARNING,
+                subject=f"device {device.name}",
+                what=f"the CHAP secrets of its hosts differ: {', another on '.join(groups)}",
+                why="a node that missed a change lets hosts in by the old secret, and refuses the "
+                "new one: hosts lose that path, and all when the device moves there",
+                do="run the playbook for these nodes, before the device moves to the one that was "
+                "away",
             )
 
 

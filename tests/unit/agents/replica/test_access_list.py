@@ -53,6 +53,66 @@ def test_the_resync_service_does_not_unsay_who_is_kept_out(
     assert access_list.published_field(recorded) == ""
 
 
+@pytest.fixture
+def secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Chap | str]:
+    found: dict[str, Chap | str] = {}
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path))
+    monkeypatch.setattr(host_secrets, "_KEY", str(tmp_path / "drbd.secret"))
+    monkeypatch.setattr(host_secrets, "login", lambda host: found[host.name])
+    (tmp_path / "drbd.secret").write_text("k" * 32 + "\n")
+    return found
+
+
+def test_nodes_publish_what_their_secrets_can_be_compared_by(
+    tmp_path: Path, secrets: dict[str, Chap | str]
+) -> None:
+    assert access_list.published_field(DEVICE) == ""
+    hosts = (HostAccess("db", ("iqn.x:db",), "u"), HostAccess("web", ("iqn.x:web",)))
+    device = DEVICE._replace(hosts=hosts)
+    secrets["db"] = Chap("u", "abcdefghijkl")
+    first = access_list.published_field(device)
+    assert first.startswith(" secrets=") and len(first) == len(" secrets=") + 12
+    assert first == access_list.published_field(device._replace(hosts=hosts[::-1]))
+    assert first == access_list.published_field(device._replace(pool="")), "the resync service"
+    others = {first}
+    for chap in (
+        Chap("u", "abcdefghijkm"),
+        Chap("v", "abcdefghijkl"),
+        Chap("u", "abcdefghijkl", is_mutual=True, mutual="mnopqrstuvwx"),
+    ):
+        secrets["db"] = chap
+        others.add(access_list.published_field(device))
+    secrets["db"] = Chap("u", "abcdefghijkl")
+    others.add(access_list.published_field(device._replace(uuid="b" * 32)))
+    (tmp_path / "drbd.secret").write_text("another")
+    others.add(access_list.published_field(device))
+    assert len(others) == 6
+    assert access_list.published_field(device._replace(hosts=hosts[1:])) == ""
+
+
+@pytest.mark.parametrize("key", ["", None, "a folder"])
+def test_without_a_key_nothing_is_published(
+    tmp_path: Path, secrets: dict[str, Chap | str], key: str | None
+) -> None:
+    """Who reads the attribute could guess the secrets."""
+    secrets["db"] = Chap("u", "abcdefghijkl")
+    path = tmp_path / "drbd.secret"
+    path.unlink()
+    if key == "a folder":
+        path.mkdir()
+    elif key is not None:
+        path.write_text(key)
+    device = DEVICE._replace(hosts=(HostAccess("db", ("iqn.x:db",), "u"),))
+    assert access_list.published_field(device) == ""
+
+
+def test_nor_while_a_secret_is_missing(secrets: dict[str, Chap | str]) -> None:
+    """It has a finding of its own."""
+    hosts = (HostAccess("db", ("iqn.x:db",), "u"), HostAccess("web", ("iqn.x:web",), "w"))
+    secrets |= {"db": Chap("u", "abcdefghijkl"), "web": "there is none"}
+    assert access_list.published_field(DEVICE._replace(hosts=hosts)) == " no-secret=web"
+
+
 APP, DB, WEB = "iqn.x:app", "iqn.x:db", "iqn.x:web"
 CHAP = DEVICE._replace(initiators=(WEB,), hosts=(HostAccess("db", (DB,), "db"),))
 
