@@ -12,6 +12,7 @@ from sanctl.cli.commands.host_group import group
 from sanctl.cli.environment import environment
 from sanctl.cli.options import output_option, timeout_option
 from sanctl.cli.output import finish, print_table
+from sanctl.drivers import host_secrets
 from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster
 from sanctl.model.host import Host, HostName
@@ -27,6 +28,7 @@ from sanctl.plan.host.definition import (
     plan_host_rename,
 )
 from sanctl.plan.host.paths import host_paths
+from sanctl.system.files import exists
 
 if TYPE_CHECKING:
     from sanctl.cli.documents import host as host_documents
@@ -232,10 +234,15 @@ def delete(name: str, output: str) -> None:
     """Delete host NAME, which may use no device any more."""
     wanted = HostName.parse(name)
     had: list[Iqn] = []
+    secret = f"{host_secrets.FOLDER}/{wanted}"
+    has_secret = exists(secret)
 
     def plan(seen: Cluster) -> tuple[Change, ...]:
+        nonlocal has_secret
         changes = plan_host_deletion(seen, wanted)
-        had[:] = existing_host(seen, wanted).iqns
+        gone = existing_host(seen, wanted)
+        had[:] = gone.iqns
+        has_secret = has_secret or bool(gone.chap_user)
         return changes
 
     cluster, _ = _change(wanted, plan, f"host delete {name}")
@@ -243,6 +250,11 @@ def delete(name: str, output: str) -> None:
 
     def text() -> None:
         print(f"host {wanted} is deleted")
+        if has_secret:
+            print(
+                "its CHAP secret would be that of the next host of this name: take it out of "
+                f"sanctl_host_secrets, and remove {secret} on each storage node"
+            )
         _print_by_themselves(found)
 
     finish(output, data={"name": wanted.value, "by_themselves": _by_itself_data(found)}, text=text)

@@ -13,6 +13,7 @@ import pytest
 
 import sanctl.cli.environment
 from sanctl.cli.main import main
+from sanctl.drivers import host_secrets
 from sanctl.errors import ConfigError, Problem
 from sanctl.model.cib_change import SetPoint, SetStopped
 from sanctl.model.host_session import SESSIONS_ATTRIBUTE
@@ -357,6 +358,20 @@ def test_a_restore_point_made_since_the_question_is_not_deleted(
     assert status == 4 and "SAN-SNAP-013" in err
     assert "vm1" in env.pacemaker.devices()
     assert run("device", "delete", "vm1", "--with-points")[0] == 0
+
+
+def test_a_deleted_hosts_secret_is_named(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be that of the next host of the same name."""
+    monkeypatch.setattr(host_secrets, "FOLDER", str(tmp_path))
+    for name, chap in (("with", ("--chap", "w")), ("without", ()), ("former", ())):
+        run("host", "create", name, "--iqn", f"iqn.2026-11.net.example:{name}", *chap)
+    (tmp_path / "former").touch()
+    for name in ("with", "former"):
+        out = run("host", "delete", name)[1]
+        assert f"remove {tmp_path}/{name} on each" in out and "sanctl_host_secrets" in out
+    assert run("host", "delete", "without")[1] == "host without is deleted\n"
 
 
 def test_ctrl_c_during_a_wait_says_what_stays(run: Run, env: FakeEnvironment) -> None:
