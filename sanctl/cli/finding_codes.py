@@ -142,9 +142,9 @@ CODES = {
     "may hold data of the pool.",
     "SAN-HLT-094": "A host logs in with CHAP, and its secret is missing on a node, or cannot be "
     "used there: the host has no path over that node. Without the secret it is not let in.",
-    "SAN-HLT-129": "The nodes of a device have different CHAP secrets for its hosts: one was away when a "
-    "secret was changed. It lets hosts in by the old one, and refuses the new one. While a playbook "
-    "changes secrets, node by node, it is so for a moment.",
+    "SAN-HLT-129": "The nodes of a device have different CHAP secrets for its hosts: one was away "
+    "when a secret was changed. It lets hosts in by the old one, and refuses the new one. While a "
+    "playbook changes secrets, node by node, it is so for a moment.",
     "SAN-HLT-098": "A schedule of restore points has made none for more than two of its intervals. "
     "It tries once in each interval, every hour at least, on the node that serves the device; what "
     "it could not do is in the journal there. What nobody made is not made up for.",

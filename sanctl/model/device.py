@@ -232,8 +232,8 @@ class ReplicaState:
     hosts_without_secret: tuple[str, ...] = ()
     """Hosts with CHAP that are not let in on the node, as their secret is missing there."""
     secrets_digest: str = ""
-    """What nodes compare the CHAP secrets of the device's hosts by; empty: the node does not say, or
-    lacks one."""
+    """What nodes compare the CHAP secrets of the device's hosts by; empty: the node does not say,
+    or lacks one."""
     is_suspect: bool = False
     """The replica has lost writes that it had acknowledged."""
     is_settling: bool = False

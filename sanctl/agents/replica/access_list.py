@@ -57,7 +57,9 @@ def hosts_without_secret(device: Device) -> tuple[str, ...]:
 def published_field(device: Device) -> str:
     """Return what is published of hosts' secrets: whose is missing, and a digest of those in use.
 
-    The digest is keyed, and there is none while a secret is missing. Empty: no host has CHAP. The resync service publishes as well, and does not know a device's hosts: it says what the
+    The digest is keyed, and there is none while a secret is missing. Empty: no host has CHAP.
+
+    The resync service publishes as well, and does not know a device's hosts: it says what the
     latest start or monitor has found.
     """
     names = _noted(device, _OUTSIDE_NOTE, lambda: ",".join(hosts_without_secret(device)))

@@ -22,4 +22,6 @@ def test_a_devices_monitor_imports_nothing_that_it_seldom_needs() -> None:
         [sys.executable, "-I", "-c", _LISTS, str(ROOT)], check=True, capture_output=True, text=True
     )
     assert "sanctl.agents.device" in done.stdout.split()
-    assert not {"dataclasses", "hashlib", "hmac", "inspect", "json", "uuid", "xml"} & set(done.stdout.split())
+    assert not {"dataclasses", "hashlib", "hmac", "inspect", "json", "uuid", "xml"} & set(
+        done.stdout.split()
+    )

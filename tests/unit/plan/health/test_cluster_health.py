@@ -333,3 +333,28 @@ def test_a_disk_that_is_missing_is_named_where_the_other_replica_may_not_be_serv
     fake.attribute("n2", "sanctl-vm1", lost)
     finding = next(each for each in _findings(fake) if each.code == "SAN-HLT-037")
     assert finding.do.startswith("check its disk on n2 (") and "device heal vm1" in finding.do
+
+
+@pytest.mark.parametrize(
+    ("words", "is_found"),
+    [
+        (("secrets=a", "secrets=b"), True),
+        (("secrets=a", "secrets=a"), False),
+        # One lacks a secret, which has a finding of its own, or is of an older release.
+        (("secrets=a", ""), False),
+        # A change of the hosts is on its way.
+        (("secrets=a acl=1", "secrets=b acl=2"), False),
+        (("secrets=a acl=1", "secrets=b acl=1"), True),
+    ],
+)
+def test_a_node_that_missed_a_change_of_a_secret(words: tuple[str, str], is_found: bool) -> None:
+    fake = _healthy()
+    good = "disk=UpToDate connection=Connected replication=Established peer-disk=UpToDate"
+    for node, word in zip(("n1", "n2"), words, strict=True):
+        fake.attribute(node, "sanctl-vm1", f"{good} {word}")
+    found = [each for each in _findings(fake) if each.code == "SAN-HLT-129"]
+    assert bool(found) is is_found
+    if found:
+        assert found[0].what.endswith("differ: n1, another on n2")
+        fake.crash("n2")
+        assert "SAN-HLT-129" not in _codes(fake)
