@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 
+from sanctl.drivers import drbd_kernel
 from sanctl.errors import CommandError, Problem, Refused, Unreachable, UsageError
 from sanctl.model.cib_change import AddDevice, Change
 from sanctl.model.cluster import Cluster
@@ -17,6 +19,7 @@ from sanctl.plan.cluster.cib_size import cib_size_problem, has_size_limit
 from sanctl.plan.cluster.convergence import (
     Progress,
     creation_progress,
+    kernel_has_created,
     not_created,
     seems_created,
 )
@@ -96,6 +99,8 @@ def create_devices(
         while awaited:
             name = next(iter(awaited))
             try:
+                if _kernel_says_not_yet(awaited[name]):
+                    return False
                 if not seems_created(awaited[name], session.published_replicas(name)):
                     return False
             except CommandError:
@@ -117,6 +122,20 @@ def create_devices(
         f"'journalctl SANCTL_DEVICE={names[0]}' on its nodes",
         may_be_done=may_be_done,
     )
+
+
+def _kernel_says_not_yet(device: DeviceSpec) -> bool:
+    """Whether this node has a replica and its kernel knows that the device is not there yet.
+
+    A look at /proc/drbd costs no process, which a question to Pacemaker does: on the processors on
+    which the device is created. DRBD 9 lists no devices there.
+    """
+    if len(device.nodes) != 2 or os.uname().nodename not in map(str, device.nodes):
+        return False
+    state = drbd_kernel.proc_state(device.minor)
+    if state is not None:
+        return not kernel_has_created(state)
+    return drbd_kernel.is_loaded() and drbd_kernel.generation() == 8
 
 
 def _cluster_objections(

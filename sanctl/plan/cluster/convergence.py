@@ -11,6 +11,7 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import MEMBER_STATES, Failure, NodeState, Role
 from sanctl.model.device import DeviceSpec, ReplicaState
 from sanctl.model.names import DeviceName, NodeName
+from sanctl.parse.drbd import ProcState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +82,15 @@ def seems_created(device: DeviceSpec, published: Mapping[str, ReplicaState]) -> 
     return all(state is not None and state.is_up_to_date for state in states) and any(
         state is not None and state.role == "Primary" for state in states
     )
+
+
+def kernel_has_created(state: ProcState) -> bool:
+    """Whether a replica of a new device with two sees that one is Primary and both have the data.
+
+    What is published says so later.
+    """
+    roles, disks = (state.role, state.peer_role), (state.disk, state.peer_disk)
+    return "Primary" in roles and disks == ("UpToDate", "UpToDate")
 
 
 def move_progress(cluster: Cluster, name: DeviceName, node: NodeName) -> Progress:

@@ -6,7 +6,8 @@ import pytest
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import ByteSize, DeviceName, NodeName, PoolName
 from sanctl.parse.published_state import parse_replica_state
-from sanctl.plan.cluster.convergence import seems_created
+from sanctl.parse.drbd import ProcState
+from sanctl.plan.cluster.convergence import kernel_has_created, seems_created
 
 DEVICE = DeviceSpec(
     name=DeviceName.parse("vm1"),
@@ -40,3 +41,21 @@ def test_what_replicas_say_of_a_new_device(n1: str | None, n2: str | None, seems
         if text is not None
     }
     assert seems_created(DEVICE, published) == seems
+
+
+@pytest.mark.parametrize(
+    ("roles", "disks", "expected"),
+    [
+        (("Primary", "Secondary"), ("UpToDate", "UpToDate"), True),
+        (("Secondary", "Primary"), ("UpToDate", "UpToDate"), True),
+        (("Secondary", "Secondary"), ("UpToDate", "UpToDate"), False),
+        (("Primary", "Secondary"), ("UpToDate", "Inconsistent"), False),
+        (("Secondary", "Primary"), ("Inconsistent", "UpToDate"), False),
+        (("Secondary", "Unknown"), ("Inconsistent", "DUnknown"), False),
+    ],
+)
+def test_what_the_kernel_sees_of_a_new_device(
+    roles: tuple[str, str], disks: tuple[str, str], expected: bool
+) -> None:
+    state = ProcState("Connected", *roles, *disks, is_suspended=False, out_of_sync_kib=0)
+    assert kernel_has_created(state) == expected
