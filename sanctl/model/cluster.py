@@ -407,11 +407,16 @@ class Cluster:
         """Return how many devices a node serves, or is about to serve.
 
         A device that no node serves yet counts for its first node, which is to serve it first: so
-        devices that are created at the same time do not all go to one node.
+        devices that are created at the same time do not all go to one node. One that is being
+        deleted counts only where it is served still.
         """
         wanted = str(node)
         return sum(
             1
             for device in self.cib.devices
-            if wanted in (self.mon.active_nodes(device.name) or (str(device.nodes[0]),))
+            if wanted
+            in (
+                self.mon.active_nodes(device.name)
+                or (() if device.is_stopping else (str(device.nodes[0]),))
+            )
         )

@@ -51,6 +51,7 @@ def delete_devices(
         For each device the nodes that are away; each removes its data when it is back.
 
     Raises:
+        CommandError: a stop failed, or Pacemaker did not answer.
         Refused: there is no such device, Pacemaker would not stop it, or `check` refuses; for one
             of them at least, and none is stopped.
         NotConverged: time ran out; says at which step.
@@ -84,6 +85,8 @@ def delete_devices(
                 timeout_s=remaining,
                 resources=tuple(name.value for name in names),
                 known_failures=known,
+                # One that fails to start, say, is stopped all the same.
+                ends_wait=lambda failure: failure.action == "stop",
                 look=again,
                 may_be_done=partial(_may_have_stopped, session, _stopping(cluster, names)),
             )
@@ -142,7 +145,9 @@ def _make_changes(
         for name in removed:
             if cluster.mon.failures_of(name):
                 session.clean_up_failures(name)
-        changes = session.change(lambda seen: removal_changes(_steps(seen, removed).values()))
+        changes = session.change(
+            lambda seen: removal_changes(_steps(seen, removed).values()), reads_replicas=False
+        )
         tell({change.node for change in changes if isinstance(change, SetNodeAttribute)})
 
 

@@ -255,6 +255,7 @@ class Session:
         timeout_s: float,
         resources: Collection[str] = (),
         known_failures: Collection[Failure] = (),
+        ends_wait: Callable[[Failure], bool] = lambda _: True,
         look: str = "",
         may_be_done: Callable[[], bool] | None = None,
     ) -> Cluster:
@@ -265,7 +266,8 @@ class Session:
         for.
 
         A failed action of one of `resources` ends the wait at once, unless it is one of
-        `known_failures`. When time runs out, the message says where to `look`.
+        `known_failures`, or `ends_wait` says that it does not stand in the way. When time runs out,
+        the message says where to `look`.
 
         Raises:
             NotConverged: time ran out; says what was seen last.
@@ -289,7 +291,8 @@ class Session:
                 self.clock.sleep(_POLL_S)
                 continue
             last_answer_s = self.clock.monotonic_s()
-            failures = failures_since(cluster, resources, known_failures)
+            found = failures_since(cluster, resources, known_failures)
+            failures = [failure for failure in found if ends_wait(failure)]
             if failures:
                 raise CommandError(*(failure_problem(failure) for failure in failures))
             progress = goal(cluster)

@@ -655,6 +655,29 @@ def test_delete_forgets_failures_with_the_device() -> None:
     assert bench.cluster.cleaned_up == ["vm1"]
 
 
+@pytest.mark.parametrize(("action", "is_final"), [("monitor_10000", False), ("stop_0", True)])
+def test_a_failure_while_a_device_is_deleted(action: str, is_final: bool) -> None:
+    """Only one to stop stands in the way: a device that fails otherwise is stopped all the same."""
+    bench = Bench()
+    bench.create()
+    bench.cluster.is_frozen = True
+
+    def fail() -> None:
+        failed = {"op_key": f"vm1_{action}", "node": "n2", "exitstatus": "error", "call": "9"}
+        bench.cluster.failures.append(failed)
+        bench.cluster.is_frozen = is_final
+        bench.clock.on_sleep = bench.cluster.tick
+
+    bench.clock.on_sleep = fail
+    if is_final:
+        with pytest.raises(CommandError):
+            delete(bench, timeout_s=60)
+        assert "vm1" in bench.cluster.devices()
+    else:
+        delete(bench, timeout_s=60)
+        assert bench.cluster.devices() == {} and bench.cluster.cleaned_up == ["vm1"]
+
+
 def test_a_short_silence_of_pacemaker_does_not_end_a_wait() -> None:
     bench = Bench()
     bench.create()
