@@ -5,8 +5,8 @@ import pytest
 
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import ByteSize, DeviceName, NodeName, PoolName
-from sanctl.parse.published_state import parse_replica_state
 from sanctl.parse.drbd import ProcState
+from sanctl.parse.published_state import parse_replica_state
 from sanctl.plan.cluster.convergence import kernel_has_created, seems_created
 
 DEVICE = DeviceSpec(
