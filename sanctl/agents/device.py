@@ -257,7 +257,9 @@ def _promote(device: Device, begun: contextlib.ExitStack) -> int:
     size = gate.size_bytes(device.name)
     # Before DRBD is: what is read of it is then of the moment at which the cluster has answered.
     # Not of a device that is not started here, of which nothing may be noted.
-    is_first = size is not None and first_activation.is_new(_RUNNER, device)
+    is_first = size is not None and first_activation.is_new(
+        _RUNNER, device, timeout_s=first_activation.PROMOTION_TIMEOUT_S
+    )
     state = drbdsetup.observe(_RUNNER, device.name)
     if state is None or size is None:
         raise CommandError(

@@ -30,12 +30,12 @@ from sanctl.system.runner import Runner
 #: A new device's first promotion takes about two seconds; the monitor that waits has thirty.
 _MAX_WAIT_S = 10.0
 _TIMEOUT_S = 8.0
-#: The first promotion of a device: no host waits yet, and a failure costs a stop and a start.
-_FIRST_TIMEOUT_S = 25.0
+#: A promotion, the first one of a device most of all: a failure costs a stop and a start.
+PROMOTION_TIMEOUT_S = 25.0
 _ATTRIBUTE = "sanctl-new"
 
 
-def is_new(runner: Runner, device: Device) -> bool:
+def is_new(runner: Runner, device: Device, *, timeout_s: float = _TIMEOUT_S) -> bool:
     """Whether the CIB says that the device has never been active.
 
     Raises:
@@ -43,7 +43,7 @@ def is_new(runner: Runner, device: Device) -> bool:
     """
     if _active_note(device).exists():
         return False
-    value = crm_resource.meta_attribute(runner, device.name, _ATTRIBUTE, timeout_s=_TIMEOUT_S)
+    value = crm_resource.meta_attribute(runner, device.name, _ATTRIBUTE, timeout_s=timeout_s)
     if value == "true":
         return True
     _write_active_note(device)
@@ -95,7 +95,9 @@ def activate(runner: Runner, device: Device, state: ResourceState, steps: ocf.St
 
 
 def _record_promotion(runner: Runner, device: Device) -> None:
-    crm_resource.delete_meta_attribute(runner, device.name, _ATTRIBUTE, timeout_s=_FIRST_TIMEOUT_S)
+    crm_resource.delete_meta_attribute(
+        runner, device.name, _ATTRIBUTE, timeout_s=PROMOTION_TIMEOUT_S
+    )
     _write_active_note(device)
 
 

@@ -62,12 +62,20 @@ def test_it_is_not_promoted(node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> 
     node.states["vol1"] = STANDBY
     monkeypatch.setenv("OCF_RESKEY_needs", "reservations future")
     monkeypatch.setattr(gate, "size_bytes", lambda _name: 8192)
-    monkeypatch.setattr(first_activation, "is_new", lambda *_: True)
+    asked: list[float] = []
+
+    def is_new(*_: object, timeout_s: float) -> bool:
+        asked.append(timeout_s)
+        return True
+
+    monkeypatch.setattr(first_activation, "is_new", is_new)
     monkeypatch.setattr(first_activation, "activate", lambda *_: pytest.fail("activated"))
     with pytest.raises(CommandError, match=r"future.*update sanctl on this node") as refused:
         device.promote()
     assert [each.code for each in refused.value.problems] == ["SAN-AGENT-020"]
     assert node.states["vol1"] == STANDBY
+    # Of twenty at once the first ones wait for pacemaker-based for ten seconds.
+    assert asked == [first_activation.PROMOTION_TIMEOUT_S]
 
 
 def test_it_has_no_score_and_says_why(node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> None:
