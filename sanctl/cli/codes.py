@@ -324,7 +324,8 @@ _CODES = {
     "SAN-POOL-016": "Data of the pool is on flash that is missing or has failed. The slow disk "
     "alone has old data, so it is not used. Bring the flash back, or fill the pool again from its "
     "peers: docs/howto/pool-cache.md.",
-    "SAN-POOL-017": "The disk that the inventory names for a cached pool holds other data.",
+    "SAN-POOL-017": "The disk that the inventory names for a cached pool holds other data, or "
+    "what is mounted as the pool is on another one, and its data may be on flash alone.",
     "SAN-POOL-018": "The pool has no flash cache in cluster.toml.",
     "SAN-POOL-019": "A device that is to become part of a pool holds data: blkid finds a "
     "signature, or the first MiB is not zero. sanctl does not overwrite data that it does not "
@@ -334,7 +335,8 @@ _CODES = {
     "what the resync wrote was flushed, within seconds as a rule: 'journalctl -u sanctl-resync' on "
     "its node.",
     "SAN-POOL-021": "The pool's files are in use on this node. A node in standby uses none.",
-    "SAN-POOL-022": "A device that the inventory names for a cached pool does not exist.",
+    "SAN-POOL-022": "A device that the inventory names for a cached pool does not exist. The pool "
+    "may be in use with another one all the same, and its data be on flash alone.",
     "SAN-POOL-023": "The pool's filesystem has shut itself down after an error of its disk and "
     "takes no writes. It is mounted again when the disk answers and nothing uses it, and the "
     "replicas in it are filled from their peers.",

@@ -26,6 +26,7 @@ from sanctl.system.files import exists, is_folder, read_text_or
 from sanctl.system.runner import Runner
 
 _SYSFS = "/sys/fs/bcache"
+_NUMBERED = "/sys/dev/block"
 _BLOCK = 4096
 _AT = 4096
 # A format writes zeros over so much, and a blank device is zero over so much.
@@ -298,6 +299,19 @@ def observe(origin: str) -> OriginState | None:
     )
 
 
+def is_cached_disk(number: str) -> bool | None:
+    """Whether a device is a disk of bcache's, by its `major:minor`; None: there is no such device.
+
+    By its name, too: where bcache lets go of a slow disk whose disk is still mounted, the link goes
+    before the disk does.
+    """
+    folder = f"{_NUMBERED}/{number}"
+    if not _is(folder):
+        return None
+    name = os.path.basename(os.path.realpath(folder))
+    return name.startswith("bcache") or exists(f"{folder}/bcache", follow_symlinks=False)
+
+
 def cache_set_folder(flash: str) -> str | None:
     """Return the sysfs folder of the cache set on a flash device; None when not registered."""
     folder = _folder(flash)
@@ -406,7 +420,7 @@ def _folder(device: str) -> str | None:
         number = os.stat(device).st_rdev
     except FileNotFoundError:
         return None
-    path = f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/bcache"
+    path = f"{_NUMBERED}/{os.major(number)}:{os.minor(number)}/bcache"
     return path if is_folder(path) else None
 
 

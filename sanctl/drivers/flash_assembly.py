@@ -37,7 +37,7 @@ def start(runner: Runner, pool: Pool, *, patience_s: float) -> None:
             pool_notes.clear(pool.name, pool_notes.STOPPED)
             return
         _refuse_unfinished(pool)
-        origin, flash = _origin(pool, cache), _flash(pool, cache)
+        origin, flash = flash_cache.read_origin(pool), _flash(pool, cache)
         stopped = pool_notes.read(pool.name, pool_notes.STOPPED)
         pool_notes.clear(pool.name, pool_notes.STOPPED)
         act = choose_assembly(
@@ -58,15 +58,6 @@ def _refuse_unfinished(pool: Pool) -> None:
         pool.name, pool_notes.MAKING, pool.uuid
     ):
         raise Refused(pool_problems.unfinished_preparation_problem(pool))
-
-
-def _origin(pool: Pool, cache: PoolCache) -> Superblock | None:
-    try:
-        return bcache.read_superblock(str(cache.origin))
-    except OSError as error:
-        raise CommandError(
-            pool_problems.unreadable_problem(pool, str(cache.origin), error)
-        ) from error
 
 
 def _flash(pool: Pool, cache: PoolCache) -> Superblock | None:

@@ -15,12 +15,13 @@ sanctl/drivers/bcache.py.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 import uuid as uuids
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from sanctl.drivers import bcache, pool_notes, pool_problems
+from sanctl.drivers import bcache, pool_mount, pool_notes, pool_problems
 from sanctl.errors import CommandError, Problem, Refused
 from sanctl.model.cache_policy import CacheMode
 from sanctl.model.pool_cache import Attachment, CacheState, Superblock, WantedMode
@@ -46,7 +47,8 @@ FLASH_LOST = "flash-lost"
 NO_FLASH = "no-flash"
 FLUSHING = "flushing"
 CHANGING = "changing"
-NOT_PREPARED = "not-prepared"
+#: What is mounted is not on bcache, and the slow disk was read and is not prepared for the pool.
+NO_BCACHE = "no-bcache"
 
 
 def label_of(pool: Pool) -> str:
@@ -106,13 +108,14 @@ def apply_mode(pool: Pool, wanted: WantedMode, *, at: Callable[[str], None]) -> 
     after which the process may die.
 
     Raises:
-        CommandError: the pool cannot be used: its flash has failed in write-back.
+        CommandError: the pool cannot be used: its flash has failed in write-back; or where its data
+            is is not known: its slow disk is not there, cannot be read, or is another one.
     """
     cache = cache_of(pool)
     seen = bcache.observe(str(cache.origin))
-    if seen is None and is_mount_point(pool.path) and not _is_ours(pool, str(cache.origin)):
+    if seen is None and _is_unprepared(pool):
         return CacheState(
-            mode=CacheMode.NONE, wanted=wanted.mode, reason=NOT_PREPARED, serial=wanted.serial
+            mode=CacheMode.NONE, wanted=wanted.mode, reason=NO_BCACHE, serial=wanted.serial
         )
     if seen is None or not seen.disk or not exists(f"/dev/{seen.disk}"):
         raise CommandError(pool_problems.flash_missing_problem(pool))
@@ -313,9 +316,53 @@ def cache_of(pool: Pool) -> PoolCache:
     return pool.cache
 
 
-def _is_ours(pool: Pool, device: str) -> bool:
-    found = superblock_or_none(device)
-    return found is not None and found.label == label_of(pool)
+def read_origin(pool: Pool) -> Superblock | None:
+    """Return the superblock of a pool's slow disk; None: it was read and has none.
+
+    Raises:
+        CommandError: it is not there, or cannot be read.
+    """
+    origin = str(cache_of(pool).origin)
+    try:
+        return bcache.read_superblock(origin)
+    except OSError as error:
+        raise CommandError(pool_problems.unreadable_problem(pool, origin, error)) from error
+
+
+def _is_unprepared(pool: Pool) -> bool:
+    """Whether a pool is in use as before it got flash: none of its data is on flash.
+
+    Asked of a slow disk that is not registered. One that is not there says nothing: its name may be
+    wrong in the inventory, and what is mounted be on bcache.
+
+    Raises:
+        CommandError: that is not known.
+    """
+    found = read_origin(pool)
+    if (found is not None and found.label == label_of(pool)) or not is_mount_point(pool.path):
+        return False
+    if is_on_bcache(pool) is not False:
+        raise CommandError(pool_problems.other_disk_problem(pool, str(cache_of(pool).origin)))
+    return True
+
+
+def is_on_bcache(pool: Pool) -> bool | None:
+    """Whether what is mounted at a pool's path is on a disk of bcache's; None: not known.
+
+    Raises:
+        OSError: the mounts, or sysfs, cannot be read.
+    """
+    mount = pool_mount.mount_of(str(pool.path))
+    if mount is None:
+        return None
+    number = mount.device_number
+    if number.startswith("0:"):  # Not a disk's: btrfs gives each filesystem a number of its own.
+        try:
+            disk = os.stat(mount.source).st_rdev
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        number = f"{os.major(disk)}:{os.minor(disk)}"
+    return bcache.is_cached_disk(number)
 
 
 def has_write_back_note(pool: Pool) -> bool:

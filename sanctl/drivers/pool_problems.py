@@ -50,3 +50,14 @@ def unfinished_preparation_problem(pool: Pool) -> Problem:
         f"pool {pool.name} was being prepared on this node, and that was interrupted",
         f"'sanctl pool prepare {pool.name} --anew' again",
     )
+
+
+def other_disk_problem(pool: Pool, origin: str) -> Problem:
+    """Say that what is mounted as a pool is, or may be, on a disk of bcache's that is not known."""
+    return Problem(
+        "SAN-POOL-017",
+        f"pool {pool.name}: {origin} is not the disk under what is mounted at {pool.path}, whose "
+        "data may be on flash alone",
+        "leave the flash in; give `cache.origin` in the inventory the name of the pool's disk and "
+        "run the playbook",
+    )

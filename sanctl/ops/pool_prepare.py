@@ -15,6 +15,7 @@ from sanctl.drivers import pool_files as pools
 from sanctl.drivers.pool_problems import (
     cache_unit,
     flash_missing_problem,
+    other_disk_problem,
     unfinished_preparation_problem,
     unreadable_problem,
 )
@@ -160,8 +161,15 @@ class Preparation:
         is_running = running is not None and bool(running.disk)
         has_flash = running is not None and running.has_flash
         origin = flash_device = filesystem = None
-        if not is_mounted:
+        if not is_mounted or running is None:
             origin = self._inspect(PrepareStep.REFUSE_ORIGIN, self._origin, is_flash=False)
+        is_elsewhere = (
+            is_mounted
+            and origin in {DeviceContent.FOREIGN, DeviceContent.BLANK}
+            and flash_cache.is_on_bcache(self._pool) is not False
+        )
+        if is_elsewhere:
+            self._problems[PrepareStep.REFUSE_ORIGIN] = other_disk_problem(self._pool, self._origin)
         if not is_mounted or (is_running and not has_flash):
             flash_device = self._inspect(PrepareStep.REFUSE_FLASH, self._flash, is_flash=True)
         if running is not None and running.disk and self._is_started and not is_mounted:
@@ -179,6 +187,7 @@ class Preparation:
             is_made=pool_notes.is_of(name, pool_notes.MADE, uuid),
             is_noted_write_back=flash_cache.has_write_back_note(self._pool),
             leaves_flash=self._leaves_failed_flash and flash_cache.has_failed_flash(self._pool),
+            is_on_other_bcache=is_elsewhere,
         )
 
     def _inspect(self, refusal: PrepareStep, device: str, *, is_flash: bool) -> DeviceContent:

@@ -13,10 +13,10 @@ class PoolCache(TypedDict):
     mode: Annotated[str | None, "the mode in effect; null: not known"]
     reason: Annotated[
         str | None,
-        "why another mode is in effect: `flash-lost`, `no-flash`, `not-prepared`, `flushing`, "
-        "`changing`; or why the mode is not known: `standby`, `offline`, `unclean`, `maintenance`, "
-        "`pending`, `unknown`: state of the node; `no-agent`: its pool agent does not run; "
-        "`untold`: not reported; an error code",
+        "why another mode is in effect: `flash-lost`, `no-flash`, `no-bcache`, `flushing`, "
+        "`changing`; or why the mode is not known: `not-prepared`, of an older release; `standby`, "
+        "`offline`, `unclean`, `maintenance`, `pending`, `unknown`: state of the node; `no-agent`: "
+        "its pool agent does not run; `untold`: not reported; an error code",
     ]
     dirty: Annotated[int | None, "bytes on flash alone, approximately"]
     flush_s: Annotated[int | None, "seconds the slow disk would need for them; null: not known"]

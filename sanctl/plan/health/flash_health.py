@@ -10,12 +10,13 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import NodeState
 from sanctl.model.findings import Finding, Severity
 from sanctl.model.names import NodeName, format_bytes
-from sanctl.model.pool_cache import WantedMode
+from sanctl.model.pool_cache import CacheState, WantedMode
 from sanctl.model.topology import Pool
 from sanctl.plan.pool.flash_mode import (
     ABSENT_STATES,
     FLASH_REASON_TEXTS,
     LASTING_REASONS,
+    UNPROVEN_REASON,
     flash_text,
     has_settled,
     published_flash_state,
@@ -37,6 +38,9 @@ def flash_findings(cluster: Cluster, pool: Pool, node: NodeName) -> Iterator[Fin
         yield from _unknown_state_findings(cluster, pool, node, wish)
         return
     subject = f"pool {pool.name} on {node}"
+    if state.reason == UNPROVEN_REASON:
+        yield _unproven_finding(subject, node, wish)
+        return
     if state.mode is not state.wanted:
         is_lasting = state.reason in LASTING_REASONS
         yield Finding(
@@ -46,10 +50,7 @@ def flash_findings(cluster: Cluster, pool: Pool, node: NodeName) -> Iterator[Fin
             what=f"its flash is in {state.mode.value} instead of {state.wanted.value}: "
             + FLASH_REASON_TEXTS.get(state.reason, state.reason),
             why="nothing is at risk; reads and writes are as slow as the disk",
-            do=f"a new or repaired device in place of {pool.cache.flash}, then "
-            f"'sanctl pool prepare {pool.name}' on {node}"
-            if is_lasting
-            else "it goes on by itself",
+            do=_repair_text(pool, node, state) if is_lasting else "it goes on by itself",
         )
     if state.flush_s is not None and state.flush_s > _LONG_FLUSH_S:
         yield Finding(
@@ -61,6 +62,27 @@ def flash_findings(cluster: Cluster, pool: Pool, node: NodeName) -> Iterator[Fin
             why="without the flash this replica needs a full resync; a mode change waits so long",
             do="a faster disk, or 'sanctl pool cache' with write-through",
         )
+
+
+def _repair_text(pool: Pool, node: NodeName, state: CacheState) -> str:
+    if state.reason == "no-bcache" or pool.cache is None:
+        return f"empty the pool on {node}: docs/howto/pool-cache.md, 'A pool that is there already'"
+    return (
+        f"a new or repaired device in place of {pool.cache.flash}, then "
+        f"'sanctl pool prepare {pool.name}' on {node}"
+    )
+
+
+def _unproven_finding(subject: str, node: NodeName, wish: WantedMode) -> Finding:
+    return Finding(
+        code="SAN-HLT-093",
+        severity=Severity.NOTE if wish.mode is CacheMode.WRITE_BACK else Severity.WARNING,
+        subject=subject,
+        what=f"its flash is not known to be in {wish.mode.value}: "
+        + FLASH_REASON_TEXTS[UNPROVEN_REASON],
+        why="its data may be on its flash alone: leave that in",
+        do=f"update sanctl on {node}",
+    )
 
 
 def _unknown_state_findings(

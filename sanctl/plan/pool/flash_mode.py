@@ -31,7 +31,9 @@ from sanctl.plan.replicas.replica_safety import (
 FLASH_REASON_TEXTS = {
     "flash-lost": "the flash has failed",
     "no-flash": "there is no flash that is the pool's",
-    "not-prepared": "the pool is still as it was before it got flash",
+    "no-bcache": "the pool is still as it was before it got flash",
+    "not-prepared": "an older release of sanctl there says that the pool has no flash, and does "
+    "not look whether it has",
     "flushing": "data that is on flash alone is still being written to the slow disk",
     "changing": "the node has not changed the mode yet",
     "no-agent": "its pool agent does not run",
@@ -44,7 +46,11 @@ FLASH_REASON_TEXTS = {
     NodeState.PENDING.value: "the node is joining",
     NodeState.UNKNOWN.value: "Pacemaker says nothing of the node",
 }
-LASTING_REASONS = frozenset({"flash-lost", "no-flash", "not-prepared"})
+#: Each was seen: no data of the pool is on flash alone.
+LASTING_REASONS = frozenset({"flash-lost", "no-flash", "no-bcache"})
+#: What a release without `no-bcache` also publishes where the slow disk is not there. It proves
+#: nothing.
+UNPROVEN_REASON = "not-prepared"
 #: Nodes in these states apply no wanted mode before an operator has acted.
 ABSENT_STATES = frozenset(NodeState) - {NodeState.ONLINE, NodeState.PENDING}
 

@@ -48,7 +48,7 @@ class PoolEvidence(NamedTuple):
         is_mounted: a filesystem is mounted at the pool's path.
         is_running: the slow disk is in use through bcache.
         has_flash: the flash is attached to the slow disk.
-        origin: what the slow disk holds; None: not read, while mounted.
+        origin: what the slow disk holds; None: not read, while bcache has it.
         flash: what the flash device holds; None: not read, while it is in use.
         filesystem: what the assembled disk holds; None: not assembled by this run yet.
         marker: what the filesystem has of marker and folder; None: not mounted.
@@ -56,6 +56,7 @@ class PoolEvidence(NamedTuple):
         is_made: the note `made` is there.
         is_noted_write_back: the note `write-back` is there: data may be on flash alone.
         leaves_flash: the flash has failed, and no operator has asked for it.
+        is_on_other_bcache: what is mounted is on bcache, or may be, and not on this slow disk.
     """
 
     is_mounted: bool
@@ -69,6 +70,7 @@ class PoolEvidence(NamedTuple):
     is_made: bool
     is_noted_write_back: bool
     leaves_flash: bool = False
+    is_on_other_bcache: bool = False
 
     @property
     def was_made(self) -> bool:
@@ -141,6 +143,11 @@ def _assembled(found: PoolEvidence) -> PrepareStep:
 
 
 def _while_mounted(found: PoolEvidence) -> PrepareStep:
+    # The inventory names a wrong disk: taken for prepared, its flash would be taken for unused.
+    if not found.is_running and (
+        found.is_on_other_bcache or found.origin in {DeviceContent.ABSENT, DeviceContent.UNREADABLE}
+    ):
+        return PrepareStep.REFUSE_ORIGIN
     if found.is_running and not found.has_flash and not leaves_flash(found):
         is_free = found.flash in {DeviceContent.OURS, DeviceContent.BLANK}
         return PrepareStep.ATTACH_FLASH if is_free else PrepareStep.REFUSE_FLASH

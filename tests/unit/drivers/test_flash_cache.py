@@ -9,12 +9,13 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from sanctl.drivers import bcache, flash_assembly, flash_cache, pool_notes
+from sanctl.drivers import bcache, flash_assembly, flash_cache, pool_mount, pool_notes
 from sanctl.errors import CommandError, Refused
 from sanctl.model.cache_policy import CacheMode
 from sanctl.model.names import NodeName, PoolName
 from sanctl.model.pool_cache import Attachment, CacheState, Superblock, WantedMode
 from sanctl.model.topology import Pool, PoolCache
+from sanctl.plan.pool.flash_mode import has_settled
 from sanctl.system import state_files
 from tests.fakes.faults import NUMBERS, Faults
 from tests.fakes.runner import FakeRunner
@@ -29,6 +30,7 @@ POOL = Pool(
 )
 #: A disk that is there wherever the tests run.
 SEEN = bcache.OriginState("null", True, THROUGH, True, 0, 0, 0)
+ORIGIN = Superblock(False, "5e7", flash_cache.label_of(POOL), Attachment.CLEAN, THROUGH)
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +69,7 @@ def test_a_flash_that_fails_before_it_is_let_go_is_not_trusted_at_the_next_boot(
     assert (told.mode, told.reason) == (CacheMode.NONE, "")
     assert not pool_notes.exists("main", pool_notes.WRITE_BACK)
     devices = Devices(monkeypatch)
-    devices.flash = devices.flash and devices.flash._replace(set_uuid=devices.origin.set_uuid)
+    devices.flash = devices.flash and devices.flash._replace(set_uuid=ORIGIN.set_uuid)
     monkeypatch.setattr(bcache, "attach", lambda *_: devices.done.append("attach"))
     monkeypatch.setattr(bcache, "set_mode", lambda *_: None)
     flash_assembly.start(FakeRunner(), POOL, patience_s=0.0)
@@ -102,9 +104,7 @@ class Devices:
         self.flash: Superblock | None = Superblock(
             True, "5e7", flash_cache.label_of(POOL), Attachment.NONE, CacheMode.NONE
         )
-        self.origin = Superblock(
-            False, "5e7", flash_cache.label_of(POOL), Attachment.CLEAN, THROUGH
-        )
+        self.origin: Superblock | None = ORIGIN
         self.done: list[str] = []
         monkeypatch.setattr(bcache, "read_superblock", self.read)
         monkeypatch.setattr(bcache, "load_module", lambda _runner: None)
@@ -120,6 +120,101 @@ class Devices:
         if device in self.errors:
             raise self.errors[device]
         return self.origin if device == "/dev/slow" else self.flash
+
+
+class MountedPool:
+    """A pool that is mounted, and a slow disk of the inventory's that bcache has not."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        self.devices = Devices(monkeypatch)
+        self.devices.origin = None
+        self.folder, self.path = folder, POOL.path
+        (folder / "8:16").mkdir()
+        (folder / "virtual" / "bcache0").mkdir(parents=True)
+        (folder / "252:0").symlink_to(folder / "virtual" / "bcache0")
+        monkeypatch.setattr(bcache, "_NUMBERED", str(folder))
+        monkeypatch.setattr(flash_cache, "is_mount_point", lambda path: path == self.path)
+        self.mount_on("8:16")
+        monkeypatch.setattr(pool_mount, "mount_of", lambda _path: self.mount)
+
+    def mount_on(self, number: str, source: str = "/dev/disk") -> None:
+        line = f"30 1 {number} / {POOL.path} rw - ext4 {source} rw"
+        (self.mount,) = pool_mount.parse_mountinfo(line)
+
+    def apply(self, mode: CacheMode) -> CacheState:
+        return flash_cache.apply_mode(POOL, WantedMode(mode, 3), at=lambda _step: None)
+
+
+@pytest.fixture
+def mounted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> MountedPool:
+    folder = tmp_path / "numbered"
+    folder.mkdir()
+    return MountedPool(monkeypatch, folder)
+
+
+@pytest.mark.parametrize("mode", list(CacheMode))
+def test_a_pool_that_never_got_its_flash_settles_in_each_mode(
+    mounted: MountedPool, mode: CacheMode
+) -> None:
+    told = mounted.apply(mode)
+    assert told == CacheState(CacheMode.NONE, mode, reason="no-bcache", serial=3)
+    assert has_settled(told, mode)
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError, NotADirectoryError])
+@pytest.mark.parametrize("number", ["8:16", "252:0"])
+def test_a_slow_disk_that_is_not_there_says_nothing_of_the_flash(
+    mounted: MountedPool, error: type[OSError], number: str
+) -> None:
+    """Its name was wrong in the inventory: `none` was called done, over a flash with dirty data."""
+    mounted.mount_on(number)
+    mounted.devices.errors["/dev/slow"] = error(errno.ENOENT, "No such file or directory")
+    for mode in CacheMode:
+        with pytest.raises(CommandError, match="SAN-POOL-022: /dev/slow is not there"):
+            mounted.apply(mode)
+    mounted.devices.errors["/dev/slow"] = OSError(errno.EIO, "Input/output error")
+    with pytest.raises(CommandError, match="SAN-POOL-027"):
+        mounted.apply(CacheMode.NONE)
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param("252:0", id="bcache"),
+        pytest.param("8:32", id="a disk that is gone"),
+        pytest.param("0:55", id="no disk's number, and its source is gone"),
+    ],
+)
+def test_another_disk_than_the_one_that_is_mounted_says_nothing_of_the_flash(
+    mounted: MountedPool, number: str
+) -> None:
+    mounted.mount_on(number, source="/dev/gone")
+    with pytest.raises(CommandError, match="SAN-POOL-017: pool main: /dev/slow is not the disk"):
+        mounted.apply(CacheMode.NONE)
+
+
+def test_a_disk_of_bcaches_is_known_by_its_link_too(mounted: MountedPool) -> None:
+    """The link leads nowhere once bcache has let go of the slow disk."""
+    assert bcache.is_cached_disk("8:16") is False
+    (mounted.folder / "8:16" / "bcache").symlink_to("/gone")
+    assert bcache.is_cached_disk("8:16") is True
+
+
+def test_a_filesystem_without_a_disks_number_is_found_by_its_source(mounted: MountedPool) -> None:
+    """btrfs."""
+    number = os.stat("/dev/null").st_rdev
+    (mounted.folder / f"{os.major(number)}:{os.minor(number)}").mkdir()
+    mounted.mount_on("0:55", source="/dev/null")
+    assert mounted.apply(CacheMode.NONE).reason == "no-bcache"
+
+
+def test_a_disk_that_the_kernel_took_from_a_mounted_pool_needs_its_flash(
+    mounted: MountedPool,
+) -> None:
+    mounted.devices.origin = ORIGIN
+    mounted.mount_on("252:0")
+    with pytest.raises(CommandError, match="SAN-POOL-016"):
+        mounted.apply(CacheMode.NONE)
 
 
 @pytest.mark.parametrize("number", NUMBERS)

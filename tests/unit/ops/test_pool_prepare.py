@@ -294,6 +294,27 @@ def test_a_pool_in_use_whose_folder_cannot_be_read_is_told_as_that(
     assert str(world.path / "devices") in str(caught.value)
 
 
+@pytest.mark.parametrize("disk", ["gone", "another"])
+def test_a_pool_in_use_is_not_prepared_by_the_name_of_another_disk(
+    world: World, monkeypatch: pytest.MonkeyPatch, disk: str
+) -> None:
+    """The rollout was green, and the pool then passed for one without flash."""
+    world.prepare()
+    world.is_running = False  # of the disk that the inventory names now
+    world.steps.clear()
+    monkeypatch.setattr(flash_cache, "is_on_bcache", lambda _pool: True)
+    if disk == "gone":
+        world.origin.rename(world.origin.with_name("moved"))
+        with pytest.raises(Refused, match="SAN-POOL-022"):
+            world.prepare()
+        return
+    world.replace(world.origin)
+    assert str(world.origin) in refused(world, "SAN-POOL-017").text
+    # As it was before the pool got flash: its filesystem is on the disk itself.
+    monkeypatch.setattr(flash_cache, "is_on_bcache", lambda _pool: False)
+    assert world.prepare() == ()
+
+
 @pytest.mark.parametrize("device", ["origin", "flash"])
 def test_what_blkid_does_not_know_is_not_blank_either(world: World, device: str) -> None:
     with getattr(world, device).open("r+b") as file:

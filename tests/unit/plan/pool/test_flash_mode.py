@@ -9,6 +9,7 @@ import pytest
 
 from sanctl.model.cache_policy import CacheMode
 from sanctl.model.cluster import Cluster
+from sanctl.model.findings import Finding
 from sanctl.model.names import NodeName, PoolName
 from sanctl.model.pool_cache import (
     CacheState,
@@ -21,7 +22,7 @@ from sanctl.model.topology import Pool, PoolCache
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
 from sanctl.plan.health.flash_health import flash_findings
-from sanctl.plan.pool.flash_mode import flash_text
+from sanctl.plan.pool.flash_mode import flash_text, has_settled
 from tests.fakes.pacemaker import FakePacemaker
 
 NODE = NodeName.parse("n1")
@@ -75,13 +76,17 @@ def test_the_text_of_a_flash_state() -> None:
 
 
 def codes(state: CacheState) -> list[str]:
+    return [finding.code for finding in findings(state)]
+
+
+def findings(state: CacheState) -> list[Finding]:
     fake = FakePacemaker()
     fake.set_permanent("n1", "pool-cache-main", state.wanted.value)
     fake.attribute("n1", "sanctl-pool-main", f"total=9000000 free=9000000 {state}")
     cluster = Cluster(
         cib=parse_cib(parse_document(fake.query())), mon=parse_crm_mon(fake.monitor())
     )
-    return [finding.code for finding in flash_findings(cluster, POOL, NODE)]
+    return list(flash_findings(cluster, POOL, NODE))
 
 
 def test_findings() -> None:
@@ -89,6 +94,19 @@ def test_findings() -> None:
     assert codes(CacheState(BACK, THROUGH, "flushing")) == ["SAN-HLT-090"]
     assert codes(CacheState(CacheMode.NONE, THROUGH, "flash-lost")) == ["SAN-HLT-091"]
     assert codes(CacheState(BACK, BACK, "", 1 << 40, 301)) == ["SAN-HLT-092"]
+
+
+@pytest.mark.parametrize("mode", list(CacheMode))
+def test_an_older_releases_word_for_no_flash_proves_nothing(mode: CacheMode) -> None:
+    """It was also said where the slow disk was not there, and the flash had dirty data."""
+    state = CacheState(CacheMode.NONE, mode, "not-prepared")
+    assert not has_settled(state, mode)
+    assert codes(state) == ["SAN-HLT-093"]
+
+
+def test_a_pool_that_never_got_its_flash_is_no_failed_flash() -> None:
+    (found,) = findings(CacheState(CacheMode.NONE, THROUGH, "no-bcache"))
+    assert found.code == "SAN-HLT-091" and "A pool that is there already" in found.do
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,17 @@ def test_what_cannot_be_read_is_refused() -> None:
         (MOUNTED, PrepareStep.NOTE_MADE),
         (MOUNTED._replace(is_made=True), PrepareStep.DONE),
         (MOUNTED._replace(is_running=False), PrepareStep.DONE),
+        (MOUNTED._replace(is_running=False, origin=DeviceContent.FOREIGN), PrepareStep.DONE),
+        # The inventory names a wrong disk.
+        (
+            MOUNTED._replace(is_running=False, origin=DeviceContent.ABSENT),
+            PrepareStep.REFUSE_ORIGIN,
+        ),
+        (
+            MOUNTED._replace(is_running=False, origin=DeviceContent.UNREADABLE),
+            PrepareStep.REFUSE_ORIGIN,
+        ),
+        (MOUNTED._replace(is_running=False, is_on_other_bcache=True), PrepareStep.REFUSE_ORIGIN),
         (MOUNTED._replace(marker=MarkerState.MISSING), PrepareStep.MARK),
         (MOUNTED._replace(marker=MarkerState.MISSING, is_making=True), PrepareStep.FORGET_MAKING),
         (MOUNTED._replace(marker=MarkerState.MISSING, is_made=True), PrepareStep.REFUSE_MADE),
