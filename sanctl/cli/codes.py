@@ -331,7 +331,8 @@ _CODES = {
     "signature, or the first MiB is not zero. sanctl does not overwrite data that it does not "
     "know.",
     "SAN-POOL-020": "Preparing a pool with --anew discards its replicas on this node, so each of "
-    "its devices must have a good replica on another node. One that was just filled is good once "
+    "its devices must have a good replica on another node, and so must one whose dropped replica's "
+    "files are still on this node. One that was just filled is good once "
     "what the resync wrote was flushed, within seconds as a rule: 'journalctl -u sanctl-resync' on "
     "its node.",
     "SAN-POOL-021": "The pool's files are in use on this node. A node in standby uses none.",

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from sanctl.errors import Problem, Refused
 from sanctl.model.cache_policy import CacheMode
 from sanctl.model.cib_change import Change, SetNodeAttribute
@@ -240,7 +242,9 @@ def flash_text(state: CacheState) -> str:
 def reformat_problems(cluster: Cluster, pool: Pool, node: NodeName) -> tuple[Problem, ...]:
     """Return why a node's pool may not be reformatted.
 
-    Each device must be good on another node, and have none of its restore points here alone.
+    Each device must be good on another node, and have none of its restore points here alone. So
+    must one whose replica here was dropped while its files are here still: they may be the best
+    there is (sanctl/agents/dropped_replicas.py).
     """
     unread = unreadable_device_problems(cluster, f"may have its only good replica on {node}")
     points = tuple(
@@ -249,7 +253,8 @@ def reformat_problems(cluster: Cluster, pool: Pool, node: NodeName) -> tuple[Pro
         if device.pool == pool.name
         for problem in only_holder_problems(cluster, device, [node])
     )
-    return quorum_problems(cluster) or unread + points + tuple(
+    dropped = tuple(_dropped_replica_problems(cluster, pool, node))
+    return quorum_problems(cluster) or unread + points + dropped + tuple(
         Problem(
             "SAN-POOL-020",
             f"device {device.name} is not known to have a good replica on another node than {node}",
@@ -260,6 +265,28 @@ def reformat_problems(cluster: Cluster, pool: Pool, node: NodeName) -> tuple[Pro
         and node in device.nodes
         and _lacks_good_replica(cluster, device, [each for each in device.nodes if each != node])
     )
+
+
+def _dropped_replica_problems(cluster: Cluster, pool: Pool, node: NodeName) -> Iterator[Problem]:
+    """Yield the devices of which this node has files to remove, and no other one a good replica."""
+    for stone in cluster.cib.tombstones:
+        uuid, _, pool_name = stone.value.partition(" ")
+        if stone.node != node or pool_name != pool.name.value:
+            continue
+        for device in cluster.cib.devices:
+            # One that was deleted, or is another one by now, needs nothing of these files.
+            if (device.name.value, device.uuid) != (stone.device, uuid):
+                continue
+            others = [each for each in device.nodes if each != node]
+            if not any(is_known_stable(cluster, device, other) for other in others):
+                yield Problem(
+                    "SAN-POOL-020",
+                    f"the replica of device {device.name} on {node} was dropped, its files are "
+                    "still there, and no other node is known to have a good replica: they may be "
+                    "the best there is",
+                    f"{_good_replica_hint(cluster, device, node)}; docs/howto/replicas.md has what "
+                    "to do where none is left",
+                )
 
 
 def _lacks_good_replica(cluster: Cluster, device: DeviceSpec, others: list[NodeName]) -> bool:

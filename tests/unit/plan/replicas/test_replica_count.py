@@ -21,7 +21,7 @@ from sanctl.model.cib_change import (
 )
 from sanctl.model.cluster import Cluster, MoveConstraint
 from sanctl.model.crm_mon import Instance, MonNode, NodeState, Role
-from sanctl.model.device import OutdatedMark, PoolUsage, ReplicaState
+from sanctl.model.device import OutdatedMark, PoolUsage, ReplicaState, Tombstone
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
@@ -459,6 +459,33 @@ def test_nor_is_a_pool_reformatted_before() -> None:
     (problem,) = reformat_problems(back, pool, N1)
     assert problem.code == "SAN-POOL-020" and "sanctl device cache vm1" in problem.hint
     assert reformat_problems(world(disks={N1: _THROUGH, N2: _THROUGH}), pool, N1) == ()
+
+
+def test_nor_is_a_dropped_replica_discarded_that_may_be_the_best_there_is() -> None:
+    """Its files are kept by the pool agent, and went with the pool."""
+    pool = wide_topology().pool(_BASE.cib.devices[0].pool)
+    assert pool is not None
+    served = world((N2,), active=N2)
+    gone = world((N2,), active=None, states={N2: NodeState.OFFLINE})
+    suspect = world((N2,), active=N2, disks={N2: replace(_GOOD, is_suspect=True)})
+    settling = world((N2,), active=N2, disks={N2: replace(_GOOD, is_settling=True)})
+    uuid = served.cib.devices[0].uuid
+
+    def refused(cluster: Cluster, value: str, node: NodeName = N1) -> list[str]:
+        stone = Tombstone(device=VM1.value, node=node, value=value)
+        dropped = replace(cluster, cib=replace(cluster.cib, tombstones=(stone,)))
+        problems = reformat_problems(dropped, pool, N1)
+        assert all("was dropped, its files are still there" in each.text for each in problems)
+        return [each.code for each in problems]
+
+    kept = f"{uuid} {pool.name}"
+    assert refused(served, kept) == []
+    for cluster in (gone, suspect, settling):
+        assert refused(cluster, kept) == ["SAN-POOL-020"]
+    # Files of a device that was deleted, in another pool, or on another node.
+    assert refused(gone, f"{'0' * 32} {pool.name}") == []
+    assert refused(gone, f"{uuid} other") == []
+    assert refused(gone, kept, N2) == []
 
 
 def nodes_after(found: ReplicaStep) -> tuple[NodeName, ...]:
