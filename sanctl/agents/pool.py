@@ -47,6 +47,8 @@ from sanctl.system import journal, memory, state_files
 from sanctl.system.runner import DeadlineRunner, LocalRunner
 
 if TYPE_CHECKING:
+    import xml.etree.ElementTree as ET
+
     from sanctl.model.topology import Pool
 
 _RUNNER = LocalRunner()
@@ -60,6 +62,8 @@ _MONITOR_S = 30.0
 #: How long a request waits for a monitor that is at the files.
 _LOCK_S = 5.0
 _POOL_ATTRIBUTE = "sanctl-pool-"
+#: Before the UUID of a device with a replica here, among what is read of the CIB.
+_PLACED = "uuid "
 _MISSING = "SAN-CMD-001"
 #: Where the kernel has exported restore points (sanctl/drivers/lio_export.py).
 _EXPORTS = "/sys/kernel/config/target/core/iblock_1048576"
@@ -174,7 +178,8 @@ def _check_pools(*, may_mount: bool = True) -> None:
                 continue
             step = max(total // _SPACE_STEPS, 1)
             # Rounded down, too: what is called allocated counts as written of what was promised.
-            allocated = pool_space.own_bytes(name, path) // step * step
+            own = pool_space.own_bytes(name, path, _placed(attributes))
+            allocated = own // step * step
             daily = pool_space.daily_growth(name, total_bytes=total, free_bytes=free)
             growth = "" if daily is None else f" daily={daily // step * step}"
             published.append(
@@ -306,6 +311,12 @@ def _deleted(attributes: dict[str, str]) -> frozenset[str]:
     )
 
 
+def _placed(attributes: dict[str, str]) -> frozenset[str]:
+    """Return the UUIDs of the devices that have a replica here, in whatever pool."""
+    placed = {name.removeprefix(_PLACED) for name in attributes if name.startswith(_PLACED)}
+    return frozenset(placed - {stem.rpartition(".")[2] for stem in _deleted(attributes)})
+
+
 def _deadline_runner() -> DeadlineRunner:
     """Return a runner whose programs end before the monitor's timeout."""
     return DeadlineRunner(_RUNNER, time.monotonic() + ocf.remaining_s(_MONITOR_S) - _RESERVE_S)
@@ -395,8 +406,8 @@ def _node_attributes() -> dict[str, str]:
 
     For this agent: tombstones of deleted devices, wanted cache modes and vote mode; the restore
     points and their schedules, which are cluster properties; replicas' states that an earlier
-    release has published; promotion scores; and the marks of other nodes' replicas, a constraint by
-    its id.
+    release has published; promotion scores; the marks of other nodes' replicas, a constraint by
+    its id; and `uuid UUID` of each device with a replica here.
     """
     here = os.uname().nodename
     found = cib.query(
@@ -414,15 +425,24 @@ def _node_attributes() -> dict[str, str]:
         f"|//configuration/nodes/node[@uname!='{here}']"
         f"//nvpair[starts-with(@name,'{MARK_PREFIX}')]"
         f"|//configuration/constraints"
-        f"/rsc_location[starts-with(@id,'{MARK_PREFIX}')][@node!='{here}']",
+        f"/rsc_location[starts-with(@id,'{MARK_PREFIX}')][@node!='{here}']"
+        f"|//configuration/resources/clone/primitive[@provider='sanctl' and @type='device']"
+        f"[instance_attributes/nvpair[@name='nodes'"
+        f" and contains(concat(' ',normalize-space(@value),' '),' {here} ')]]"
+        f"/instance_attributes/nvpair[@name='uuid']",
     )
     if found is None:
         return {}
     return {
-        each.get("name", each.get("id", "")): each.get("value", "")
+        _key(each): each.get("value", "")
         for each in found.iter()
         if each.tag in {"nvpair", "rsc_location"}
     }
+
+
+def _key(element: ET.Element) -> str:
+    name = element.get("name", element.get("id", ""))
+    return f"{_PLACED}{element.get('value', '')}" if name == "uuid" else name
 
 
 def delete_files_of_deleted_devices() -> None:

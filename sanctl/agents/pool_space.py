@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Collection
 
 from sanctl.agents.points import known_blocks
 from sanctl.drivers import (
@@ -64,17 +65,21 @@ def largest_file_field(path: str) -> str:
     return ""
 
 
-def own_bytes(pool: str, path: str) -> int:
-    """Return the written and reserved bytes of a pool's device files that need no new block.
+def own_bytes(pool: str, path: str, uuids: Collection[str]) -> int:
+    """Return the written and reserved bytes of devices' files in a pool that need no new block.
 
     0 where it is not known what restore points share: then all of each device counts as promised.
+
+    `uuids` are those of the devices that are promised room here. Whatever else lies beside their
+    files only takes room: those of a dropped replica that are kept, say. Counted as written of what
+    was promised, they would leave room to promise to another device, which is not there.
 
     Raises:
         OSError: the pool cannot be read.
     """
-    allocated = pool_files.allocated_bytes(path)
+    allocated = pool_files.allocated_bytes(path, uuids)
     try:
-        return max(0, allocated - _shared_bytes(pool, path))
+        return max(0, allocated - _shared_bytes(pool, path, uuids))
     except OSError as error:
         journal.write(
             f"pool {pool}: what restore points share: {error}",
@@ -84,8 +89,8 @@ def own_bytes(pool: str, path: str) -> int:
         return 0
 
 
-def _shared_bytes(pool: str, path: str) -> int:
-    """Return how much of a pool's device files is shared: a write there needs a block.
+def _shared_bytes(pool: str, path: str, uuids: Collection[str]) -> int:
+    """Return how much of devices' files in a pool is shared: a write there needs a block.
 
     With restore points, also deleted ones that are exported still, and among devices of which one
     was made from a restore point.
@@ -94,7 +99,8 @@ def _shared_bytes(pool: str, path: str) -> int:
     is_read = any(file.startswith(points) for file in loop.backing_files())
     if not (is_read or point_files.listed(path) or known_blocks.clones(path)):
         return 0
-    looks = known_blocks.looks(pool, path, _device_files(path))
+    files = [name for name in _device_files(path) if pool_files.is_of(name, uuids)]
+    looks = known_blocks.looks(pool, path, files)
     return sum(look.shared for look in looks.values())
 
 

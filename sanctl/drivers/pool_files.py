@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Collection
 from typing import NamedTuple
 
 from sanctl.drivers import point_files, pool_notes
@@ -205,13 +206,24 @@ def delete(files: DeviceFiles) -> None:
     point_files.remove_all(os.path.dirname(os.path.dirname(stem)), name, uuid)
 
 
-def allocated_bytes(path: str) -> int:
-    """Return the bytes that the pool's device files occupy; holes do not count."""
+def is_of(file_name: str, uuids: Collection[str]) -> bool:
+    """Whether a file in a pool's `devices` is one of the devices with these UUIDs."""
+    return file_name.partition(".")[2].partition(".")[0] in uuids
+
+
+def allocated_bytes(path: str, uuids: Collection[str]) -> int:
+    """Return the bytes that the files of these devices occupy in a pool; holes do not count."""
+    allocated = 0
     try:
         with os.scandir(f"{path}/devices") as entries:
-            return sum(entry.stat(follow_symlinks=False).st_blocks * 512 for entry in entries)
+            for entry in entries:
+                if is_of(entry.name, uuids):
+                    # One that is removed meanwhile, such as a note, occupies nothing.
+                    with contextlib.suppress(FileNotFoundError):
+                        allocated += entry.stat(follow_symlinks=False).st_blocks * 512
     except FileNotFoundError:
         return 0
+    return allocated
 
 
 def space_bytes(path: str) -> tuple[int, int]:

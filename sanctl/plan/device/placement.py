@@ -4,7 +4,8 @@
 Device files are made sparse, and their blocks are reserved afterwards. What counts is therefore
 what is free *and not promised*: what the devices on that pool may still come to occupy is
 subtracted from the free space, and so is a reserve that is promised to no device. When the pool
-agent publishes how many bytes the device files hold (`allocated=`), that is exact. Otherwise
+agent publishes how many bytes the files of these devices hold (`allocated=`), that is exact: other
+files, such as those of a dropped replica that are kept, only take free space. Otherwise
 everything used in the filesystem is taken to be device data, which leaves total minus promised, and
 never more than is free.
 

@@ -141,6 +141,8 @@ def test_the_pool_agent_reads_scores_and_marks_with_all_else(
         "<nvpair id='a' name='sanctl-pool-main' value='total=1'/>"
         "<nvpair id='b' name='master-vm1' value='9000'/>"
         f"<rsc_location id='{MARK.format(2)}' rsc='sanctl-vm2' node='n2' score='-INFINITY'/>"
+        "<nvpair id='vm1-params-uuid' name='uuid' value='5d4c'/>"
+        "<nvpair id='vm2-params-uuid' name='uuid' value='6e5d'/>"
         "</xpath-query>"
     )
 
@@ -150,13 +152,16 @@ def test_the_pool_agent_reads_scores_and_marks_with_all_else(
 
     monkeypatch.setattr(cib, "query", query)
     found = pool._node_attributes()
-    assert found == {"sanctl-pool-main": "total=1", "master-vm1": "9000", MARK.format(2): ""}
+    placed = {"uuid 5d4c": "5d4c", "uuid 6e5d": "6e5d"}
+    own = {"sanctl-pool-main": "total=1", "master-vm1": "9000"}
+    assert found == own | {MARK.format(2): ""} | placed
     assert len(asked) == 1
     for part in (
         "node_state[@uname='n1']/transient_attributes//nvpair[",
         "starts-with(@name,'master-')",
         "rsc_location[starts-with(@id,'sanctl-outdated-')][@node!='n1']",
         "node[@uname!='n1']//nvpair[starts-with(@name,'sanctl-outdated-')]",
+        "@name='nodes' and contains(concat(' ',normalize-space(@value),' '),' n1 ')",
     ):
         assert part in asked[0]
     cib_check.have_done(found, has_lost_all=False)

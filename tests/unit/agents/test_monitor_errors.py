@@ -362,7 +362,7 @@ def test_a_node_without_drbdsetup_says_that_its_pools_cannot_be_used(
     monkeypatch.setattr(cib, "query", lambda *_: None)
     monkeypatch.setattr(pool_files, "check_marker", lambda *_: None)
     monkeypatch.setattr(pool_files, "space_bytes", lambda _path: (1 << 30, 1 << 29))
-    monkeypatch.setattr(pool_files, "allocated_bytes", lambda _path: 0)
+    monkeypatch.setattr(pool_files, "allocated_bytes", lambda *_: 0)
     monkeypatch.setattr(cluster_run, "here", lambda: RUN)
     for has_it in (True, False, True):
         serving.calls.clear()

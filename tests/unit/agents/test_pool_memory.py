@@ -73,3 +73,21 @@ def test_what_is_published_does_not_change_by_itself(published: list[str]) -> No
     """A change of the CIB by every monitor would cost each node its part."""
     assert look(published) == look(published)
     assert look(published)[0].memory_bytes == memory.total_bytes()
+
+
+def test_what_is_written_is_asked_of_the_replicas_that_are_to_be_here(
+    published: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not of one that was dropped, or deleted: its files only take room."""
+    asked: list[object] = []
+    one, two = "1" * 32, "2" * 32
+    held = {f"uuid {one}": one, f"uuid {two}": two, "sanctl-delete-vm2": f"{two} main"}
+    monkeypatch.setattr(agent, "_node_attributes", lambda: held)
+
+    def own_bytes(_pool: str, _path: str, uuids: object) -> int:
+        asked.append(uuids)
+        return 1 << 35
+
+    monkeypatch.setattr(pool_space, "own_bytes", own_bytes)
+    assert {usage.allocated_bytes for usage in look(published)} == {1 << 35}
+    assert asked == [{one}] * 2

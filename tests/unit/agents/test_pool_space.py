@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,7 @@ from sanctl.system.runner import LocalRunner
 
 HOUR = 3600
 DELETED = f"vm2.{'0' * 32}"
+UUIDS = frozenset({"1"})
 
 
 @pytest.fixture
@@ -131,15 +135,58 @@ def test_clones_share_blocks_also_without_a_restore_point(
 
     monkeypatch.setattr(reflink, "blocks_of", blocks_of)
     monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path / "run"))
-    allocated = pool_files.allocated_bytes(str(tmp_path))
-    assert pool_space.own_bytes("main", str(tmp_path)) == allocated
+    allocated = pool_files.allocated_bytes(str(tmp_path), UUIDS)
+    assert pool_space.own_bytes("main", str(tmp_path), UUIDS) == allocated
     assert asked == [], "it takes time, and nothing is shared"
     (folder / "vm1.1.origin").touch()
-    assert pool_space.own_bytes("main", str(tmp_path)) == allocated - 8192
-    assert pool_space.own_bytes("main", str(tmp_path)) == allocated - 8192
+    assert pool_space.own_bytes("main", str(tmp_path), UUIDS) == allocated - 8192
+    assert pool_space.own_bytes("main", str(tmp_path), UUIDS) == allocated - 8192
     assert len(asked) == 1, "looked at once a minute"
-    assert pool_space.own_bytes("gone", str(tmp_path / "gone")) == 0
+    assert pool_space.own_bytes("gone", str(tmp_path / "gone"), UUIDS) == 0
     (folder / "vm1.1.origin").unlink()
     exported = f"{tmp_path}/points/vm1.{'a' * 32}.{'1' * 16}"
     monkeypatch.setattr(loop, "backing_files", lambda: [exported])
-    assert pool_space.own_bytes("main", str(tmp_path)) == allocated - 8192, "deleted, and read"
+    assert pool_space.own_bytes("main", str(tmp_path), UUIDS) == allocated - 8192, (
+        "deleted, and read"
+    )
+
+
+def test_files_that_are_promised_nothing_are_not_written_of_what_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a dropped replica, which are kept: the next device was promised their room again."""
+    folder = tmp_path / "devices"
+    folder.mkdir()
+    for name in ("vm1.1.data", "vm1.1.meta", f"{DELETED}.data", f"{DELETED}.meta", "backup", "1"):
+        (folder / name).write_bytes(b"x" * 8192)
+    shared = reflink.FileBlocks(own=4096, shared=4096, reserved=0)
+    monkeypatch.setattr(reflink, "blocks_of", lambda _path: shared)
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path / "run"))
+    assert pool_space.own_bytes("main", str(tmp_path), UUIDS) == 16384
+    assert pool_space.own_bytes("main", str(tmp_path), frozenset()) == 0
+    for stem in ("vm1.1", DELETED):
+        (folder / f"{stem}.origin").touch()
+    # Nor is what they share taken off.
+    assert pool_space.own_bytes("main", str(tmp_path), UUIDS) == 8192
+    both = UUIDS | {DELETED.partition(".")[2]}
+    assert pool_space.own_bytes("main", str(tmp_path), both) == 16384
+
+
+def test_a_file_that_goes_while_it_is_counted_counts_for_nothing(tmp_path: Path) -> None:
+    """A note of a device's monitor. It was an error of the pool."""
+    folder = tmp_path / "devices"
+    folder.mkdir()
+    (folder / "vm1.1.data").write_bytes(b"x" * 8192)
+    real = os.scandir
+
+    @contextlib.contextmanager
+    def scandir(path: str) -> Iterator[list[os.DirEntry[str]]]:
+        (folder / "vm1.1.sync").write_text("x" * 8192)
+        with real(path) as entries:
+            found = list(entries)
+        (folder / "vm1.1.sync").unlink()
+        yield found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "scandir", scandir)
+        assert pool_files.allocated_bytes(str(tmp_path), UUIDS) == 8192

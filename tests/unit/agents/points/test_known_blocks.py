@@ -21,6 +21,7 @@ from sanctl.plan.device.point_room import DataFile, needed_bytes
 from sanctl.system import state_files
 
 MIB = 1 << 20
+UUIDS = frozenset({"0"})
 TOTAL = 1 << 40
 HOLE, RESERVED = -1, -2
 
@@ -99,7 +100,7 @@ def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pool:
     monkeypatch.setattr(
         pool_files,
         "allocated_bytes",
-        lambda path: sum(made.allocated(f"{path}/{name}") for name in made.devices()),
+        lambda path, _uuids: sum(made.allocated(f"{path}/{name}") for name in made.devices()),
     )
     monkeypatch.setattr(time, "monotonic", lambda: made.now_s)
     monkeypatch.setattr(
@@ -169,10 +170,10 @@ def test_no_more_is_called_a_pools_own_than_a_look_at_all_files_says(pool: Pool,
         )
         is_shared = pool.points() or known_blocks.clones(str(pool.path))
         if is_shared:
-            assert pool_space.own_bytes("main", str(pool.path)) <= exact
+            assert pool_space.own_bytes("main", str(pool.path), UUIDS) <= exact
             if dice.random() < 0.3:
                 pool.now_s += EVERY_S
-                assert pool_space.own_bytes("main", str(pool.path)) == exact
+                assert pool_space.own_bytes("main", str(pool.path), UUIDS) == exact
 
 
 def test_points_of_fifty_devices_take_two_looks_each(pool: Pool) -> None:
@@ -185,12 +186,12 @@ def test_points_of_fifty_devices_take_two_looks_each(pool: Pool) -> None:
         wanted = room.of_file(f"{pool.path}/{name}")
         assert pool.may_share(wanted, name, TOTAL)
         pool.put(f"points/vm{device}.0.{device}", list(pool.files[name]))
-        pool_space.own_bytes("main", str(pool.path))
+        pool_space.own_bytes("main", str(pool.path), UUIDS)
     assert pool.looks <= 50 + 50 * 2 + 10
     pool.looks = 0
     for _ in range(6):
         pool.now_s += 10.0
-        pool_space.own_bytes("main", str(pool.path))
+        pool_space.own_bytes("main", str(pool.path), UUIDS)
     assert pool.looks <= 50, "each once a minute"
 
 
@@ -216,7 +217,7 @@ def test_a_full_run_costs_looks_and_nothing_else(
     monkeypatch.setattr(state_files.StateFile, "write", full)
     pool.put("devices/vm1.0.data", [next(pool.numbers) for _ in range(4)])
     pool.put("points/vm1.0.9", list(pool.files["devices/vm1.0.data"]))
-    assert pool_space.own_bytes("main", str(pool.path)) == 0
+    assert pool_space.own_bytes("main", str(pool.path), UUIDS) == 0
     assert pool.may_share(DataFile(MIB, MIB, 0), "", TOTAL)
     assert not pool.may_share(DataFile(MIB, MIB, 0), "", 9)
 
@@ -225,4 +226,4 @@ def test_a_note_that_says_nonsense_is_nothing_known(pool: Pool) -> None:
     pool.put("devices/vm1.0.data", [next(pool.numbers) for _ in range(4)])
     pool.put("points/vm1.0.9", list(pool.files["devices/vm1.0.data"]))
     state_files.of_pool("main", "known-blocks").write("vm1.0.data 1 2\n\nvm1.0.data a b c d e f g")
-    assert pool_space.own_bytes("main", str(pool.path)) == 0
+    assert pool_space.own_bytes("main", str(pool.path), UUIDS) == 0
