@@ -87,7 +87,7 @@ _CODES = {
     "SAN-CACHE-006": "The device is too small for a flash cache.",
     "SAN-CACHE-007": "bcache, the kernel's flash cache, did not accept a device or did not "
     "release it. The kernel's log (dmesg) has the reason; another program may have the device "
-    "open.",
+    "open, or it is mounted: such a device is not stopped.",
     "SAN-CACHE-008": "The pool's disk is not used through its flash cache on this node.",
     "SAN-CACHE-009": "A flash device belongs to one pool, and its superblock names the pool. This "
     "one names another pool.",

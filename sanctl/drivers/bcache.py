@@ -27,6 +27,9 @@ from sanctl.system.runner import Runner
 
 _SYSFS = "/sys/fs/bcache"
 _NUMBERED = "/sys/dev/block"
+_DEVICES = "/dev"
+#: A device that is not there, or that the kernel is about to remove.
+_GONE = frozenset({errno.ENOENT, errno.ENXIO, errno.ENODEV})
 _BLOCK = 4096
 _AT = 4096
 # A format writes zeros over so much, and a blank device is zero over so much.
@@ -384,15 +387,63 @@ def detach_flash(flash: str, *, within_s: float) -> None:
 
 
 def stop(origin: str, *, within_s: float) -> None:
-    """Stop a slow disk's bcache device, which nothing has open.
+    """Stop a slow disk's bcache device, which nothing uses; on return bcache has let go of both.
+
+    The kernel takes a stop under a mounted filesystem, too, and does not end what it stops: the
+    slow disk's folder in sysfs goes at once, and reads and writes go on through bcache until the
+    last one that has the device open closes it (super.c: cached_dev_flush, cached_dev_free). So
+    nothing is stopped that something has for itself, as a mount has it, and the end is that of
+    bcache's own claim on the slow disk, which it gives up last.
 
     Raises:
-        CommandError: the device is still there.
+        CommandError: something uses the device, and it was not stopped; or it was, and is still
+            there.
+        OSError: it cannot be opened, or the kernel refused.
     """
-    folder = _folder(origin)
+    deadline = time.monotonic() + within_s
+    folder, seen = _folder(origin), observe(origin)
+    disk = seen.disk if seen is not None else ""
     if folder is not None:
-        _set(f"{folder}/stop", "1")
-    _await_gone(origin, within_s)
+        with contextlib.ExitStack() as stack:
+            if disk:
+                handle = _claim(f"{_DEVICES}/{disk}", deadline)
+                if handle is not None:
+                    # Until it is told to stop: from then on the kernel lets nobody open it.
+                    stack.callback(os.close, handle)
+            _set(f"{folder}/stop", "1")
+    handle = _claim(origin, deadline)
+    if handle is not None:
+        os.close(handle)
+
+
+def _claim(device: str, deadline: float) -> int | None:
+    """Open a device that nothing else has for itself; None: it is gone, or on its way out.
+
+    Raises:
+        CommandError: something has it, still at the deadline.
+        OSError: it cannot be opened.
+    """
+    while True:
+        try:
+            return os.open(device, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno in _GONE:
+                return None
+            if error.errno != errno.EBUSY:
+                raise
+        _wait_until(deadline, device)
+
+
+def _wait_until(deadline: float, device: str) -> None:
+    if time.monotonic() > deadline:
+        raise CommandError(
+            Problem(
+                "SAN-CACHE-007",
+                f"{device} is still in use",
+                f"what has it mounted or open? 'lsblk {device}', 'fuser -v {device}'",
+            )
+        )
+    time.sleep(_POLL_S)
 
 
 def _await_gone(device: str, within_s: float) -> None:

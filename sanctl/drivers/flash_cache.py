@@ -85,7 +85,8 @@ def stop(pool: Pool) -> None:
     """After the unmount: stop bcache, and note that flash was attached to the end.
 
     Raises:
-        CommandError: something still uses the disk.
+        CommandError: something still uses the disk, such as a mount; there is no note.
+        OSError: the disk cannot be opened; likewise.
     """
     cache = cache_of(pool)
     with locked(pool):

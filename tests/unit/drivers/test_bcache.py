@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from pathlib import Path
 
 import pytest
 
 from sanctl.drivers import bcache
+from sanctl.errors import CommandError
 from sanctl.model.cache_policy import CacheMode
 from sanctl.model.pool_cache import Attachment, Superblock
 
@@ -118,3 +120,129 @@ def test_a_formatted_device_begins_blank(device: Path) -> None:
     assert told is not None and told.label == LABEL and not told.is_flash
     assert not content[8192 : 8192 + MIB].strip(b"\0")
     assert content[8192 + MIB :].strip(b"\0")
+
+
+class StoppingDisk:
+    """What the kernel does with a slow disk and its `bcache7`, as super.c of Linux 6.12 has it."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sysfs, self.dev = folder / "bcache", folder / "dev"
+        self.dev.mkdir()
+        self.origin, self.disk = self.dev / "slow", self.dev / "bcache7"
+        self.origin.touch()
+        self.disk.touch()
+        #: Mounted, say: the device is opened for its user alone.
+        self.is_claimed = False
+        #: Opened by others, such as udev's blkid, for so many looks.
+        self.opened = 0
+        self.is_registered, self.is_stopping = True, False
+        self.written: list[str] = []
+        self.now_s = 0.0
+        self.handles: set[int] = set()
+        self.real_open, self.real_close = os.open, os.close
+        monkeypatch.setattr(bcache, "_DEVICES", str(self.dev))
+        monkeypatch.setattr(bcache, "_folder", self.folder)
+        monkeypatch.setattr(bcache, "observe", self.observe)
+        monkeypatch.setattr(bcache, "_set", self.set)
+        monkeypatch.setattr(os, "open", self.open)
+        monkeypatch.setattr(os, "close", self.close)
+        monkeypatch.setattr(time, "monotonic", lambda: self.now_s)
+        monkeypatch.setattr(time, "sleep", self.sleep)
+
+    @property
+    def is_free(self) -> bool:
+        return not self.disk.exists()
+
+    def folder(self, _device: str) -> str | None:
+        return str(self.sysfs) if self.is_registered and not self.is_stopping else None
+
+    def observe(self, device: str) -> bcache.OriginState | None:
+        if self.folder(device) is None:
+            return None
+        return bcache.OriginState("bcache7", True, CacheMode.WRITE_BACK, True, 0, 0, 0)
+
+    def set(self, path: str, text: str) -> None:
+        self.written.append(f"{path.removeprefix(str(self.sysfs))}={text}")
+        self.is_stopping = True
+        self.go_on()
+
+    def go_on(self) -> None:
+        if self.is_stopping and not (self.is_claimed or self.handles or self.opened):
+            self.disk.unlink(missing_ok=True)
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+        self.opened = max(self.opened - 1, 0)
+        self.go_on()
+
+    def open(self, path: str, flags: int, *more: int) -> int:
+        if path == str(self.disk):
+            assert flags & os.O_EXCL
+            if self.is_stopping:
+                raise OSError(errno.ENXIO, "No such device or address", path)
+            if self.is_claimed or self.handles:
+                raise OSError(errno.EBUSY, "Device or resource busy", path)
+            handle = self.real_open(path, os.O_RDONLY)
+            self.handles.add(handle)
+            return handle
+        if path == str(self.origin) and not self.is_free:
+            assert flags & os.O_EXCL
+            raise OSError(errno.EBUSY, "Device or resource busy", path)
+        return self.real_open(path, flags & ~os.O_EXCL, *more)
+
+    def close(self, handle: int) -> None:
+        self.real_close(handle)
+        if handle in self.handles:
+            assert self.is_stopping, "between a look and the stop somebody could mount it"
+            self.handles.remove(handle)
+            self.go_on()
+
+    def stop(self) -> None:
+        bcache.stop(str(self.origin), within_s=10.0)
+
+
+@pytest.fixture
+def stopping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StoppingDisk:
+    return StoppingDisk(tmp_path, monkeypatch)
+
+
+def test_a_disk_that_nothing_uses_is_stopped(stopping: StoppingDisk) -> None:
+    stopping.stop()
+    assert stopping.written == ["/stop=1"] and stopping.is_free
+    assert stopping.now_s == 0.0 and not stopping.handles
+
+
+def test_a_disk_that_is_mounted_is_not_stopped(stopping: StoppingDisk) -> None:
+    """It was, and called stopped: the pool went on in write-back, with a note that all was over."""
+    stopping.is_claimed = True
+    with pytest.raises(CommandError, match=r"SAN-CACHE-007: .*bcache7 is still in use"):
+        stopping.stop()
+    assert stopping.written == [] and not stopping.is_stopping
+
+
+def test_a_stop_ends_when_the_last_one_has_closed_the_disk(stopping: StoppingDisk) -> None:
+    stopping.opened = 5
+    stopping.stop()
+    assert stopping.is_free and stopping.now_s == pytest.approx(0.5)
+
+
+def test_a_disk_that_somebody_keeps_open_is_not_called_stopped(stopping: StoppingDisk) -> None:
+    stopping.opened = 1000
+    with pytest.raises(CommandError, match="SAN-CACHE-007"):
+        stopping.stop()
+    assert stopping.written == ["/stop=1"]
+    # A second one finds no folder in sysfs, and is no proof either.
+    with pytest.raises(CommandError, match=r"SAN-CACHE-007: .*slow is still in use"):
+        stopping.stop()
+    stopping.opened = 0
+    stopping.go_on()
+    stopping.stop()
+
+
+def test_a_disk_that_was_never_registered_or_is_gone_needs_no_stop(stopping: StoppingDisk) -> None:
+    stopping.is_registered, stopping.is_stopping = False, True
+    stopping.go_on()
+    stopping.stop()
+    stopping.origin.unlink()
+    stopping.stop()
+    assert stopping.written == []

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from sanctl.drivers import bcache, flash_assembly, flash_cache, pool_mount, pool_notes
-from sanctl.errors import CommandError, Refused
+from sanctl.errors import CommandError, Problem, Refused
 from sanctl.model.cache_policy import CacheMode
 from sanctl.model.names import NodeName, PoolName
 from sanctl.model.pool_cache import Attachment, CacheState, Superblock, WantedMode
@@ -275,6 +275,19 @@ def test_only_the_pools_own_readable_flash_is_formatted(monkeypatch: pytest.Monk
     devices.errors.clear()
     flash_cache.format_flash(POOL, "/dev/flash")
     assert devices.done == ["format"]
+
+
+def test_a_disk_that_is_in_use_gets_no_stopped_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    Devices(monkeypatch)
+    monkeypatch.setattr(bcache, "observe", lambda _origin: SEEN)
+
+    def busy(*_: object, **__: object) -> None:
+        raise CommandError(Problem("SAN-CACHE-007", "/dev/bcache0 is still in use", "?"))
+
+    monkeypatch.setattr(bcache, "stop", busy)
+    with pytest.raises(CommandError):
+        flash_cache.stop(POOL)
+    assert not pool_notes.exists("main", pool_notes.STOPPED)
 
 
 def test_a_stop_whose_disk_does_not_answer_writes_no_stopped_note(
