@@ -155,8 +155,10 @@ def _step(
     if not is_over and not _leave(pool, disk, seen, at):
         return FLUSHING
     if wanted is CacheMode.NONE:
-        bcache.detach_flash(flash, within_s=STEP_S)
+        # First: with the flash detached the note says that it has failed, should this process die.
         _state_file(pool, _ATTACHED).remove()
+        bcache.detach_flash(flash, within_s=STEP_S)
+        at("pool-cache-detached")
         log(pool, "none: the flash is free", step="none")
     return ""
 

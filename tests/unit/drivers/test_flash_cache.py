@@ -76,6 +76,78 @@ def test_a_flash_that_fails_before_it_is_let_go_is_not_trusted_at_the_next_boot(
     assert devices.done == ["format", "/dev/flash", "/dev/slow", "attach"]
 
 
+class AttachedFlash:
+    """A slow disk with its flash, whose agent may be killed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.devices = Devices(monkeypatch)
+        self.seen = SEEN
+        #: Where the agent dies, one time after the other; the kernel ends with the last one.
+        self.deaths: list[str] = []
+        monkeypatch.setattr(bcache, "observe", lambda _origin: self.seen)
+        monkeypatch.setattr(bcache, "detach_flash", self.detach)
+        monkeypatch.setattr(bcache, "attach", self.attach)
+        monkeypatch.setattr(bcache, "set_mode", lambda *_: None)
+        monkeypatch.setattr(bcache, "flush", lambda _disk: None)
+
+    def at(self, step: str) -> None:
+        if self.deaths[:1] == [step]:
+            del self.deaths[0]
+            raise KilledError(step)
+
+    def detach(self, _flash: str, *, within_s: float) -> None:
+        if len(self.deaths) < 2:
+            self.fail()
+        self.at("waiting for the kernel")
+
+    def attach(self, *_: object) -> None:
+        self.seen = SEEN
+
+    def fail(self) -> None:
+        self.seen = self.seen._replace(has_flash=False, mode=CacheMode.NONE)
+
+    def monitor(self, mode: CacheMode) -> CacheState | None:
+        try:
+            return flash_cache.apply_mode(POOL, WantedMode(mode), at=self.at)
+        except KilledError:
+            return None
+
+
+class KilledError(Exception):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize(
+    "deaths",
+    [[], ["pool-cache-detached"], ["waiting for the kernel"], ["waiting for the kernel"] * 2],
+)
+def test_flash_that_was_let_go_did_not_fail(
+    monkeypatch: pytest.MonkeyPatch, deaths: list[str]
+) -> None:
+    """The agent died in `none`, and whole flash was called failed later, and stayed out of use."""
+    pool = AttachedFlash(monkeypatch)
+    assert pool.monitor(THROUGH) == CacheState(THROUGH, THROUGH)
+    pool.deaths = [*deaths]
+    for _ in deaths:
+        assert pool.monitor(CacheMode.NONE) is None
+    assert pool.monitor(CacheMode.NONE) == CacheState(CacheMode.NONE, CacheMode.NONE)
+    assert not flash_cache.has_failed_flash(POOL)
+    assert pool.monitor(THROUGH) == CacheState(THROUGH, THROUGH)
+    assert pool.devices.done == ["format", "/dev/flash"]
+
+
+def test_flash_that_failed_before_it_was_to_be_let_go_waits_for_an_operator(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool = AttachedFlash(monkeypatch)
+    pool.monitor(THROUGH)
+    pool.fail()
+    pool.monitor(CacheMode.NONE)
+    told = pool.monitor(THROUGH)
+    assert told is not None and told.reason == "flash-lost"
+    assert pool.devices.done == []
+
+
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_disk_that_lacks_what_is_on_flash_keeps_the_note(
     monkeypatch: pytest.MonkeyPatch, is_there: bool
