@@ -20,6 +20,7 @@ import errno
 import fcntl
 import os
 import re
+from enum import StrEnum
 from typing import NamedTuple
 
 from sanctl.errors import SanctlError
@@ -35,6 +36,17 @@ _TRY_S = 3.0
 #: Errors of a damaged filesystem, unlike those of a failed disk (fs/ext4/super.c).
 _DAMAGED = frozenset({errno.EUCLEAN, errno.EBADMSG})
 _READ_BYTES = 4096
+
+
+class Writes(StrEnum):
+    """What is known of whether a filesystem takes writes."""
+
+    TAKEN = "taken"
+    """It has just taken one."""
+    SHUT_DOWN = "shut down"
+    """It takes none until it is mounted again."""
+    NOT_KNOWN = "not known"
+    """No answer, or one that says nothing of it: neither of the above follows."""
 
 
 class Mount(NamedTuple):
@@ -129,20 +141,33 @@ def reports_shut_down(path: str) -> bool:
 
 
 def is_shut_down(path: str) -> bool:
-    """Whether the filesystem at a path accepts no more writes until it is mounted again.
+    """Whether the filesystem at a path is known to accept no more writes until it is mounted again.
 
-    A trial write finds out, which costs two small transactions. A filesystem that gives no answer
-    is not known to be shut down; neither is one that is mounted read-only.
+    That it does accept some does not follow where it is not: `try_writes`.
+    """
+    return try_writes(path) is Writes.SHUT_DOWN
+
+
+def try_writes(path: str) -> Writes:
+    """Find out whether the filesystem at a path takes writes, which costs two small transactions.
+
+    It is not known of one that gives no answer, that refuses for lack of room or of inodes, which
+    may come before the journal is asked, or that is mounted read-only.
     """
     if reports_shut_down(path):
-        return True
+        return Writes.SHUT_DOWN
     found = mount_of(path)
     if found is None or "ro" in found.options or "ro" in found.super_options:
-        return False
+        return Writes.NOT_KNOWN
     refused = _try_write(path, found.path)
-    return refused in {errno.EROFS, errno.ESHUTDOWN} or (
+    # Without files that have no name there is nothing to try: what the filesystem reports counts.
+    if refused in {0, errno.EOPNOTSUPP}:
+        return Writes.TAKEN
+    if refused in {errno.EROFS, errno.ESHUTDOWN} or (
         refused == errno.EIO and is_readable(found.source)
-    )
+    ):
+        return Writes.SHUT_DOWN
+    return Writes.NOT_KNOWN
 
 
 def _try_write(path: str, root: str) -> int | None:

@@ -193,6 +193,9 @@ def _is_usable(device: Device) -> bool:
     where = parts.load_topology().pool(device.pool)
     if where is None or _mount_note(device.pool).exists():
         return False
+    # While it is there the start would be refused, or the next monitor detach the disk again.
+    if pool_notes.exists(device.pool, pool_notes.SHUT_DOWN):
+        return False
     try:
         check_marker(str(where.path), where.uuid)
     except SanctlError:
@@ -324,18 +327,33 @@ def _refuse_in_use(name: str, path: str, *, but: str = "\0") -> None:
 
 
 def _mark_suspect(pool: Pool) -> None:
-    """Mark the replicas of a pool that was shut down as suspect, before one of them is started."""
+    """Mark the replicas of a pool that was shut down as suspect, before one of them is started.
+
+    Only once the filesystem is known to take writes, and the note stays while a file is in use: a
+    replica that is not marked, and of which no note tells, passes for whole after a loss of power.
+
+    Raises:
+        SanctlError, OSError: the note stays; the next call goes on.
+    """
     name, folder = str(pool.name), f"{pool.path}/devices"
     if not pool_notes.exists(name, pool_notes.SHUT_DOWN):
         return
     check_marker(str(pool.path), pool.uuid)
-    used = set(loop.backing_files())
+    if pool_mount.try_writes(str(pool.path)) is not pool_mount.Writes.TAKEN:
+        raise CommandError(shut_down_problem(name, "it is not known to take writes again"))
+    used, passed = set(loop.backing_files()), ""
     with contextlib.suppress(FileNotFoundError):  # a pool that never had a device
         for entry in sorted(os.listdir(folder)):
-            # A file in use was in use before: nothing was unmounted below it, so it is whole.
-            if entry.endswith(".data") and f"{folder}/{entry}" not in used:
+            if not entry.endswith(".data"):
+                continue
+            # DRBD reads and writes it, and the marker would not stop that.
+            if f"{folder}/{entry}" in used:
+                passed = passed or f"{folder}/{entry}"
+            else:
                 lost_writes.set_shutdown_marker(f"{folder}/{entry}")
     ocf.crash_point("fs-shutdown-marked")
+    if passed:
+        raise CommandError(shut_down_problem(name, f"{passed} is in use, and may lack writes"))
     pool_notes.clear(name, pool_notes.SHUT_DOWN)
     _log("", f"pool {name}: its replicas may lack writes and get all data again", step="marked")
 

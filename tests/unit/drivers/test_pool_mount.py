@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from sanctl.drivers import pool_mount
+from sanctl.drivers.pool_mount import Writes
 from sanctl.errors import CommandError, Problem
 from sanctl.system import state_files
 from sanctl.system.files import read_text_or
@@ -128,28 +129,29 @@ def test_a_remount_read_only_by_hand_is_not_a_shutdown(
 
 
 @pytest.mark.parametrize(
-    ("refused", "answers", "is_shut"),
+    ("refused", "answers", "writes"),
     [
-        (0, True, False),
-        (errno.EROFS, True, True),
-        (errno.EROFS, False, True),
-        (errno.ESHUTDOWN, True, True),
+        (0, True, Writes.TAKEN),
+        (errno.EROFS, True, Writes.SHUT_DOWN),
+        (errno.EROFS, False, Writes.SHUT_DOWN),
+        (errno.ESHUTDOWN, True, Writes.SHUT_DOWN),
         # A disk that has failed is one thing, a filesystem that has because of it another.
-        (errno.EIO, True, True),
-        (errno.EIO, False, False),
-        (errno.ENOSPC, True, False),
-        (errno.EOPNOTSUPP, True, False),
-        (None, True, False),
+        (errno.EIO, True, Writes.SHUT_DOWN),
+        (errno.EIO, False, Writes.NOT_KNOWN),
+        (errno.ENOSPC, True, Writes.NOT_KNOWN),
+        (errno.EOPNOTSUPP, True, Writes.TAKEN),
+        (None, True, Writes.NOT_KNOWN),
     ],
 )
 def test_a_trial_write_where_the_kernel_reports_nothing(
-    monkeypatch: pytest.MonkeyPatch, refused: int | None, answers: bool, is_shut: bool
+    monkeypatch: pytest.MonkeyPatch, refused: int | None, answers: bool, writes: Writes
 ) -> None:
     monkeypatch.setattr(pool_mount, "reports_shut_down", lambda _path: False)
     monkeypatch.setattr(pool_mount, "mount_of", lambda _path: KNOWN)
     monkeypatch.setattr(pool_mount, "_try_write", lambda _path, _root: refused)
     monkeypatch.setattr(pool_mount, "is_readable", lambda _source: answers)
-    assert pool_mount.is_shut_down("/pool") is is_shut
+    assert pool_mount.try_writes("/pool") is writes
+    assert pool_mount.is_shut_down("/pool") is (writes is Writes.SHUT_DOWN)
 
 
 def test_no_trial_write_on_a_read_only_mount(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +159,7 @@ def test_no_trial_write_on_a_read_only_mount(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(
         pool_mount, "mount_of", lambda _path: KNOWN._replace(options=frozenset({"ro"}))
     )
-    assert not pool_mount.is_shut_down("/pool")
+    assert pool_mount.try_writes("/pool") is Writes.NOT_KNOWN
 
 
 def test_a_trial_write_that_hangs_is_abandoned_and_not_repeated(

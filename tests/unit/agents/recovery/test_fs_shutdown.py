@@ -46,6 +46,7 @@ class Node(FakeNode):
         super().__init__(folder)
         self.is_shut = self.is_mounted = self.answers = self.reports = True
         self.is_damaged = False
+        self.is_known = True
         self.root = "/"
         self.peer = "total=1 free=1"
         self.done: list[str] = []
@@ -93,10 +94,15 @@ class Node(FakeNode):
         self.does("release")
         self.loops.clear()
 
+    def try_writes(self, _path: str) -> pool_mount.Writes:
+        if not self.is_known:
+            return pool_mount.Writes.NOT_KNOWN
+        return pool_mount.Writes.SHUT_DOWN if self.is_shut else pool_mount.Writes.TAKEN
+
     def replacements(self) -> list[tuple[object, str, object]]:
         return [
             *super().replacements(),
-            (pool_mount, "is_shut_down", lambda _path: self.is_shut),
+            (pool_mount, "try_writes", self.try_writes),
             (pool_mount, "reports_shut_down", lambda _path: self.reports and self.is_shut),
             (pool_mount, "is_damaged", lambda _mount: self.is_damaged),
             (pool_mount, "mount_of", lambda _path: self.mount),
@@ -378,11 +384,39 @@ def test_the_marker_of_an_only_replica_is_cleared(node: Node) -> None:
     assert node.markers() == [MARKED, ""]
 
 
-def test_a_replica_in_use_is_not_marked(node: Node) -> None:
+def test_the_note_stays_while_a_file_is_in_use(node: Node) -> None:
+    """It is not marked: the note alone tells that it may lack writes."""
     fs_shutdown.record_shutdown("main")
     node.is_shut = False
+    with pytest.raises(CommandError, match=r"SAN-POOL-023.*vol\.0*\.data is in use"):
+        fs_shutdown.remount(RUNNER, node.pool)
+    assert node.markers() == [MARKED, ""] and node.is_noted()
+    other = DEVICE._replace(name="other")
+    verdict = fs_shutdown.release_files(RUNNER, other, DISKLESS)
+    assert verdict is FilesystemState.SHUT_DOWN, "it would be filled, and detached again"
+    node.loops = {}
     fs_shutdown.remount(RUNNER, node.pool)
-    assert node.markers() == [MARKED, ""] and not node.is_noted()
+    assert node.markers() == [MARKED, MARKED] and not node.is_noted()
+
+
+@pytest.mark.parametrize("is_used", [True, False])
+def test_a_trial_without_an_answer_does_not_clear_the_note(node: Node, is_used: bool) -> None:
+    """The filesystem is still shut down: after a loss of power nothing else would tell."""
+    fs_shutdown.record_shutdown("main")
+    node.reports = node.is_known = False
+    if not is_used:
+        node.loops = {}
+    with pytest.raises(CommandError, match="SAN-POOL-023"):
+        fs_shutdown.remount(RUNNER, node.pool)
+    assert node.is_noted() and node.markers() == ["", ""] and node.done == []
+    with pytest.raises(CommandError, match="SAN-POOL-023"):
+        start(node)
+
+
+def test_what_is_not_known_asks_for_no_remount(node: Node) -> None:
+    node.reports = node.is_known = False
+    fs_shutdown.remount(RUNNER, node.pool)
+    assert not node.is_noted() and node.done == []
 
 
 def test_a_marked_replica_is_suspect(node: Node) -> None:
