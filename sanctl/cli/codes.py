@@ -356,6 +356,9 @@ _CODES = {
     "filesystem is blank or another's, or its marker is gone. The disk may have been replaced, or "
     "read wrongly. The pool is never made again automatically: 'sanctl pool prepare NAME --anew' "
     "does that, and the replicas are filled from their peers.",
+    "SAN-POOL-035": "The folder of the node's notes of its pools is missing, as where /var is a "
+    "filesystem of its own that is not mounted. A missing note would permit to empty flash that "
+    "may have the only copy of acknowledged writes, so the pool is not put together.",
     "SAN-POOL-034": "The filesystem of the pool has a largest file, and the device would be "
     "larger: ext4 with blocks of 4 KiB ends at 16 TiB. Of a node whose release of sanctl does not "
     "publish it nothing is refused.",

@@ -24,7 +24,7 @@ def start(runner: Runner, pool: Pool, *, patience_s: float) -> None:
 
     Raises:
         Refused: data is on flash that is not here, or the disk is not this pool's, or its
-            formatting was interrupted.
+            formatting was interrupted, or the notes that decide are not there to be read.
         SanctlError: a step failed.
     """
     cache = flash_cache.cache_of(pool)
@@ -36,6 +36,7 @@ def start(runner: Runner, pool: Pool, *, patience_s: float) -> None:
             # In use: this is a second start, and the superblocks decide nothing.
             pool_notes.clear(pool.name, pool_notes.STOPPED)
             return
+        _refuse_without_notes(pool)
         _refuse_unfinished(pool)
         origin, flash = flash_cache.read_origin(pool), _flash(pool, cache)
         stopped = pool_notes.read(pool.name, pool_notes.STOPPED)
@@ -51,6 +52,15 @@ def start(runner: Runner, pool: Pool, *, patience_s: float) -> None:
         _await_disk(pool, cache)
         bcache.tune(str(cache.origin), str(cache.flash))
     flash_cache.log(pool, _DONE[act], step=act.value)
+
+
+def _refuse_without_notes(pool: Pool) -> None:
+    """Refuse to decide without the folder of the notes, which the preparation makes first.
+
+    A missing note `write-back` permits to empty the flash; /var may be a filesystem of its own.
+    """
+    if not pool_notes.have_folder():
+        raise Refused(pool_problems.notes_missing_problem(pool))
 
 
 def _refuse_unfinished(pool: Pool) -> None:

@@ -43,10 +43,24 @@ _CHANGE_IS_MADE_S = 600.0
 
 def write(pool: PoolName | str, kind: str, text: str = "") -> None:
     """Write a note; the note is on the disk when this returns."""
+    make_folder()
+    write_atomically(path(pool, kind), text)
+
+
+def make_folder() -> None:
+    """Make the folder of the notes, where it is not; it is on the disk when this returns."""
     if not is_folder(_FOLDER):
         os.makedirs(_FOLDER, mode=0o700)
         fsync_folder(os.path.dirname(_FOLDER))
-    write_atomically(path(pool, kind), text)
+
+
+def have_folder() -> bool:
+    """Whether the folder of the notes is there: without it no note is known to be missing.
+
+    Raises:
+        OSError: not known.
+    """
+    return is_folder(_FOLDER)
 
 
 def clear(pool: PoolName | str, kind: str) -> None:

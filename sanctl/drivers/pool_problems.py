@@ -43,6 +43,17 @@ def unreadable_problem(pool: Pool, device: str, error: OSError) -> Problem:
     )
 
 
+def notes_missing_problem(pool: Pool) -> Problem:
+    """Say that the node's notes of its pools are not there: what they say is not known."""
+    return Problem(
+        "SAN-POOL-035",
+        f"pool {pool.name}: the folder of this node's notes of its pools, /var/lib/sanctl/pools, "
+        "is not there: whether data is on flash alone is not known, and neither is used",
+        f"is /var mounted? Then start {cache_unit(pool)}. Where the folder is lost: "
+        "docs/howto/pool-cache.md",
+    )
+
+
 def unfinished_preparation_problem(pool: Pool) -> Problem:
     """Say that the preparation of a pool was interrupted on this node."""
     return Problem(

@@ -122,6 +122,8 @@ class Preparation:
             SanctlError, OSError: a step failed, or what there is cannot be read.
         """
         bcache.load_module(self._runner)
+        # Before the unit is started: without it the unit takes no missing note for an answer.
+        pool_notes.make_folder()
         steps: dict[PrepareStep, Callable[[], str]] = {
             PrepareStep.FORMAT: self._format,
             PrepareStep.GIVE_FLASH: self._give_flash,

@@ -336,6 +336,21 @@ def test_a_note_that_cannot_be_read_permits_nothing(
     assert devices.done == []
 
 
+def test_without_the_folder_of_the_notes_nothing_is_put_together(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """/var is a filesystem of its own that is not mounted: the flash was emptied."""
+    devices = Devices(monkeypatch)
+    monkeypatch.setattr(pool_notes, "_FOLDER", str(tmp_path / "not-mounted"))
+    with pytest.raises(Refused, match=r"SAN-POOL-035.*not known"):
+        flash_assembly.start(FakeRunner(), POOL, patience_s=0.0)
+    assert devices.done == []
+    pool_notes.make_folder()
+    devices.flash = None
+    flash_assembly.start(FakeRunner(), POOL, patience_s=0.0)
+    assert devices.done == ["/dev/slow", "alone"], "no note in a folder that is there"
+
+
 def test_only_the_pools_own_readable_flash_is_formatted(monkeypatch: pytest.MonkeyPatch) -> None:
     devices = Devices(monkeypatch)
     devices.errors["/dev/flash"] = OSError(errno.EIO, "Input/output error")

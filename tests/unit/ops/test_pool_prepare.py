@@ -111,6 +111,7 @@ class World:
 
     def start(self) -> None:
         self.step("start")
+        flash_assembly._refuse_without_notes(self.pool)
         flash_assembly._refuse_unfinished(self.pool)
         act = choose_assembly(
             label=flash_cache.label_of(self.pool),
