@@ -67,6 +67,7 @@ from sanctl.drivers import (
     gate,
     lio,
     pool_files,
+    pool_mount,
     ram_cache,
 )
 from sanctl.errors import CommandError, Problem, SanctlError
@@ -153,6 +154,7 @@ def _start(device: Device, turn: contextlib.ExitStack) -> int:
             topology, here, pool = _place(device)
             mounted.enter_context(fs_shutdown.usable_for_start(_RUNNER, pool))
             pool_files.check_marker(str(pool.path), pool.uuid)
+            pool_mount.refuse_read_only(device.pool, str(pool.path))
         fs_shutdown.trust_only_replica(pool, device)
         peers.disconnect_removed(_RUNNER, device)
         if found.drbd is None:

@@ -33,6 +33,7 @@ from sanctl.drivers import (
     node_attributes,
     point_files,
     pool_files,
+    pool_mount,
 )
 from sanctl.errors import CommandError, ConfigError, SanctlError
 from sanctl.model.drbd import bitmaps_per_replica
@@ -165,6 +166,7 @@ def _check_pools(*, may_mount: bool = True) -> None:
                     deadline_runner, one, max_per_day=fs_shutdown.MAX_REMOUNTS_PER_DAY
                 )
             pool_files.check_marker(path, one.uuid)
+            pool_mount.refuse_read_only(name, path)
             total, free = pool_files.space_bytes(path)
             if not drbdsetup.is_installed():
                 # Monitors of devices do not fail by it (sanctl/plan/failover/unasked_monitor.py).

@@ -356,6 +356,9 @@ _CODES = {
     "filesystem is blank or another's, or its marker is gone. The disk may have been replaced, or "
     "read wrongly. The pool is never made again automatically: 'sanctl pool prepare NAME --anew' "
     "does that, and the replicas are filled from their peers.",
+    "SAN-POOL-036": "The pool's filesystem is mounted read-only: mount(8) does so by itself, and "
+    "calls it a success, where the disk was write-protected at that moment. No replica is started "
+    "or created in it. Once it is mounted read-write the starts that failed are tried again.",
     "SAN-POOL-035": "The folder of the node's notes of its pools is missing, as where /var is a "
     "filesystem of its own that is not mounted. A missing note would permit to empty flash that "
     "may have the only copy of acknowledged writes, so the pool is not put together.",

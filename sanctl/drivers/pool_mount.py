@@ -23,7 +23,7 @@ import re
 from enum import StrEnum
 from typing import NamedTuple
 
-from sanctl.errors import SanctlError
+from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.system import isolated_call, state_files
 from sanctl.system.files import is_mount_point, read_text, read_text_or
 from sanctl.system.runner import Runner
@@ -170,6 +170,27 @@ def try_writes(path: str) -> Writes:
     return Writes.NOT_KNOWN
 
 
+def refuse_read_only(pool: str, path: str) -> None:
+    """Refuse a pool that is mounted read-only: a replica in it takes no writes.
+
+    mount(8) does so by itself, and ends well, where the disk was write-protected at that moment.
+
+    Raises:
+        CommandError: it is.
+        OSError: the mounts cannot be read.
+    """
+    found = mount_of(path)
+    if found is not None and ("ro" in found.options or "ro" in found.super_options):
+        raise CommandError(
+            Problem(
+                "SAN-POOL-036",
+                f"pool {pool}: {found.source} is mounted read-only at {found.path}",
+                "'journalctl -k' says why, where nobody has done so; then "
+                f"'mount -o remount,rw {found.path}'",
+            )
+        )
+
+
 def _try_write(path: str, root: str) -> int | None:
     """Create a file without a name; return the errno, 0 without one, None without an answer.
 
@@ -254,6 +275,7 @@ def mount(runner: Runner, known: Mount) -> None:
             return
         options = ",".join(sorted(known.options))
         runner.run(
-            ["mount", "-t", known.fs_type, "-o", options, known.source, known.path],
+            # -w: an error, where mount(8) would else mount it read-only.
+            ["mount", "-w", "-t", known.fs_type, "-o", options, known.source, known.path],
             timeout_s=_TIMEOUT_S,
         )

@@ -339,6 +339,7 @@ def _mark_suspect(pool: Pool) -> None:
     if not pool_notes.exists(name, pool_notes.SHUT_DOWN):
         return
     check_marker(str(pool.path), pool.uuid)
+    pool_mount.refuse_read_only(name, str(pool.path))
     if pool_mount.try_writes(str(pool.path)) is not pool_mount.Writes.TAKEN:
         raise CommandError(shut_down_problem(name, "it is not known to take writes again"))
     used, passed = set(loop.backing_files()), ""

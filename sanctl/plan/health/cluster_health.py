@@ -117,6 +117,7 @@ _POOL_REASONS = {
     "SAN-POOL-023": "its filesystem has shut itself down after an error of its disk (SAN-POOL-023)",
     "SAN-POOL-033": "another filesystem of the pool is mounted there, not the one in which it "
     "began (SAN-POOL-033)",
+    "SAN-POOL-036": "its filesystem is mounted read-only (SAN-POOL-036)",
 }
 _POOL_ADVICE = {
     "SAN-CMD-001": "install the DRBD utilities there, or run the rollout again; what the node "
@@ -126,6 +127,8 @@ _POOL_ADVICE = {
     "SAN-POOL-023": "the pool agent mounts it again once the disk answers and no device here is "
     "without another good replica: docs/howto/night-page.md, SAN-POOL-023",
     "SAN-POOL-033": "mount the right one: docs/howto/night-page.md, SAN-POOL-033",
+    "SAN-POOL-036": "'journalctl -k' there says why; then remount it read-write: "
+    "docs/howto/night-page.md, SAN-POOL-036",
 }
 _NODE_ADVICE = {
     NodeState.OFFLINE: (

@@ -23,7 +23,7 @@ from sanctl.agents.recovery import fs_shutdown
 from sanctl.agents.replica import access_list, listed_portals, parts
 from sanctl.agents.reservations import hooks
 from sanctl.agents.sync import settling
-from sanctl.drivers import gate, lio, page_cache, pool_files
+from sanctl.drivers import gate, lio, page_cache, pool_files, pool_mount
 from sanctl.drivers.page_cache import WriteState
 from sanctl.errors import CommandError, ConfigError, Problem, SanctlError
 from sanctl.model.reservation import Reservations
@@ -122,6 +122,22 @@ def test_started_promoted_demoted_and_stopped(
     assert device.stop() == ocf.SUCCESS
     assert not stopped.is_up
     assert not os.path.exists(stopped.fake.folder / "devices/vol1")
+
+
+def test_a_start_in_a_pool_that_is_mounted_read_only_is_tried_again(
+    stopped: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its loop device was refused, and the failure stayed until an operator cleaned it up."""
+    listed = stopped.fake.folder / "mountinfo"
+    monkeypatch.setattr(pool_mount, "MOUNTS", str(listed))
+    monkeypatch.setenv("OCF_RESKEY_CRM_meta_interval", "0")
+    listed.write_text(f"41 20 253:0 / {stopped.fake.folder}/pool ro - ext4 /dev/sdb ro\n")
+    with pytest.raises(CommandError, match="SAN-POOL-036"):
+        device.start()
+    assert state_files.node_suffixes("failed-start") == ["vol1"]
+    listed.write_text(f"41 20 253:0 / {stopped.fake.folder}/pool rw - ext4 /dev/sdb rw\n")
+    assert device.start() == ocf.SUCCESS
+    assert state_files.node_suffixes("failed-start") == []
 
 
 def test_what_serves_is_promoted_once_more_with_a_change(

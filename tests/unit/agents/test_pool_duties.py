@@ -12,7 +12,7 @@ from sanctl.agents import cib_check, deleted_devices, ocf, pool, pool_space
 from sanctl.agents.node import members, votes
 from sanctl.agents.publish import failed_logins, host_sessions, node_states
 from sanctl.agents.recovery import fs_shutdown
-from sanctl.drivers import pool_files
+from sanctl.drivers import pool_files, pool_mount
 from sanctl.errors import CommandError, ConfigError, Problem
 from tests.fakes.node import FakeNode
 
@@ -113,6 +113,26 @@ def test_a_pool_of_which_an_error_of_sanctl_says_nothing_is_not_called_a_failed_
     monitor.fails = {"remount": OSError(errno.EIO, "I/O error")}
     monitor.run()
     assert said == [[], ["main=error=SAN-POOL-003"]]
+
+
+def test_a_pool_that_is_mounted_read_only_is_none_with_room(
+    monitor: Monitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was published as a good one: devices were placed there, and failed starts not repeated."""
+    said: list[list[str]] = []
+    listed = monitor.node.folder / "mountinfo"
+    monkeypatch.setattr(pool, "_publish", said.append)
+    monkeypatch.setattr(pool_mount, "MOUNTS", str(listed))
+    usable: list[object] = []
+    monkeypatch.setattr(pool, "_clean_up", lambda _runner, found: usable.append({*found}))
+    line = f"41 20 253:0 / {monitor.node.folder}/pool {{}} - ext4 /dev/sdb {{}}\n"
+    listed.write_text(line.format("ro", "ro"))
+    monitor.run()
+    listed.write_text(line.format("rw", "rw"))
+    monitor.run()
+    assert said[0] == ["main=error=SAN-POOL-036"]
+    assert said[1][0].startswith("main=total=")
+    assert usable == [set(), {"main"}], "a start that failed for it is cleaned up afterwards"
 
 
 @pytest.mark.parametrize(("passed_s", "is_over"), [(21.0, False), (23.0, True)])

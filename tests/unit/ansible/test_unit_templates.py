@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import jinja2
 import pytest
 
 _ROLES = Path(__file__).resolve().parents[3] / "ansible/roles"
@@ -20,11 +19,6 @@ def values(text: str, key: str) -> list[str]:
     """Return the words of all lines of a key; systemd adds them up."""
     lines = (line.partition("=") for line in text.splitlines())
     return [word for name, _, value in lines if name == key for word in value.split()]
-
-
-def render(name: str, **variables: object) -> str:
-    environment = jinja2.Environment(trim_blocks=True, autoescape=False)
-    return environment.from_string((_ROLES / name).read_text()).render(**variables)
 
 
 @pytest.mark.parametrize("unit", _UNITS, ids=lambda path: path.name)
@@ -43,3 +37,8 @@ def test_a_unit_that_starts_early_waits_for_what_it_reads(unit: Path) -> None:
 def test_the_unit_of_a_pools_flash_is_the_early_one() -> None:
     early = [one.name for one in _UNITS if values(one.read_text(), "DefaultDependencies")]
     assert early == ["service.j2"]
+
+
+def test_a_pool_behind_flash_is_not_mounted_read_only() -> None:
+    text = (_ROLES / "sanctl_pool_caches/templates/mount.j2").read_text()
+    assert values(text, "ReadWriteOnly") == ["yes"]

@@ -162,6 +162,27 @@ def test_no_trial_write_on_a_read_only_mount(monkeypatch: pytest.MonkeyPatch) ->
     assert pool_mount.try_writes("/pool") is Writes.NOT_KNOWN
 
 
+@pytest.mark.parametrize(
+    ("options", "super_options", "is_refused"),
+    [("rw", "rw", False), ("ro", "rw", True), ("ro", "ro", True), ("rw", "ro", True)],
+)
+def test_a_pool_that_is_mounted_read_only_is_refused(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: str,
+    super_options: str,
+    is_refused: bool,
+) -> None:
+    listed = tmp_path / "mountinfo"
+    listed.write_text(f"41 20 253:0 / {tmp_path} {options} - ext4 /dev/sdb {super_options}\n")
+    monkeypatch.setattr(pool_mount, "MOUNTS", str(listed))
+    if not is_refused:
+        pool_mount.refuse_read_only("main", f"{tmp_path}")
+        return
+    with pytest.raises(CommandError, match=r"SAN-POOL-036.*/dev/sdb is mounted read-only"):
+        pool_mount.refuse_read_only("main", f"{tmp_path}")
+
+
 def test_a_trial_write_that_hangs_is_abandoned_and_not_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,7 +229,7 @@ REFUSED = CommandError(Problem("SAN-CMD-003", "Unit pool.mount not found."))
 
 @pytest.mark.parametrize(
     ("has_unit", "wanted"),
-    [(True, []), (False, ["mount -t ext4 -o noatime,rw /dev/sdb /pool"])],
+    [(True, []), (False, ["mount -w -t ext4 -o noatime,rw /dev/sdb /pool"])],
 )
 def test_a_remount_uses_the_unit_or_the_former_options(has_unit: bool, wanted: list[str]) -> None:
     def answer(argv: Sequence[str]) -> Answer:

@@ -413,6 +413,18 @@ def test_a_trial_without_an_answer_does_not_clear_the_note(node: Node, is_used: 
         start(node)
 
 
+def test_the_note_stays_on_a_pool_that_is_mounted_read_only(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs_shutdown.record_shutdown("main")
+    node.is_shut, node.loops = False, {}
+    read_only = node.mount._replace(options=frozenset({"ro"}))
+    monkeypatch.setattr(pool_mount, "mount_of", lambda _path: read_only)
+    with pytest.raises(CommandError, match="SAN-POOL-036"):
+        fs_shutdown.remount(RUNNER, node.pool)
+    assert node.is_noted()
+
+
 def test_what_is_not_known_asks_for_no_remount(node: Node) -> None:
     node.reports = node.is_known = False
     fs_shutdown.remount(RUNNER, node.pool)

@@ -226,6 +226,10 @@ def test_a_disk_that_was_dropped_is_not_waited_for_as_a_resync() -> None:
     told = {finding.code: finding for finding in _findings(fake)}
     assert "another filesystem of the pool" in told["SAN-HLT-061"].what
     assert "SAN-POOL-033" in told["SAN-HLT-061"].do
+    fake.attribute("n2", "sanctl-pool-main", "error=SAN-POOL-036")
+    told = {finding.code: finding for finding in _findings(fake)}
+    assert "mounted read-only" in told["SAN-HLT-061"].what
+    assert "remount it read-write" in told["SAN-HLT-061"].do
 
 
 @pytest.mark.parametrize(
