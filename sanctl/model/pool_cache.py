@@ -140,3 +140,12 @@ def mount_unit_name(path: str) -> str:
     if escaped.startswith("."):
         escaped = f"\\x2e{escaped[1:]}"
     return f"{escaped or '-'}.mount"
+
+
+def mount_units_at(path: str) -> list[str]:
+    """Return the names of the units that a mount at a path, or at a folder above it, would have.
+
+    As `RequiresMountsFor=` of systemd.unit(5) finds them. One that does not exist orders nothing.
+    """
+    parts = [part for part in path.split("/") if part]
+    return [mount_unit_name("/".join(parts[:count])) for count in range(1, len(parts) + 1)]

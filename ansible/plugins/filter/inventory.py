@@ -103,6 +103,12 @@ def programs(source: str, target: str) -> list[dict[str, str]]:
     ]
 
 
+def mount_units(paths: Sequence[str]) -> list[str]:
+    """Return the systemd units of the mounts that these paths may lie on, each once."""
+    units_at = _import("sanctl.model.pool_cache").mount_units_at
+    return sorted({unit for path in paths for unit in units_at(path)})
+
+
 def list_changes(
     conf: str, cmap: str, cluster: str, nodes: Sequence[Mapping[str, Any]]
 ) -> list[str]:
@@ -221,6 +227,7 @@ class FilterModule:
             "quorum": quorum,
             "release": release,
             "programs": programs,
+            "mount_units": mount_units,
             "watchdog_rule": watchdog_rule,
             "list_changes": list_changes,
             "readdressed": readdressed,

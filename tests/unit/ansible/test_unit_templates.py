@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
+from typing import Any
 
+import jinja2
 import pytest
 
-_ROLES = Path(__file__).resolve().parents[3] / "ansible/roles"
+_ANSIBLE = Path(__file__).resolve().parents[3] / "ansible"
+_ROLES = _ANSIBLE / "roles"
 _UNITS = sorted(
     path
     for path in _ROLES.glob("*/templates/*.j2")
@@ -19,6 +23,20 @@ def values(text: str, key: str) -> list[str]:
     """Return the words of all lines of a key; systemd adds them up."""
     lines = (line.partition("=") for line in text.splitlines())
     return [word for name, _, value in lines if name == key for word in value.split()]
+
+
+def render(template: str, **variables: object) -> str:
+    """Render a template with the rollout's filters."""
+    spec = importlib.util.spec_from_file_location(
+        "inventory_filter", _ANSIBLE / "plugins/filter/inventory.py"
+    )
+    assert spec is not None and spec.loader is not None
+    module: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    environment = jinja2.Environment(trim_blocks=True, autoescape=False)
+    for name, function in module.FilterModule().filters().items():
+        environment.filters[f"sanctl.san.{name}"] = function
+    return environment.from_string((_ROLES / template).read_text()).render(**variables)
 
 
 @pytest.mark.parametrize("unit", _UNITS, ids=lambda path: path.name)
@@ -42,3 +60,34 @@ def test_the_unit_of_a_pools_flash_is_the_early_one() -> None:
 def test_a_pool_behind_flash_is_not_mounted_read_only() -> None:
     text = (_ROLES / "sanctl_pool_caches/templates/mount.j2").read_text()
     assert values(text, "ReadWriteOnly") == ["yes"]
+
+
+@pytest.mark.parametrize("template", ["pacemaker.conf.j2", "sanctl-replicas.service.j2"])
+def test_what_stops_devices_is_ordered_before_what_they_stand_on(template: str) -> None:
+    """By itself: resource-agents-deps.target is not active once a pool's mount was stopped."""
+    text = render(
+        f"sanctl_software/templates/{template}",
+        sanctl_software_pools=["/srv/sanctl/main", "/srv/sanctl/ma-in"],
+    )
+    assert {
+        "srv.mount",
+        "srv-sanctl.mount",
+        "srv-sanctl-main.mount",
+        "srv-sanctl-ma\\x2din.mount",
+        "blk-availability.service",
+        "lvm2-monitor.service",
+        "multipathd.service",
+    } <= set(values(text.partition("[Service]")[0], "After"))
+
+
+def test_all_that_the_target_stands_after_they_stand_after() -> None:
+    pools: list[str] = []
+    target, *others = (
+        values(render(f"sanctl_software/templates/{name}", sanctl_software_pools=pools), "After")
+        for name in (
+            "resource-agents-deps.conf.j2",
+            "pacemaker.conf.j2",
+            "sanctl-replicas.service.j2",
+        )
+    )
+    assert target and all(set(target) <= set(other) for other in others)

@@ -15,6 +15,7 @@ from sanctl.model.pool_cache import (
     CacheState,
     WantedMode,
     mount_unit_name,
+    mount_units_at,
     parse_cache_state,
     parse_wanted_mode,
 )
@@ -120,3 +121,12 @@ def test_a_pool_that_never_got_its_flash_is_no_failed_flash() -> None:
 )
 def test_units_are_named_as_systemd_does(path: str, unit: str) -> None:
     assert mount_unit_name(path) == unit
+
+
+def test_a_folder_may_lie_on_the_mount_of_any_folder_above_it() -> None:
+    assert mount_units_at("/srv/sanctl/ma-in") == [
+        "srv.mount",
+        "srv-sanctl.mount",
+        "srv-sanctl-ma\\x2din.mount",
+    ]
+    assert mount_units_at("/") == []
