@@ -20,6 +20,7 @@ import errno
 import fcntl
 import os
 import re
+from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -195,20 +196,24 @@ def _try_write(path: str, root: str) -> int | None:
     """Create a file without a name; return the errno, 0 without one, None without an answer.
 
     EIO only if the root of the mount gives it, too.
+    """
+    return _errno_alone(state_files.mount_lock(path), lambda: _make(path, root))
 
-    In a child process: a disk that hangs must not hang the caller. While one such child hangs no
-    other is started.
+
+def _errno_alone(lock_path: str, call: Callable[[], None]) -> int | None:
+    """Make a call in a child process; return its errno, 0 without one, None without an answer.
+
+    A disk that hangs must not hang the caller, nor any lock that the caller holds. While one such
+    child hangs no other is started.
     """
     state_files.make_folder()
-    lock = os.open(state_files.mount_lock(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        return None
+    lock = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     # The child inherits the lock: it belongs to the open file, and ends with its last holder.
     try:
-        return isolated_call.errno_of(lambda: _make(path, root), within_s=_TRY_S, keep=(lock,))
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return isolated_call.errno_of(call, within_s=_TRY_S, keep=(lock,))
+    except BlockingIOError:
+        return None
     finally:
         os.close(lock)
 
@@ -234,18 +239,20 @@ def is_damaged(found: Mount) -> bool:
 
 
 def is_readable(device: str) -> bool:
-    """Whether a block device can be read, past the page cache."""
+    """Whether a block device can be read, past the page cache, and answers in time."""
+    import mmap  # noqa: PLC0415, F401 - for the child, which is to load nothing from a disk
+
+    return _errno_alone(state_files.disk_lock(device), lambda: _read(device)) == 0
+
+
+def _read(device: str) -> None:
     import mmap  # noqa: PLC0415 - aligned memory, which direct reads want
 
-    try:
-        handle = os.open(device, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
-    except OSError:
-        return False
+    handle = os.open(device, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
     try:
         with mmap.mmap(-1, _READ_BYTES) as buffer:
-            return os.preadv(handle, [buffer], 0) == _READ_BYTES
-    except OSError:
-        return False
+            if os.preadv(handle, [buffer], 0) != _READ_BYTES:
+                raise OSError(errno.EIO, "the device is shorter than a block", device)
     finally:
         os.close(handle)
 

@@ -270,6 +270,11 @@ def mount_lock(mount: str) -> str:
     return f"{RUNTIME}/try{mount.replace('/', '-')}"
 
 
+def disk_lock(device: str) -> str:
+    """Return the path of the lock for finding out whether a block device answers."""
+    return f"{RUNTIME}/read{device.replace('/', '-')}"
+
+
 def locked(
     path: str, *, wait_s: float | None = None, shared: bool = False
 ) -> contextlib.AbstractContextManager[bool]:

@@ -262,12 +262,14 @@ def remount(runner: Runner, pool: Pool, *, max_per_day: int | None = None) -> No
     is_shut = pool_mount.is_shut_down(path)
     if not is_shut and not is_noted and not _mount_note(name).exists():
         return
+    # Before the lock is taken: a start waits for it.
+    answering = _answering_source(path) if is_shut else None
     with state_files.locked(_lock(pool), wait_s=0.0) as is_mine:
         if not is_mine:
             raise CommandError(shut_down_problem(name, _IS_LOCKED))
         if is_shut and pool_mount.is_shut_down(path):
             record_shutdown(name)
-            _unmount(runner, pool, max_per_day)
+            _unmount(runner, pool, max_per_day, answering)
         saved = _saved_mount(name)
         if saved is not None and not is_mount_point(saved.path):
             pool_mount.mount(runner, saved)
@@ -280,13 +282,19 @@ def remount(runner: Runner, pool: Pool, *, max_per_day: int | None = None) -> No
         _mount_note(name).remove()
 
 
-def _unmount(runner: Runner, pool: Pool, max_per_day: int | None) -> None:
+def _answering_source(path: str) -> str | None:
+    """Return the device that is mounted at a path, if it answers."""
+    found = pool_mount.mount_of(path)
+    return found.source if found is not None and pool_mount.is_readable(found.source) else None
+
+
+def _unmount(runner: Runner, pool: Pool, max_per_day: int | None, answering: str | None) -> None:
     name, path = str(pool.name), str(pool.path)
     found = pool_mount.mount_of(path)
     if found is None or found.path != path or found.root != "/":
         raise CommandError(shut_down_problem(name, f"{path} is not a filesystem's only mount"))
     _refuse_in_use(name, path, but=f"{path}/{point_files.FOLDER}/")
-    if not pool_mount.is_readable(found.source):
+    if found.source != answering:
         raise CommandError(shut_down_problem(name, f"{found.source} does not answer"))
     if pool_mount.is_damaged(found):
         raise CommandError(shut_down_problem(name, "the filesystem is damaged: run fsck"))
@@ -338,10 +346,11 @@ def _mark_suspect(pool: Pool) -> None:
     name, folder = str(pool.name), f"{pool.path}/devices"
     if not pool_notes.exists(name, pool_notes.SHUT_DOWN):
         return
-    check_marker(str(pool.path), pool.uuid)
-    pool_mount.refuse_read_only(name, str(pool.path))
+    # First: a disk that hangs must not hang the caller, which holds a lock.
     if pool_mount.try_writes(str(pool.path)) is not pool_mount.Writes.TAKEN:
+        pool_mount.refuse_read_only(name, str(pool.path))
         raise CommandError(shut_down_problem(name, "it is not known to take writes again"))
+    check_marker(str(pool.path), pool.uuid)
     used, passed = set(loop.backing_files()), ""
     with contextlib.suppress(FileNotFoundError):  # a pool that never had a device
         for entry in sorted(os.listdir(folder)):

@@ -209,6 +209,35 @@ def test_a_trial_write_that_hangs_is_abandoned_and_not_repeated(
     assert pool_mount._try_write(str(tmp_path), str(tmp_path)) == 0
 
 
+def test_a_disk_that_hangs_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path / "run"))
+    monkeypatch.setattr(os, "O_DIRECT", 0)
+    disk, until = tmp_path / "disk", tmp_path / "until"
+    disk.write_bytes(bytes(4096))
+    assert pool_mount.is_readable(str(disk))
+    real = os.preadv
+
+    def hangs(handle: int, buffers: Sequence[bytearray], offset: int) -> int:
+        while not until.exists():
+            time.sleep(0.01)
+        return real(handle, buffers, offset)
+
+    monkeypatch.setattr(os, "preadv", hangs)
+    with monkeypatch.context() as patched:
+        patched.setattr(pool_mount, "_TRY_S", 0.05)
+        assert not pool_mount.is_readable(str(disk))
+    began = time.monotonic()
+    assert not pool_mount.is_readable(str(disk)), "one is still out"
+    assert time.monotonic() - began < 2.0, "another one is not started"
+    until.touch()
+    (held,) = (tmp_path / "run").glob("read-*")
+    with held.open() as lock:  # free once that process has gone
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    assert pool_mount.is_readable(str(disk))
+    disk.write_bytes(b"short")
+    assert not pool_mount.is_readable(str(disk))
+
+
 def test_damage_is_not_a_failed_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = tmp_path / "errcode"
     monkeypatch.setattr(

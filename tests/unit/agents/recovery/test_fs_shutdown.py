@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import select
+import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +24,8 @@ from sanctl.system.runner import LocalRunner
 from tests.fakes.node import FakeNode
 
 RUNNER = LocalRunner()
+#: As it is where no test stands in for it.
+IS_READABLE = pool_mount.is_readable
 GOOD = PeerState("peer", "Connected", "Primary", "Established", "UpToDate", 0)
 ATTACHED = ResourceState("vol", "Secondary", "no", "UpToDate", 1024, (GOOD,))
 DISKLESS = ATTACHED._replace(disk="Diskless")
@@ -255,6 +261,46 @@ def test_files_are_kept_until_the_disk_answers(node: Node) -> None:
     assert node.is_mounted
 
 
+def test_a_disk_that_hangs_does_not_hang_the_agents(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each monitor was in the kernel for as long as the disk was, one of them with the lock."""
+    until = node.folder / "until"
+
+    def hang(*_: object) -> int:
+        with file_lock(f"{node.folder}/pool-main.aground", wait_s=0.0) as is_free:
+            (node.folder / f"free-{is_free}").touch()
+        ends_s = time.perf_counter() + 20.0
+        while not until.exists() and time.perf_counter() < ends_s:
+            select.select([], [], [], 0.01)
+        return 4096
+
+    source = node._file("disk", "x")
+    hung = node.mount._replace(source=source)
+    monkeypatch.setattr(os, "preadv", hang)
+    monkeypatch.setattr(os, "O_DIRECT", 0)
+    monkeypatch.setattr(pool_mount, "mount_of", lambda _path: hung)
+    monkeypatch.setattr(pool_mount, "is_readable", IS_READABLE)
+    monkeypatch.setattr(pool_mount, "_TRY_S", 0.5)
+    began = time.perf_counter()
+    assert release(DISKLESS) is FilesystemState.SHUT_DOWN
+    assert node.done == [] and node.loops, "its files are not released"
+    node.loops = {}
+    with pytest.raises(CommandError, match=r"SAN-POOL-023.*disk does not answer"):
+        fs_shutdown.remount(RUNNER, node.pool)
+    assert time.perf_counter() - began < 5.0
+    assert node.is_mounted
+    until.touch()
+    (held,) = node.folder.glob("read-*")
+    with held.open() as lock:  # free once that process has gone
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    until.unlink()
+    with pytest.raises(CommandError, match="does not answer"):
+        fs_shutdown.remount(RUNNER, node.pool)
+    until.touch()
+    assert (node.folder / "free-True").exists() and not (node.folder / "free-False").exists()
+
+
 def test_a_pool_in_use_is_not_unmounted(node: Node) -> None:
     with pytest.raises(CommandError, match=r"SAN-POOL-023.*vol\.0*\.data is in use"):
         fs_shutdown.remount(RUNNER, node.pool)
@@ -418,6 +464,7 @@ def test_the_note_stays_on_a_pool_that_is_mounted_read_only(
 ) -> None:
     fs_shutdown.record_shutdown("main")
     node.is_shut, node.loops = False, {}
+    node.is_known = False
     read_only = node.mount._replace(options=frozenset({"ro"}))
     monkeypatch.setattr(pool_mount, "mount_of", lambda _path: read_only)
     with pytest.raises(CommandError, match="SAN-POOL-036"):
