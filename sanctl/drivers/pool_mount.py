@@ -20,6 +20,7 @@ import errno
 import fcntl
 import os
 import re
+import time
 from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple
@@ -34,6 +35,7 @@ _ESCAPED = re.compile(r"\\([0-7]{3})")
 _SHUT = frozenset({"ro", "emergency_ro", "shutdown"})
 _TIMEOUT_S = 8.0
 _TRY_S = 3.0
+_POLL_S = 0.02
 #: Errors of a damaged filesystem, unlike those of a failed disk (fs/ext4/super.c).
 _DAMAGED = frozenset({errno.EUCLEAN, errno.EBADMSG})
 _READ_BYTES = 4096
@@ -149,8 +151,10 @@ def is_shut_down(path: str) -> bool:
     return try_writes(path) is Writes.SHUT_DOWN
 
 
-def try_writes(path: str) -> Writes:
+def try_writes(path: str, *, turn_s: float = 0.0) -> Writes:
     """Find out whether the filesystem at a path takes writes, which costs two small transactions.
+
+    `turn_s`: how long to wait, in seconds, for another process that is finding out, too.
 
     It is not known of one that gives no answer, that refuses for lack of room or of inodes, which
     may come before the journal is asked, or that is mounted read-only.
@@ -160,7 +164,7 @@ def try_writes(path: str) -> Writes:
     found = mount_of(path)
     if found is None or "ro" in found.options or "ro" in found.super_options:
         return Writes.NOT_KNOWN
-    refused = _try_write(path, found.path)
+    refused = _try_write(path, found.path, turn_s)
     # Without files that have no name there is nothing to try: what the filesystem reports counts.
     if refused in {0, errno.EOPNOTSUPP}:
         return Writes.TAKEN
@@ -192,15 +196,15 @@ def refuse_read_only(pool: str, path: str) -> None:
         )
 
 
-def _try_write(path: str, root: str) -> int | None:
+def _try_write(path: str, root: str, turn_s: float = 0.0) -> int | None:
     """Create a file without a name; return the errno, 0 without one, None without an answer.
 
     EIO only if the root of the mount gives it, too.
     """
-    return _errno_alone(state_files.mount_lock(path), lambda: _make(path, root))
+    return _errno_alone(state_files.mount_lock(path), lambda: _make(path, root), turn_s)
 
 
-def _errno_alone(lock_path: str, call: Callable[[], None]) -> int | None:
+def _errno_alone(lock_path: str, call: Callable[[], None], turn_s: float = 0.0) -> int | None:
     """Make a call in a child process; return its errno, 0 without one, None without an answer.
 
     A disk that hangs must not hang the caller, nor any lock that the caller holds. While one such
@@ -210,12 +214,24 @@ def _errno_alone(lock_path: str, call: Callable[[], None]) -> int | None:
     lock = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     # The child inherits the lock: it belongs to the open file, and ends with its last holder.
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not _take(lock, turn_s):
+            return None
         return isolated_call.errno_of(call, within_s=_TRY_S, keep=(lock,))
-    except BlockingIOError:
-        return None
     finally:
         os.close(lock)
+
+
+def _take(lock: int, turn_s: float) -> bool:
+    ends_s = time.monotonic() + turn_s
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= ends_s:
+                return False
+        else:
+            return True
+        time.sleep(_POLL_S)
 
 
 def _make(path: str, root: str) -> None:

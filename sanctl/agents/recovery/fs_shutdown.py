@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 RESTART_REASON = "its pool was remounted after a disk error; the replica is restarted"
 _START_WAIT_S = 5.0
 _POLL_S = 0.5
+_TRIAL_TURN_S = 1.0
 # A Primary waits until the peer's agents have checked their pool: both may share what failed.
 _PEER_CHECKS_WITHIN_S = 15.0
 #: Remounts by the pool's agent alone: a disk that goes on failing is for an operator.
@@ -347,7 +348,9 @@ def _mark_suspect(pool: Pool) -> None:
     if not pool_notes.exists(name, pool_notes.SHUT_DOWN):
         return
     # First: a disk that hangs must not hang the caller, which holds a lock.
-    if pool_mount.try_writes(str(pool.path)) is not pool_mount.Writes.TAKEN:
+    # Other starts that find the note try at the same time.
+    writes = pool_mount.try_writes(str(pool.path), turn_s=_TRIAL_TURN_S)
+    if writes is not pool_mount.Writes.TAKEN:
         pool_mount.refuse_read_only(name, str(pool.path))
         raise CommandError(shut_down_problem(name, "it is not known to take writes again"))
     check_marker(str(pool.path), pool.uuid)

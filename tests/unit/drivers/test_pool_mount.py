@@ -148,7 +148,7 @@ def test_a_trial_write_where_the_kernel_reports_nothing(
 ) -> None:
     monkeypatch.setattr(pool_mount, "reports_shut_down", lambda _path: False)
     monkeypatch.setattr(pool_mount, "mount_of", lambda _path: KNOWN)
-    monkeypatch.setattr(pool_mount, "_try_write", lambda _path, _root: refused)
+    monkeypatch.setattr(pool_mount, "_try_write", lambda *_: refused)
     monkeypatch.setattr(pool_mount, "is_readable", lambda _source: answers)
     assert pool_mount.try_writes("/pool") is writes
     assert pool_mount.is_shut_down("/pool") is (writes is Writes.SHUT_DOWN)
@@ -202,11 +202,14 @@ def test_a_trial_write_that_hangs_is_abandoned_and_not_repeated(
         patched.setattr(pool_mount, "_TRY_S", 0.05)
         assert pool_mount._try_write(str(tmp_path), str(tmp_path)) is None
     assert pool_mount._try_write(str(tmp_path), str(tmp_path)) is None, "one is still out"
-    until.touch()
-    (held,) = (tmp_path / "run").glob(f"try*{tmp_path.name}")
-    with held.open() as lock:  # free once that process has gone
-        fcntl.flock(lock, fcntl.LOCK_EX)
-    assert pool_mount._try_write(str(tmp_path), str(tmp_path)) == 0
+    sleep = time.sleep
+
+    def end(duration_s: float) -> None:
+        until.touch()
+        sleep(duration_s)
+
+    monkeypatch.setattr(time, "sleep", end)
+    assert pool_mount._try_write(str(tmp_path), str(tmp_path), 30.0) == 0, "it has its turn"
 
 
 def test_a_disk_that_hangs_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

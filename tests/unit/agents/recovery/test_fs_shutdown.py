@@ -100,7 +100,7 @@ class Node(FakeNode):
         self.does("release")
         self.loops.clear()
 
-    def try_writes(self, _path: str) -> pool_mount.Writes:
+    def try_writes(self, _path: str, *, turn_s: float = 0.0) -> pool_mount.Writes:
         if not self.is_known:
             return pool_mount.Writes.NOT_KNOWN
         return pool_mount.Writes.SHUT_DOWN if self.is_shut else pool_mount.Writes.TAKEN
