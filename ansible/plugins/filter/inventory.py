@@ -217,6 +217,22 @@ def watchdog_rule(timeouts: Sequence[str], wait_s: int) -> str:
     return rule
 
 
+def sbd_refusals(
+    states: Mapping[str, Any], unseen: Sequence[str], mode: str, disks: Sequence[str]
+) -> list[str]:
+    """Say why SBD's settings of the inventory must not be written now."""
+    found: list[str] = _import("sanctl.rollout.sbd_change").sbd_refusals(
+        states, unseen, mode, disks
+    )
+    return found
+
+
+def sbd_unobeyed(watched: Sequence[str], mode: str, disks: Sequence[str]) -> str:
+    """Say why the cluster must not come to rely on a node's SBD as it runs."""
+    reason: str = _import("sanctl.rollout.sbd_change").unobeyed(watched, mode, disks)
+    return reason
+
+
 class FilterModule:
     """What Ansible looks for."""
 
@@ -229,6 +245,8 @@ class FilterModule:
             "programs": programs,
             "mount_units": mount_units,
             "watchdog_rule": watchdog_rule,
+            "sbd_refusals": sbd_refusals,
+            "sbd_unobeyed": sbd_unobeyed,
             "list_changes": list_changes,
             "readdressed": readdressed,
             "not_loaded": not_loaded,
