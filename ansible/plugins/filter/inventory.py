@@ -233,6 +233,24 @@ def sbd_unobeyed(watched: Sequence[str], mode: str, disks: Sequence[str]) -> str
     return reason
 
 
+def fence_times(
+    timeout_s: int,
+    mode: str,
+    watchdog_s: int,
+    msgwaits: Sequence[int] = (),
+    present_wait: str = "",
+) -> dict[str, int]:
+    """Return how long a fencing with SBD may take: fence-sbd's own time, and stonith-timeout."""
+    times = _import("sanctl.rollout.fence_times").fence_times(
+        mode,
+        int(timeout_s),
+        int(watchdog_s),
+        msgwaits=[int(each) for each in msgwaits],
+        present_wait=present_wait,
+    )
+    return {"message_s": times.message_s, "whole_s": times.whole_s}
+
+
 class FilterModule:
     """What Ansible looks for."""
 
@@ -245,6 +263,7 @@ class FilterModule:
             "programs": programs,
             "mount_units": mount_units,
             "watchdog_rule": watchdog_rule,
+            "fence_times": fence_times,
             "sbd_refusals": sbd_refusals,
             "sbd_unobeyed": sbd_unobeyed,
             "list_changes": list_changes,

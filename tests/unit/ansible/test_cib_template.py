@@ -39,6 +39,8 @@ def rendered(**variables: Any) -> ET.Element:
         "sanctl_pacemaker_fences": fences,
         "sanctl_pacemaker_fence_retry_s": 60,
         "sanctl_pacemaker_agent_retry_s": 120,
+        "sanctl_pacemaker_fence_timeout_s": 30,
+        "sanctl_pacemaker_fence_times": {"message_s": 53, "whole_s": 54},
         "sanctl_pacemaker_levels": [],
         "sanctl_pacemaker_members": ["n1", "n2"],
         "sanctl_pacemaker_reach_agent": ["sanctl", "reach"],
@@ -173,3 +175,14 @@ def test_the_agent_asks_for_what_the_playbook_passes() -> None:
     assert [each.get("name") for each in metadata.iter("action")] == [
         *("start", "stop", "monitor", "validate-all", "meta-data")
     ]
+
+
+def test_a_fencing_by_message_has_the_time_that_it_takes() -> None:
+    configuration = rendered()
+    (fence,) = configuration.iterfind(".//primitive[@id='fence-sbd']/instance_attributes")
+    times = {pair.get("name"): pair.get("value") for pair in fence}
+    assert times["power_timeout"] == "53"
+    assert times["pcmk_reboot_timeout"] == times["pcmk_off_timeout"] == "53s"
+    whole = {pair.get("name"): pair.get("value") for pair in configuration.iterfind("crm_config/*")}
+    assert whole["stonith-timeout"] == "54s"
+    assert "| sanctl.san.fence_times(sanctl_pacemaker_sbd_mode" in _VARIABLES
