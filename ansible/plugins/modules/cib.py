@@ -59,6 +59,13 @@ options:
     type: list
     elements: str
     default: []
+  node_files:
+    description:
+      - What an option's value begins with that reads a file which every node needs. While there are
+        O(unseen) nodes, no device of class C(stonith) is added, gets another type, or another such
+        option.
+    type: str
+    default: ""
   unseen:
     description: Nodes of the cluster that take no part in this run.
     type: list
@@ -370,6 +377,32 @@ def newly_relied_on(old: ET.Element, new: ET.Element, names: list[str]) -> list[
     ]
 
 
+def fence_needs(configuration: ET.Element, node_files: str) -> dict[str, tuple]:
+    """Return what each fencing device needs on nodes that use it: an agent, a password's file."""
+    return {
+        part.get("id", ""): (
+            part.get("type", ""),
+            *sorted(
+                (pair.get("name", ""), pair.get("value", ""))
+                for pair in part.iterfind("instance_attributes/nvpair")
+                if node_files and pair.get("value", "").startswith(node_files)
+            ),
+        )
+        for part in configuration.iterfind("resources//primitive")
+        if part.get("class") == "stonith"
+    }
+
+
+def newly_needed(old: ET.Element, new: ET.Element, node_files: str) -> list[str]:
+    """Return the fencing devices that need something of nodes which they did not need before."""
+    before = fence_needs(old, node_files)
+    return [
+        f"{name} with {needs[0]}"
+        for name, needs in sorted(fence_needs(new, node_files).items())
+        if needs != before.get(name)
+    ]
+
+
 def kept_longer(wanted: ET.Element, new: ET.Element, rules: dict[str, str]) -> list[str]:
     """Say which times stay longer than `wanted` has them."""
     asked = {
@@ -473,6 +506,7 @@ def main() -> None:
             "agents_of_all": {"type": "list", "elements": "str", "default": []},
             "rules": {"type": "dict", "default": {}},
             "relied_on": {"type": "list", "elements": "str", "default": []},
+            "node_files": {"type": "str", "default": ""},
             "unseen": {"type": "list", "elements": "str", "default": []},
             "nodes": {"type": "list", "elements": "str", "default": []},
             "timeout_s": {"type": "int", "default": 90},
@@ -523,6 +557,16 @@ def main() -> None:
                 " Pacemaker ends on such a node, or the node is taken for dead while it serves."
                 " Run the playbook without --limit, with all nodes up (docs/howto/fencing.md)."
                 " Pacemaker's configuration was not changed"
+            )
+        files = module.params["node_files"]
+        needed = newly_needed(present, configuration, files) if unseen else []
+        if needed:
+            module.fail_json(
+                msg=f"the cluster would come to fence by {', '.join(needed)}, and"
+                f" {', '.join(unseen)} took no part in this run: there the agent or the password's"
+                " file may be missing, and a node is fenced by the others. Run the playbook without"
+                " --limit, with all nodes up (docs/howto/fencing.md); take out first a node that is"
+                " gone for good (`sanctl node remove`). Pacemaker's configuration was not changed"
             )
         if not changes or module.check_mode:
             break
