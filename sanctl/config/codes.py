@@ -82,5 +82,8 @@ CODES: Mapping[str, str] = MappingProxyType(
         "server as ssh://USER@HOST:PORT/PATH, in which /./ begins a path below the user's home.",
         "SAN-CONF-050": "A second site in the inventory has no name, user, address or directory as "
         "'sanctl site add' takes them, or the name of another one.",
+        "SAN-CONF-051": "Corosync's times in the inventory are no milliseconds, or the consensus "
+        "is less than 1.2 times the token (with what is added for each node beyond two). Then "
+        "healthy nodes are left out of a new membership, and fenced.",
     }
 )

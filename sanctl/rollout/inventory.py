@@ -15,6 +15,7 @@ from sanctl.config.document import Document, Path
 from sanctl.config.nodes import FAILURE_DOMAINS, NETWORKS
 from sanctl.model.pool_cache import mount_unit_name
 from sanctl.model.topology import RISK_NO_FENCING, NodeRole, Strategy
+from sanctl.rollout.corosync_variables import check_corosync
 from sanctl.rollout.fencing_variables import FENCE_VARIABLES, check_fencing
 from sanctl.rollout.sbd_reach_variables import check_reach, check_sbd
 from sanctl.rollout.site_variables import SITES, check_sites
@@ -65,6 +66,7 @@ def read_inventory(
     topology = examine(document)
     has_sbd = check_sbd(document, names, hostvars)
     check_reach(document, names, hostvars)
+    check_corosync(document, names, hostvars)
     is_risk_accepted = topology is not None and RISK_NO_FENCING in topology.accepted_risks
     has_fencing = check_fencing(
         document, names, hostvars, has_sbd=has_sbd, may_lack=is_risk_accepted

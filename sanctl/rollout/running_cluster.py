@@ -31,23 +31,35 @@ def watchdog_rule(timeouts: Iterable[str], wait_s: int) -> str:
 
 
 def list_changes(
-    conf: str, cmap: str, cluster: str, nodes: Sequence[Mapping[str, Any]]
+    conf: str,
+    cmap: str,
+    cluster: str,
+    nodes: Sequence[Mapping[str, Any]],
+    *,
+    times: Mapping[str, int],
 ) -> list[str]:
-    """Say in what a node's corosync.conf and its running Corosync have another list of nodes.
+    """Say in what a node's corosync.conf and its running Corosync differ from the inventory.
+
+    In their lists of nodes, and in the times that all members have to have alike.
 
     Args:
         conf: the node's corosync.conf, empty if there is none.
         cmap: output of `corosync-cmapctl`, empty while Corosync does not run.
         cluster: the cluster's name; what belongs to another cluster says nothing.
         nodes: those of the inventory, with name, id, heartbeat and sync.
+        times: in milliseconds, by their names in corosync.conf.
     """
     wanted = _inventory_members(nodes)
-    found = [
-        _changes(members, wanted)
-        for members in (_conf_members(conf, cluster), _cmap_members(cmap, cluster))
-        if members
-    ]
-    return sorted({change for changes in found for change in changes})
+    found: set[str] = set()
+    if members := _conf_members(conf, cluster):
+        found |= {*_changes(members, wanted), *_time_changes(_conf_times(conf), times)}
+    if members := _cmap_members(cmap, cluster):
+        keys = _keys(cmap)
+        running = {name: keys[f"totem.{name}"] for name in times if f"totem.{name}" in keys}
+        # One that Corosync does not name was not in its file, which says so.
+        known = {name: times[name] for name in running}
+        found |= {*_changes(members, wanted), *_time_changes(running, known)}
+    return sorted(found)
 
 
 def readdressed(cmap: str, cluster: str, nodes: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -71,11 +83,10 @@ def not_loaded(conf: str, cmap: str, cluster: str) -> list[str]:
     if not members:
         return []
     found = _changes(members, _conf_members(conf, cluster))
-    for name in _TIMEOUTS:
-        match = re.search(rf"^\s*{name}: (\d+)\s*$", conf, re.MULTILINE)
+    for name, wanted in _conf_times(conf).items():
         now = running.get(f"totem.{name}", "")
-        if match and now and now != match[1]:
-            found.append(f"totem.{name} is {now} and not {match[1]}")
+        if now and now != wanted:
+            found.append(f"totem.{name} is {now} and not {wanted}")
     return found
 
 
@@ -117,6 +128,19 @@ def _changes(present: Mapping[str, _Member], wanted: Mapping[str, _Member]) -> l
         else f"{name} has another id or address"
         for name in sorted({*present} | {*wanted})
         if present.get(name) != wanted.get(name)
+    ]
+
+
+def _conf_times(conf: str) -> dict[str, str]:
+    found = {name: re.search(rf"^\s*{name}: (\d+)\s*$", conf, re.MULTILINE) for name in _TIMEOUTS}
+    return {name: match[1] for name, match in found.items() if match}
+
+
+def _time_changes(present: Mapping[str, str], wanted: Mapping[str, int]) -> list[str]:
+    return [
+        f"{name} is {present.get(name, 'not set')} and becomes {value}"
+        for name, value in wanted.items()
+        if present.get(name) != str(value)
     ]
 
 

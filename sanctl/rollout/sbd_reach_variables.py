@@ -24,7 +24,7 @@ Hostvars = Mapping[str, Mapping[str, Any]]
 
 def check_sbd(document: Document, names: Sequence[str], hostvars: Hostvars) -> bool:
     """Add the problems of SBD's variables; return whether SBD fences the nodes."""
-    _check_same(
+    check_same(
         document,
         names,
         hostvars,
@@ -115,7 +115,7 @@ def check_reach(document: Document, names: Sequence[str], hostvars: Hostvars) ->
         "sanctl_pacemaker_reach_targets",
         "sanctl_pacemaker_reach_interface",
     )
-    _check_same(document, names, hostvars, (targets_name, interface_name))
+    check_same(document, names, hostvars, (targets_name, interface_name))
     shared = hostvars[names[0]]
     targets = shared.get(targets_name) or []
     if not isinstance(targets, list):
@@ -149,9 +149,10 @@ def check_reach(document: Document, names: Sequence[str], hostvars: Hostvars) ->
             )
 
 
-def _check_same(
+def check_same(
     document: Document, names: Sequence[str], hostvars: Hostvars, variables: Sequence[str]
 ) -> None:
+    """Add a problem for each of these variables that a host has another value of."""
     for variable in variables:
         for name in names[1:]:
             if hostvars[name].get(variable) != hostvars[names[0]].get(variable):

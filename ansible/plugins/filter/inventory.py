@@ -110,10 +110,15 @@ def mount_units(paths: Sequence[str]) -> list[str]:
 
 
 def list_changes(
-    conf: str, cmap: str, cluster: str, nodes: Sequence[Mapping[str, Any]]
+    conf: str,
+    cmap: str,
+    cluster: str,
+    nodes: Sequence[Mapping[str, Any]],
+    times: Mapping[str, int],
 ) -> list[str]:
-    """Say in what a node has another list of members than the inventory."""
-    found: list[str] = _running().list_changes(conf, cmap, cluster, nodes)
+    """Say in what a node has another list of members, or other times, than the inventory."""
+    wanted = {name: int(value) for name, value in times.items()}
+    found: list[str] = _running().list_changes(conf, cmap, cluster, nodes, times=wanted)
     return found
 
 

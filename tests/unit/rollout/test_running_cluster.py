@@ -23,7 +23,8 @@ def conf(nodes: list[dict[str, Any]], cluster: str = "lab", token_ms: int = 1500
         for node in nodes
     )
     return (
-        f"totem {{\n    cluster_name: {cluster}\n    token: {token_ms}\n    consensus: 1800\n}}\n\n"
+        f"totem {{\n    cluster_name: {cluster}\n    token: {token_ms}\n    token_coefficient: 0\n"
+        f"    consensus: 1800\n}}\n\n"
         f"nodelist {{\n{blocks}}}\n"
     )
 
@@ -49,6 +50,7 @@ def cmap(nodes: list[dict[str, Any]], cluster: str = "lab", token_ms: int = 1500
     return "\n".join(lines) + "\n"
 
 
+TIMES = {"token": 1500, "token_coefficient": 0, "consensus": 1800}
 MOVED = [*NODES[:1], {**NODES[1], "sync": "10.77.2.9"}, NODES[2]]
 RENUMBERED = [*NODES[:2], {**NODES[2], "id": 4}]
 
@@ -67,12 +69,31 @@ RENUMBERED = [*NODES[:2], {**NODES[2], "id": 4}]
         (conf(NODES[:2]), "", ["n3 is new"]),
         (conf([*NODES, {**NODES[0], "name": "n4"}]), "", ["n4 is left out"]),
         (conf(MOVED), "", ["n2 has another id or address"]),
+        # Other times, in the file, in what has been loaded, or in both.
+        (conf(NODES, token_ms=5000), "", ["token is 5000 and becomes 1500"]),
+        (conf(NODES), cmap(NODES, token_ms=5000), ["token is 5000 and becomes 1500"]),
+        (
+            conf(NODES, token_ms=5000),
+            cmap(NODES, token_ms=3000),
+            ["token is 3000 and becomes 1500", "token is 5000 and becomes 1500"],
+        ),
+        (conf(NODES, "another", token_ms=5000), cmap(NODES, "another", token_ms=5000), []),
+        (
+            conf(NODES).replace("    token_coefficient: 0\n", ""),
+            cmap(NODES),
+            ["token_coefficient is not set and becomes 0"],
+        ),
+        (
+            conf(NODES),
+            cmap(NODES) + "totem.token_coefficient (u32) = 650\n",
+            ["token_coefficient is 650 and becomes 0"],
+        ),
     ],
 )
 def test_another_list_of_nodes_is_named(
     conf_text: str, cmap_text: str, expected: list[str]
 ) -> None:
-    assert running.list_changes(conf_text, cmap_text, "lab", NODES) == expected
+    assert running.list_changes(conf_text, cmap_text, "lab", NODES, times=TIMES) == expected
 
 
 @pytest.mark.parametrize(
