@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from sanctl.errors import CommandError
 from sanctl.lab.harness import collect, failover
 from sanctl.lab.harness.failover import LedgerLoad
 from sanctl.lab.harness.initiator import Initiator
@@ -102,6 +103,25 @@ def test_the_cluster_knows_that_nodes_end_themselves(bed: LabSession, mode: str)
         wait = bed.sh("n1", "crm_attribute --type crm_config --name stonith-watchdog-timeout -G -q")
         assert wait.stdout.strip() == "10s"
     failover.await_healthy(bed, "n1")
+
+
+@pytest.mark.timeout(300)
+def test_another_sbd_is_refused_while_the_cluster_counts_on_this_one(
+    bed: LabSession, mode: str
+) -> None:
+    """A node that starts with the other settings would go on when the others take it for dead."""
+    (other,) = {*MODES} - {mode}
+    settings = json.dumps({**SETTINGS, **MODES[other]})
+    read = "cat /etc/default/sbd; cibadmin --query --scope configuration"
+    before = [bed.sh(node.name, read).stdout for node in bed.cluster]
+    for arguments in ((), ("--tags", "sbd"), ("--tags", "pacemaker"), ("--limit", "n1")):
+        with pytest.raises(CommandError):
+            rollout.run(bed.lab, arguments=(*arguments, "--extra-vars", settings))
+        # The log's lines are folded where the screen would end.
+        said = " ".join((bed.lab.directory / "rollout.log").read_text().split())
+        assert "would go on while the others take it for dead" in said
+        assert "Corosync runs on n1, n2, n3" in said
+    assert [bed.sh(node.name, read).stdout for node in bed.cluster] == before
 
 
 def start(scenario: Scenario) -> LedgerLoad:
