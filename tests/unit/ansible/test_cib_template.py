@@ -37,7 +37,8 @@ def rendered(**variables: Any) -> ET.Element:
     ]
     values: dict[str, Any] = {
         "sanctl_pacemaker_fences": fences,
-        "sanctl_pacemaker_fence_retry_s": 60,
+        "sanctl_pacemaker_fence_retry_s": 120,
+        "sanctl_pacemaker_fence_ask_s": 30,
         "sanctl_pacemaker_agent_retry_s": 120,
         "sanctl_pacemaker_fence_timeout_s": 30,
         "sanctl_pacemaker_fence_times": {"message_s": 53, "whole_s": 54},
@@ -70,12 +71,27 @@ def retry_times(configuration: ET.Element) -> dict[str, list[str]]:
 def test_each_resource_of_the_role_is_tried_again_after_a_failure(reach: list[str]) -> None:
     """A failed start counts as INFINITY: without the time it stays so until a cleanup."""
     assert retry_times(rendered(sanctl_pacemaker_reach_agent=reach)) == {
-        "fence-n1": ["60s"],
-        "fence-n2": ["60s"],
-        "fence-sbd": ["60s"],
+        "fence-n1": ["120s"],
+        "fence-n2": ["120s"],
+        "fence-sbd": ["120s"],
         REACH_RESOURCE: ["120s"],
         POOL_RESOURCE: ["120s"],
     }
+
+
+def test_a_dead_bmc_is_asked_once_and_briefly() -> None:
+    """Pacemaker orders no promotion while the start of a fencing device asks it."""
+    fence = {"id": "fence-n2", "node": "n2", "agent": "fence_redfish", "is_first": True}
+
+    def options(own: dict[str, str]) -> dict[str, str]:
+        found = rendered(sanctl_pacemaker_fences=[fence | {"options": own}])
+        (group,) = found.iterfind(".//primitive[@id='fence-n2']/instance_attributes")
+        return {pair.get("name", ""): pair.get("value", "") for pair in group}
+
+    asked = {"pcmk_monitor_retries": "1", "pcmk_monitor_timeout": "30s"}
+    assert asked.items() <= options({}).items()
+    slow = {"pcmk_monitor_timeout": "50s"}
+    assert (asked | slow).items() <= options(slow).items()
 
 
 def as_earlier(configuration: ET.Element) -> ET.Element:
