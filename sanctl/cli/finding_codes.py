@@ -123,7 +123,8 @@ CODES = {
     "SAN-HLT-072": "A device has a replica on a node that is not in cluster.toml's list of nodes "
     "of the pool.",
     "SAN-HLT-080": "Not all storage nodes count votes as their strategy requires. Most likely a "
-    "change of strategy was begun and not finished.",
+    "change of strategy was begun and not finished. Critical where two parts of the cluster may "
+    "both have quorum: the rule of two nodes with more in the list, or ways that share no node.",
     "SAN-HLT-081": "The quorum device gives no vote. If one more node is lost, no majority is "
     "left.",
     "SAN-HLT-082": "The cluster.toml of a node states a strategy that differs from that of the "

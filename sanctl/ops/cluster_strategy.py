@@ -12,11 +12,12 @@ from sanctl.model.cib_change import Change, SetNodeAttribute
 from sanctl.model.cluster import POOL_RESOURCE, Cluster
 from sanctl.model.crm_mon import NodeState
 from sanctl.model.crm_mon import Role as MonRole
+from sanctl.model.names import NodeName
 from sanctl.model.topology import Strategy, Topology
 from sanctl.model.vote_mode import VOTES_ATTRIBUTE, NodeVotes, VoteMode, WantedVotes
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.removal import unwritten_member_problems
-from sanctl.plan.cluster.strategy import VoteAction, VoteStep, next_vote_step
+from sanctl.plan.cluster.strategy import VoteAction, VoteStep, newcomers, next_vote_step
 from sanctl.system.runner import Runner
 
 _POLL_S = 0.5
@@ -38,13 +39,12 @@ def change_strategy(
     """
     goal = replace(topology, strategy=strategy)
     parse(render(goal), source="cluster.toml")  # raises if the nodes do not suit the strategy
-    nodes = tuple(node.name for node in topology.storage_nodes)
     has_changed = False
     loaded: VoteMode | None = None
     deadline = session.clock.monotonic_s() + timeout_s
     while True:
         seen = session.observe()
-        _refuse_unless_complete(seen, topology)
+        nodes = _refuse_unless_complete(seen, topology, runner)
         published = {str(name): seen.votes_of(name) for name in nodes}
         step = next_vote_step(goal.vote_mode, published)
         if (
@@ -65,7 +65,7 @@ def change_strategy(
         elif step.action is VoteAction.AWAIT_DEVICE:
             what = f"the quorum device's vote from {step.mode.host}"
         else:
-            has_changed = _order_step(session, topology, step, strategy) or has_changed
+            has_changed = _order_step(session, topology, runner, step, strategy) or has_changed
             what = f"every node to write that it counts by {step.mode}"
         _pause(session, what, published, deadline, timeout_s)
 
@@ -74,41 +74,48 @@ def _all_publish(published: dict[str, NodeVotes], strategy: Strategy) -> bool:
     return all(votes.strategy == strategy for votes in published.values())
 
 
-def _order_step(session: Session, topology: Topology, step: VoteStep, strategy: Strategy) -> bool:
-    """Write the step into the CIB for every storage node, in one change."""
+def _order_step(
+    session: Session, topology: Topology, runner: Runner, step: VoteStep, strategy: Strategy
+) -> bool:
+    """Write the step into the CIB for every storage node that is a member, in one change."""
     wanted = WantedVotes(vote_mode=step.mode, strategy=strategy.value)
 
     def decide(cluster: Cluster) -> tuple[Change, ...]:
-        _refuse_unless_complete(cluster, topology)
         return tuple(
-            SetNodeAttribute(node=node.name, attribute=VOTES_ATTRIBUTE, value=str(wanted))
-            for node in topology.storage_nodes
-            if cluster.wanted_votes(node.name) != wanted
+            SetNodeAttribute(node=name, attribute=VOTES_ATTRIBUTE, value=str(wanted))
+            for name in _refuse_unless_complete(cluster, topology, runner)
+            if cluster.wanted_votes(name) != wanted
         )
 
     return bool(session.change(decide))
 
 
-def _refuse_unless_complete(cluster: Cluster, topology: Topology) -> None:
+def _refuse_unless_complete(
+    cluster: Cluster, topology: Topology, runner: Runner
+) -> tuple[NodeName, ...]:
     """Refuse without a storage node: an absent one would come back with the old vote mode.
 
     Nor is Corosync reloaded where that would take a member out of its list.
+
+    Returns:
+        the storage nodes that are members: those that a rollout is about to add count with none.
     """
+    nodes = _members(cluster, topology, runner)
     problems = [
         Problem(
             "SAN-QUO-002",
-            f"node {node.name} is {cluster.mon.state(node.name)} and cannot follow the change"
-            if cluster.mon.state(node.name) is not NodeState.ONLINE
-            else f"the agent sanctl-pool does not run on node {node.name}",
-            f"a strategy changes only with every storage node online: bring {node.name} back and "
+            f"node {name} is {cluster.mon.state(name)} and cannot follow the change"
+            if cluster.mon.state(name) is not NodeState.ONLINE
+            else f"the agent sanctl-pool does not run on node {name}",
+            f"a strategy changes only with every storage node online: bring {name} back and "
             "run the command again, which goes on from where the change is",
         )
-        for node in topology.storage_nodes
-        if not cluster.is_pool_agent_running(node.name)
+        for name in nodes
+        if not cluster.is_pool_agent_running(name)
         # An agent that is starting has not published its vote mode yet: that is waited for.
-        and cluster.mon.role(POOL_RESOURCE, node.name) is not MonRole.STARTING
+        and cluster.mon.role(POOL_RESOURCE, name) is not MonRole.STARTING
     ]
-    problems += unwritten_member_problems(cluster, [each.name for each in topology.storage_nodes])
+    problems += unwritten_member_problems(cluster, nodes)
     if not cluster.mon.has_quorum:
         problems.append(
             Problem(
@@ -119,6 +126,15 @@ def _refuse_unless_complete(cluster: Cluster, topology: Topology) -> None:
         )
     if problems:
         raise Refused(*problems)
+    return nodes
+
+
+def _members(cluster: Cluster, topology: Topology, runner: Runner) -> tuple[NodeName, ...]:
+    names = tuple(node.name for node in topology.storage_nodes)
+    if all(cluster.mon.state(name) is not NodeState.UNKNOWN for name in names):
+        return names
+    new = newcomers(cluster, topology, corosync.members(runner))
+    return tuple(name for name in names if name.value not in new)
 
 
 def _pause(

@@ -43,8 +43,25 @@ def survey(
     return _import("sanctl.rollout.inventory").read_inventory(hostvars, groups)
 
 
-def quorum(contents: Sequence[str], cluster: str, target: str) -> dict[str, str]:
+def tally(contents: Sequence[str], cluster: str, target: str) -> str:
     """Return how a cluster counts votes already, or is to count them if there is none yet.
+
+    Args:
+        contents: every node's corosync.conf in base64, empty where there is none.
+        cluster: the cluster's name.
+        target: how votes are to be counted.
+    """
+    return str(_tally(contents, cluster, target))
+
+
+def quorum_section(
+    contents: Sequence[str],
+    cluster: str,
+    target: str,
+    count: int,
+    is_check: bool = False,
+) -> str:
+    """Return the section `quorum` for corosync.conf of a cluster of so many nodes.
 
     A running cluster is taken from one way to count to another by `sanctl cluster strategy set`,
     step by step; what the rollout writes into corosync.conf is how it counts now.
@@ -53,25 +70,42 @@ def quorum(contents: Sequence[str], cluster: str, target: str) -> dict[str, str]
         contents: every node's corosync.conf in base64, empty where there is none.
         cluster: the cluster's name.
         target: how votes are to be counted.
+        count: how many nodes corosync.conf lists.
+        is_check: whether nothing is changed, so that a cluster counts as one does that has given
+            up the rule of two nodes where the run would have it do so first.
 
-    Returns:
-        `tally`, in sanctl's own words, and `section`, the text for corosync.conf.
+    Raises:
+        AnsibleFilterError: the rule of two nodes for another number of nodes: any two of four
+            would have quorum (votequorum counts one vote as enough while two are present).
     """
+    now = _tally(contents, cluster, target)
+    two = _import("sanctl.model.vote_mode").Votes.TWO_NODE
+    if now.votes is two and count != 2 and is_check:
+        now = _import("sanctl.model.vote_mode").VoteMode.parse(target)
+    if now.votes is two and count != 2:
+        raise AnsibleFilterError(
+            f"corosync.conf counts by two_node, and the inventory has {count} nodes: parts of two"
+            " nodes would each have quorum. Nothing was written. Have the cluster of two give it"
+            " up first: `sanctl cluster strategy set node-majority` (docs/howto/strategies.md)"
+        )
+    section: str = _import("sanctl.render.corosync").quorum_section(now)
+    return section
+
+
+def _tally(contents: Sequence[str], cluster: str, target: str) -> Any:
     parse = _import("sanctl.parse.corosync").parse_conf_vote_mode
-    tallies = [
+    found = [
         parse(text)
         for text in (base64.b64decode(content).decode() for content in contents)
         if f"cluster_name: {cluster}\n" in text
     ]
-    present = [tally for tally in tallies if tally is not None]
-    if tallies and not present:
+    present = [each for each in found if each is not None]
+    if found and not present:
         raise AnsibleFilterError(
             "corosync.conf counts votes in a way that sanctl does not know: put the section"
             " `quorum` right by hand (docs/howto/strategies.md), or remove the file everywhere"
         )
-    tally = present[0] if present else _import("sanctl.model.vote_mode").VoteMode.parse(target)
-    section = _import("sanctl.render.corosync").quorum_section(tally)
-    return {"tally": str(tally), "section": section}
+    return present[0] if present else _import("sanctl.model.vote_mode").VoteMode.parse(target)
 
 
 def release(wheel: str) -> str:
@@ -263,7 +297,8 @@ class FilterModule:
         """Name the filters."""
         return {
             "survey": survey,
-            "quorum": quorum,
+            "tally": tally,
+            "quorum_section": quorum_section,
             "release": release,
             "programs": programs,
             "mount_units": mount_units,

@@ -24,10 +24,12 @@ place in corosync's order of messages. A node that is away stops the change wher
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from sanctl.model.cluster import Cluster
+from sanctl.model.topology import Topology
 from sanctl.model.vote_mode import MAJORITY_OF_NODES, NodeVotes, VoteMode, Votes
 
 
@@ -68,6 +70,34 @@ def next_vote_step(target: VoteMode, node_votes: Mapping[str, NodeVotes]) -> Vot
     if stage.votes is Votes.QDEVICE and not all(b.is_device_voting for b in node_votes.values()):
         return VoteStep(action=VoteAction.AWAIT_DEVICE, mode=stage)
     return VoteStep(action=VoteAction.DONE, mode=stage)
+
+
+def newcomers(cluster: Cluster, topology: Topology, members: Collection[str]) -> frozenset[str]:
+    """Return the storage nodes of cluster.toml that have no part in how the cluster counts yet.
+
+    The rollout writes cluster.toml before it lists new nodes in corosync.conf. Such a node is in no
+    list of nodes, written or loaded, that a member publishes, and Pacemaker has never seen it.
+    While nothing is published, no node is taken for new.
+
+    Args:
+        cluster: what is seen of it.
+        topology: cluster.toml.
+        members: those in the list of this node's running Corosync.
+    """
+    published = [
+        name for votes in cluster.cib.node_votes.values() for name in votes.written + votes.loaded
+    ]
+    if not published or not members:
+        return frozenset()
+    seen = {
+        *published,
+        *members,
+        *(node.name.value for node in cluster.cib.nodes),
+        *(node.name for node in cluster.mon.nodes),
+    }
+    return frozenset(
+        node.name.value for node in topology.storage_nodes if node.name.value not in seen
+    )
 
 
 def quorums_intersect(one: VoteMode, other: VoteMode) -> bool:

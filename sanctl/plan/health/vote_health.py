@@ -39,7 +39,17 @@ def vote_findings(cluster: Cluster, topology: Topology) -> Iterator[Finding]:
         for mode in dict.fromkeys((votes.file, votes.live))
         if mode != topology.vote_mode
     ]
-    if wrong:
+    crowded = [name for name, votes in node_votes.items() if _is_crowded(votes)]
+    if crowded:
+        yield Finding(
+            code="SAN-HLT-080",
+            severity=Severity.CRITICAL,
+            subject="strategy",
+            what=f"{', '.join(crowded)} counts by two-node, the rule for two nodes, and lists more",
+            why="any two nodes have quorum: two parts of the cluster may serve the same device",
+            do=f"sanctl cluster strategy set {topology.strategy}",
+        )
+    elif wrong:
         # The quorums of a vote mode that sanctl does not know may intersect with no others.
         known = {mode for votes in node_votes.values() for mode in (votes.file, votes.live)}
         is_safe = None not in known and all(
@@ -73,6 +83,14 @@ def vote_findings(cluster: Cluster, topology: Topology) -> Iterator[Finding]:
             do=f"is {topology.qdevice} up, and corosync-qnetd on it? "
             "'corosync-qdevice-tool -s' on the node",
         )
+
+
+def _is_crowded(votes: NodeVotes) -> bool:
+    """Whether a node counts by the rule of two nodes, and has more in its list."""
+    return any(
+        mode is not None and mode.votes is Votes.TWO_NODE and len(members) > 2
+        for mode, members in ((votes.file, votes.written), (votes.live, votes.loaded))
+    )
 
 
 def _list_findings(cluster: Cluster, node_votes: Mapping[str, NodeVotes]) -> Iterator[Finding]:

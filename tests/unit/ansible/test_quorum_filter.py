@@ -4,27 +4,35 @@
 from __future__ import annotations
 
 import base64
+import importlib
 import importlib.util
 from pathlib import Path
 from typing import Any
 
 import pytest
+from jinja2.nativetypes import NativeEnvironment
 
 from sanctl.model.vote_mode import VoteMode
 from sanctl.render.corosync import quorum_section
 
 _PATH = Path(__file__).resolve().parents[3] / "ansible" / "plugins" / "filter" / "inventory.py"
+_ROLE = _PATH.parents[2] / "roles" / "sanctl_corosync"
 
 
-def quorum(contents: list[str], target: str) -> dict[str, str]:
+_TARGET = "qdevice@10.0.0.9"
+
+
+def filters() -> Any:
     spec = importlib.util.spec_from_file_location("inventory_filter", _PATH)
     assert spec is not None
     assert spec.loader is not None
     module: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    encoded = [base64.b64encode(text.encode()).decode() for text in contents]
-    found: dict[str, str] = module.quorum(encoded, "lab", target)
-    return found
+    return module
+
+
+def encoded(contents: list[str]) -> list[str]:
+    return [base64.b64encode(text.encode()).decode() for text in contents]
 
 
 def conf(tally: str, cluster: str = "lab") -> str:
@@ -44,12 +52,61 @@ def conf(tally: str, cluster: str = "lab") -> str:
     ],
 )
 def test_a_running_cluster_goes_on_as_it_counts(contents: list[str], expected: str) -> None:
-    found = quorum(contents, "qdevice@10.0.0.9")
-    assert found["tally"] == expected
-    assert found["section"].startswith("quorum {")
+    found = encoded(contents)
+    assert filters().tally(found, "lab", _TARGET) == expected
+    parsed = VoteMode.parse(expected)
+    assert parsed is not None
+    assert filters().quorum_section(found, "lab", _TARGET, 2) == quorum_section(parsed)
+
+
+@pytest.mark.parametrize("count", [1, 3, 4])
+def test_two_node_is_not_written_for_more_or_fewer_nodes(count: int) -> None:
+    """Corosync lets one vote be enough while two are present: two halves of four both go on."""
+    found = encoded([conf("two-node"), conf("two-node"), "", ""])
+    assert filters().tally(found, "lab", _TARGET) == "two-node"
+    with pytest.raises(Exception, match=f"the inventory has {count} nodes"):
+        filters().quorum_section(found, "lab", _TARGET, count)
+    with pytest.raises(Exception, match="strategy set node-majority"):
+        filters().quorum_section([], "lab", "two-node", count)
+    # A check run shows what is written once the two have given it up.
+    shown = filters().quorum_section(found, "lab", _TARGET, count, True)
+    assert "host: 10.0.0.9" in shown
+    assert "two_node" not in shown
+
+
+@pytest.mark.parametrize(
+    ("now", "target", "count", "leaves"),
+    [
+        ("two-node", _TARGET, 4, True),
+        ("two-node", "nodes", 3, True),
+        (_TARGET, "nodes", 3, True),
+        ("two-node", _TARGET, 2, False),
+        ("two-node", "two-node", 2, False),
+        (_TARGET, _TARGET, 4, False),
+        ("nodes", "nodes", 5, False),
+    ],
+)
+def test_the_role_has_the_cluster_give_it_up_first(
+    now: str, target: str, count: int, leaves: bool
+) -> None:
+    yaml: Any = importlib.import_module("yaml")
+    tasks = yaml.safe_load((_ROLE / "tasks" / "main.yml").read_text(encoding="utf-8"))
+    names = [task.get("ansible.builtin.include_tasks", task["name"]) for task in tasks]
+    assert names.index("leave.yml") < names.index("Put configuration and keys in place")
+    environment = NativeEnvironment()
+    values = {
+        "sanctl_preflight_survey": {"tally": target, "nodes": [{}] * count},
+        "sanctl_corosync_tally": now,
+        "ansible_check_mode": False,
+    }
+    conditions = tasks[names.index("leave.yml")]["when"]
+    found = [environment.compile_expression(text)(**values) for text in conditions]
+    assert all(found) is leaves
 
 
 def test_rules_of_others_are_not_overwritten() -> None:
-    strange = conf("nodes").replace("corosync_votequorum", "something_else")
+    strange = encoded([conf("nodes").replace("corosync_votequorum", "something_else")])
     with pytest.raises(Exception, match="does not know"):
-        quorum([strange], "nodes")
+        filters().tally(strange, "lab", "nodes")
+    with pytest.raises(Exception, match="does not know"):
+        filters().quorum_section(strange, "lab", "nodes", 2)

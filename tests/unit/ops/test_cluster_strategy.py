@@ -41,6 +41,7 @@ class Nodes(FakeRunner):
         self.file = dict.fromkeys(STORAGE, tally)
         self.live = dict.fromkeys(STORAGE, tally)
         self.strategy = dict.fromkeys(STORAGE, strategy)
+        self.listed: tuple[str, ...] = STORAGE
         self.asleep: set[str] = set()
         self.is_qnetd_up = True
         self.reloads = 0
@@ -58,10 +59,17 @@ class Nodes(FakeRunner):
                 live=self.live[name],
                 strategy=self.strategy[name],
                 is_device_voting=self.live[name].votes is Votes.QDEVICE and self.is_qnetd_up,
+                written=self.listed,
+                loaded=self.listed,
             )
             self.pacemaker.attribute(name, VOTES_ATTRIBUTE, str(ballot))
 
     def _reload(self, argv: Sequence[str]) -> str:
+        if list(argv) == ["corosync-cmapctl", "nodelist."]:
+            return "".join(
+                f"nodelist.node.{place}.name (str) = {name}\n"
+                for place, name in enumerate(self.listed)
+            )
         assert list(argv) == ["corosync-cfgtool", "-R"]
         assert len(set(self.file.values())) == 1, "reloaded while the files differ"
         self.live = dict(self.file)
@@ -147,3 +155,59 @@ def test_two_ways_that_share_no_node_are_an_alarm() -> None:
     nodes.live["n2"] = TWO
     nodes.act()
     assert nodes.findings(parse(PAIR + QDEVICE)) == [("SAN-HLT-080", "critical")]
+
+
+NEW = """
+[nodes.n4]
+id = 4
+role = "storage"
+sync = "10.77.2.4"
+heartbeat = "10.77.3.4"
+iscsi = ["10.77.1.4"]
+
+[nodes.n5]
+id = 5
+role = "storage"
+sync = "10.77.2.5"
+heartbeat = "10.77.3.5"
+iscsi = ["10.77.1.5"]
+
+"""
+FOUR = PAIR.replace("[pools.main]", f"{NEW}[pools.main]") + QDEVICE
+
+
+def test_members_give_up_two_node_before_a_rollout_adds_nodes() -> None:
+    """Their cluster.toml has the new nodes already; Corosync and Pacemaker do not."""
+    nodes = Nodes(TWO, "heartbeat")
+    assert nodes.change(parse(FOUR), Strategy.NODE_MAJORITY)
+    assert set(nodes.live.values()) == {HOST}
+    assert nodes.pacemaker.permanent("n4", VOTES_ATTRIBUTE) is None
+
+
+@pytest.mark.parametrize("place", ["listed", "pacemaker", "published"])
+def test_a_node_that_is_known_anywhere_is_not_left_out(place: str) -> None:
+    nodes = Nodes(TWO, "heartbeat")
+    if place == "listed":
+        nodes.act()
+        nodes.listed = (*STORAGE, "n4")
+    elif place == "pacemaker":
+        nodes.pacemaker.states["n4"] = "offline"
+    else:
+        nodes.listed = (*STORAGE, "n4")
+        nodes.act()
+        nodes.listed = STORAGE
+    with pytest.raises(Refused) as caught:
+        nodes.change(parse(FOUR), Strategy.NODE_MAJORITY)
+    assert [problem.code for problem in caught.value.problems] == ["SAN-QUO-002"]
+    assert "n4" in caught.value.problems[0].text
+    assert nodes.pacemaker.patches == []
+
+
+@pytest.mark.parametrize("topology", [HEARTBEAT, FOUR])
+def test_two_node_with_more_nodes_is_an_alarm(topology: str) -> None:
+    """All count alike; any two of four have quorum."""
+    nodes = Nodes(TWO, "heartbeat")
+    nodes.strategy = dict.fromkeys(STORAGE, str(parse(topology).strategy))
+    nodes.listed = ("n1", "n2", "n4", "n5")
+    nodes.act()
+    assert nodes.findings(parse(topology)) == [("SAN-HLT-080", "critical")]
