@@ -18,13 +18,20 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from sanctl.errors import CommandError, Problem
-from sanctl.parse.corosync import Membership
+from sanctl.parse.corosync import DEVICE_VOTE, Membership
 from sanctl.system import timed_call
 
 _QUORUM, _VOTEQUORUM, _CMAP = "libquorum.so.5", "libvotequorum.so.8", "libcmap.so.4"
 _OK, _NOT_EXIST, _DISPATCH_ONE, _TRACK_CURRENT = 1, 12, 1, 1
-#: The flags of votequorum_info, in the words of corosync-quorumtool.
-_FLAGS = ((1, "2Node"), (2, "Quorate"), (4, "WaitForAll"), (64, "Qdevice"))
+#: The flags of votequorum_info (votequorum.h), in the words of corosync-quorumtool: 64 is a daemon
+#: that is registered, 256 the vote that it casts. In between: 128, the daemon still calls in.
+_FLAGS = (
+    (1, "2Node"),
+    (2, "Quorate"),
+    (4, "WaitForAll"),
+    (64, "Qdevice"),
+    (256, DEVICE_VOTE),
+)
 #: `nodelist.node.N` counts from 0 without gaps. With more nodes a member has no name: refused.
 _MAX_NODES = 64
 _NOTIFY = ctypes.CFUNCTYPE(

@@ -53,6 +53,7 @@ def change_strategy(
             and _all_publish(published, strategy)
         ):
             return has_changed
+        do = ""
         if step is None:
             what = "every node to publish how it counts votes"
         elif step.action is VoteAction.RELOAD:
@@ -64,10 +65,14 @@ def change_strategy(
             what = f"every corosync to count by {step.mode}"
         elif step.action is VoteAction.AWAIT_DEVICE:
             what = f"the quorum device's vote from {step.mode.host}"
+            do = (
+                f"is {step.mode.host} up, and corosync-qnetd on it? 'corosync-qdevice-tool -s' on "
+                "each node; "
+            )
         else:
             has_changed = _order_step(session, topology, runner, step, strategy) or has_changed
             what = f"every node to write that it counts by {step.mode}"
-        _pause(session, what, published, deadline, timeout_s)
+        _pause(session, what, published, deadline, timeout_s, do=do)
 
 
 def _all_publish(published: dict[str, NodeVotes], strategy: Strategy) -> bool:
@@ -138,7 +143,13 @@ def _members(cluster: Cluster, topology: Topology, runner: Runner) -> tuple[Node
 
 
 def _pause(
-    session: Session, what: str, published: dict[str, NodeVotes], deadline: float, timeout_s: float
+    session: Session,
+    what: str,
+    published: dict[str, NodeVotes],
+    deadline: float,
+    timeout_s: float,
+    *,
+    do: str,
 ) -> None:
     session.reporter.update(f"waiting for {what}")
     if session.clock.monotonic_s() >= deadline:
@@ -147,8 +158,8 @@ def _pause(
             Problem(
                 "SAN-QUO-003",
                 f"{what}: not within {timeout_s:g} s; last seen: {last}",
-                "the cluster is safe as it is, but needs every storage node for quorum until the "
-                "change is finished: run the command again",
+                f"{do}the cluster is safe as it is, but needs every storage node for quorum until "
+                "the change is finished: run the command again",
             )
         )
     session.clock.sleep(_POLL_S)

@@ -8,6 +8,9 @@ from typing import NamedTuple
 
 from sanctl.model.vote_mode import MAJORITY_OF_NODES, VoteMode, Votes
 
+#: Of `Membership.flags`. corosync-quorumtool says it by `V` in the node's own row.
+DEVICE_VOTE = "DeviceVote"
+
 
 class Membership(NamedTuple):
     """The partition that this node is in.
@@ -15,7 +18,8 @@ class Membership(NamedTuple):
     Attributes:
         is_quorate: the partition has quorum.
         members: names of its nodes, as in corosync.conf.
-        flags: `2Node`, `Quorate`, `WaitForAll`, `Qdevice`.
+        flags: `2Node`, `Quorate`, `WaitForAll`, `Qdevice`: a quorum device's daemon is registered,
+            also while it does not reach the device; `DeviceVote`: this node has the device's vote.
         expected: expected votes, those of all nodes and the quorum device.
         total: votes that are present.
         quorum: votes that are needed for quorum.
@@ -34,10 +38,16 @@ class Membership(NamedTuple):
         return "2Node" in self.flags
 
     @property
+    def has_device_vote(self) -> bool:
+        """Whether the quorum device votes for this node now."""
+        return DEVICE_VOTE in self.flags
+
+    @property
     def quorums_intersect(self) -> bool:
         """Whether any two quorums have a node in common, whose CIB holds what the first noted.
 
         With two_node each node is a quorum by itself; and a quorum device votes, but has no CIB.
+        A registered device counts, even one that gives no vote now: it may the next moment.
         """
         return not self.flags & {"2Node", "Qdevice"}
 
@@ -58,7 +68,8 @@ def parse_quorumtool(text: str) -> Membership:
     quorate = False
     members: set[str] = set()
     values: dict[str, str] = {}
-    in_table = False
+    columns: list[str] = []
+    flags: set[str] = set()
     for line in text.splitlines():
         key, _, value = line.partition(":")
         values.setdefault(key.strip(), value.strip())
@@ -66,13 +77,16 @@ def parse_quorumtool(text: str) -> Membership:
             quorate = value.strip() == "Yes"
         words = line.split()
         if words[:1] == ["Nodeid"]:
-            in_table = True
-        elif in_table and words[:1] and words[0].isdigit() and words[0] != "0":
+            columns = words
+        elif columns and words[:1] and words[0].isdigit() and words[0] != "0":
             members.add(words[-2] if words[-1] == "(local)" else words[-1])
+            # `A,V,NMW` or `A,NV,NMW`; `NR` without a daemon.
+            if words[-1] == "(local)" and "V" in words[2].split(",") and "Qdevice" in columns:
+                flags.add(DEVICE_VOTE)
     return Membership(
         quorate,
         frozenset(members),
-        frozenset(values.get("Flags", "").split()),
+        frozenset(flags.union(values.get("Flags", "").split())),
         _number(values.get("Expected votes", "")),
         _number(values.get("Total votes", "")),
         _number(values.get("Quorum", "")),

@@ -57,7 +57,7 @@ def read_vote_mode(runner: Runner) -> NodeVotes:
         strategy=_strategy(),
         is_device_voting=live is not None
         and live.votes is Votes.QDEVICE
-        and "Qdevice" in corosync.membership(runner).flags,
+        and corosync.membership(runner).has_device_vote,
         written=tuple(sorted(parse_conf_members(text))),
         loaded=tuple(sorted(loaded)),
     )

@@ -109,3 +109,26 @@ def test_a_member_that_is_in_no_list_has_the_tool_asked(monkeypatch: pytest.Monk
     monkeypatch.setattr(quorum_library, "_view", lambda _: (True, [1, 7]))
     monkeypatch.setattr(quorum_library, "load", lambda: quorum_library._Libraries(*"abc"))
     assert corosync.membership(FakeRunner(_TOOL)).members == {"n3"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "words", "votes"),
+    [
+        (2 | 64 | 128 | 256, {"Quorate", "Qdevice", "DeviceVote"}, True),
+        # corosync-qnetd is dead; its client is registered, and calls in with no vote.
+        (2 | 64 | 128, {"Quorate", "Qdevice"}, False),
+        # The client hangs.
+        (2 | 64, {"Quorate", "Qdevice"}, False),
+        (1 | 2 | 4, {"2Node", "Quorate", "WaitForAll"}, False),
+    ],
+)
+def test_a_registered_device_is_not_one_that_votes(
+    monkeypatch: pytest.MonkeyPatch, flags: int, words: set[str], votes: bool
+) -> None:
+    monkeypatch.setattr(quorum_library, "_votes", lambda _: quorum_library._Info(flags=flags))
+    monkeypatch.setattr(quorum_library, "_names", lambda _: {1: "n1"})
+    monkeypatch.setattr(quorum_library, "_view", lambda _: (True, [1]))
+    monkeypatch.setattr(quorum_library, "load", lambda: quorum_library._Libraries(*"abc"))
+    seen = corosync.membership(FakeRunner(_TOOL))
+    assert seen.flags == words
+    assert seen.has_device_vote is votes

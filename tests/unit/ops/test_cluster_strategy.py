@@ -147,6 +147,7 @@ def test_a_device_that_does_not_vote_is_named() -> None:
     with pytest.raises(NotConverged) as caught:
         nodes.change(parse(HEARTBEAT + QDEVICE), Strategy.NODE_MAJORITY)
     assert "the quorum device's vote" in caught.value.problems[0].text
+    assert "corosync-qnetd" in caught.value.problems[0].hint
     assert nodes.findings(parse(PAIR + QDEVICE)) == [("SAN-HLT-081", "warning")]
 
 

@@ -79,8 +79,27 @@ def test_votes_with_a_device() -> None:
     assert found.is_quorate
     assert found.members == {"n1", "n2"}
     assert (found.expected, found.total, found.quorum) == (3, 3, 2)
-    assert found.flags == {"Quorate", "Qdevice"}
+    assert found.flags == {"Quorate", "Qdevice", "DeviceVote"}
+    assert found.has_device_vote
     assert not found.is_two_node
+
+
+@pytest.mark.parametrize("own", ["A,NV,NMW", "NA,NV,NMW", "NR"])
+def test_a_registered_device_that_does_not_vote_for_this_node(own: str) -> None:
+    """As while corosync-qnetd is dead: the daemon stays registered and connects again and again."""
+    text = QDEVICE_STATUS.replace("A,V,NMW n1 (local)", f"{own} n1 (local)")
+    text = text.replace("         0          1            Qdevice\n",
+                        "         0          0            Qdevice (votes 1)\n")  # fmt: skip
+    found = parse_quorumtool(text)
+    assert found.flags == {"Quorate", "Qdevice"}
+    assert not found.has_device_vote
+    assert not found.quorums_intersect, "its vote may come back at any moment"
+    assert found.members == {"n1", "n2"}
+
+
+def test_without_a_device_there_is_no_such_column() -> None:
+    text = "Quorate: Yes\nFlags: Quorate\nNodeid Votes Name\n1 1 V (local)\n"
+    assert not parse_quorumtool(text).has_device_vote
 
 
 def test_two_node_is_a_flag() -> None:

@@ -45,6 +45,7 @@ class Machine(FakeRunner):
         self.published: list[str] = []
         self.switched: list[str] = []
         self.is_silent = False
+        self.is_qnetd_up = True
 
     def _answer(self, argv: Sequence[str]) -> str:
         out = ""
@@ -57,7 +58,11 @@ class Machine(FakeRunner):
                 )
             case ["corosync-quorumtool", "-s"]:
                 flag = "Qdevice" if self.socket.exists() else ""
-                out = f"Quorate:   Yes\nFlags:  Quorate {flag}\n"
+                vote = "A,V,NMW" if self.is_qnetd_up else "A,NV,NMW"
+                out = (
+                    f"Quorate:   Yes\nFlags:  Quorate {flag}\n"
+                    f"Nodeid Votes Qdevice Name\n1 1 {vote if flag else 'NR'} n1 (local)\n"
+                )
             case ["systemctl", verb, *_]:
                 assert parse_conf_vote_mode(self.conf.read_text()) == DEVICE, "stopped too late"
                 self.switched.append(verb)
@@ -102,6 +107,15 @@ def test_without_a_wanted_mode_the_present_one_is_published_once(machine: Machin
     votes.invalidate_published()
     machine.cast()
     assert len(machine.published) == 3
+
+
+def test_a_device_that_is_registered_and_silent_is_published_as_silent(machine: Machine) -> None:
+    machine.socket.touch()
+    machine.is_qnetd_up = False
+    machine.cast()
+    machine.is_qnetd_up = True
+    machine.cast()
+    assert [NodeVotes.parse(text).is_device_voting for text in machine.published] == [False, True]
 
 
 def test_its_list_of_nodes_is_published_and_where_corosync_has_another_one(
