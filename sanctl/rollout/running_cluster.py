@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sanctl.errors import CommandError
+from sanctl.model.vote_mode import VoteMode, Votes
+from sanctl.parse.corosync import parse_quorumtool
 from sanctl.parse.xml_output import parse_xml
 
 _Member = tuple[str, str, str]
@@ -88,6 +90,64 @@ def not_loaded(conf: str, cmap: str, cluster: str) -> list[str]:
         if now and now != wanted:
             found.append(f"totem.{name} is {now} and not {wanted}")
     return found
+
+
+def short_of_votes(
+    status: str,
+    cmap: str,
+    cluster: str,
+    nodes: Sequence[Mapping[str, Any]],
+    tally: VoteMode,
+    *,
+    will_vote: bool = False,
+) -> str:
+    """Say why the members that run would lose quorum once they load a longer list of nodes.
+
+    A listed node counts among the expected votes from the reload on, before it has joined; and
+    without quorum Pacemaker stops every device. Where there is no quorum now, nothing is lost.
+
+    Args:
+        status: output of `corosync-quorumtool -s`, empty while Corosync does not run.
+        cmap: output of `corosync-cmapctl`, empty while Corosync does not run.
+        cluster: the cluster's name; a Corosync of another cluster says nothing.
+        nodes: those of the inventory, each with a vote.
+        tally: how the list is counted when it is loaded.
+        will_vote: the quorum device is waited for before the list is loaded.
+    """
+    listed = _cmap_members(cmap, cluster)
+    if not listed or not {str(node["name"]) for node in nodes} - {*listed}:
+        return ""
+    if not re.search(r"^Quorate:", status, re.MULTILINE):
+        return (
+            f"Corosync runs, and does not say which votes it has, so that it is not known whether"
+            f" a list of {len(nodes)} nodes leaves it with quorum: run the playbook again"
+        )
+    seen = parse_quorumtool(status)
+    device = int(tally.votes is Votes.QDEVICE)
+    has = len(seen.members) + (device if will_vote or seen.has_device_vote else 0)
+    if not seen.is_quorate or _quorum(len(nodes) + device) <= has:
+        return ""
+    more = max(
+        (count for count in range(len(nodes)) if _quorum(len(listed) + count + device) <= has),
+        default=0,
+    )
+    return (
+        f"a list of {len(nodes)} nodes needs {_quorum(len(nodes) + device)} votes, and {has} are"
+        f" there until the new nodes have joined: the nodes that serve would lose quorum, and stop"
+        " every device. "
+        + (
+            f"Add at most {more} in one run"
+            if more
+            else "Bring back the members that are away"
+            + (", and the quorum device's vote" if device else "")
+            + ", before nodes are added"
+        )
+    )
+
+
+def _quorum(votes: int) -> int:
+    """Return how many of so many expected votes are a quorum."""
+    return votes // 2 + 1
 
 
 def lost_pools(cib: str, pools: Iterable[str]) -> list[str]:

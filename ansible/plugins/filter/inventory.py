@@ -168,6 +168,32 @@ def not_loaded(conf: str, cmap: str, cluster: str) -> list[str]:
     return found
 
 
+def short_of_votes(  # noqa: PLR0917 - a filter's
+    status: str,
+    cmap: str,
+    cluster: str,
+    nodes: Sequence[Mapping[str, Any]],
+    now: str,
+    target: str,
+    leaves: bool,
+) -> str:
+    """Say why the members that run would lose quorum by the inventory's list of nodes.
+
+    Args:
+        status: output of `corosync-quorumtool -s` on a node.
+        cmap: output of `corosync-cmapctl` there.
+        cluster: the cluster's name.
+        nodes: the inventory's.
+        now: how the cluster counts votes.
+        target: how it is to.
+        leaves: whether it is taken to that before the list is loaded, a quorum device's vote waited
+            for.
+    """
+    mode = _import("sanctl.model.vote_mode").VoteMode.parse(target if leaves else now)
+    found: str = _running().short_of_votes(status, cmap, cluster, nodes, mode, will_vote=leaves)
+    return found
+
+
 def lost_pools(cib: str, pools: Sequence[str]) -> list[str]:
     """Say which pools the cluster's devices are in and the inventory does not have."""
     found: list[str] = _running().lost_pools(cib, pools)
@@ -309,6 +335,7 @@ class FilterModule:
             "list_changes": list_changes,
             "readdressed": readdressed,
             "not_loaded": not_loaded,
+            "short_of_votes": short_of_votes,
             "lost_pools": lost_pools,
             "cut_off": cut_off,
             "may_restart_client": may_restart_client,

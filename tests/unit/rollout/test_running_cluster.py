@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sanctl.model.vote_mode import MAJORITY_OF_NODES, VoteMode, Votes
 from sanctl.rollout import running_cluster as running
 
 NODES: list[dict[str, Any]] = [
@@ -166,3 +167,85 @@ def pools(**devices: str) -> str:
 )
 def test_a_pool_with_devices_is_missed(text: str, expected: list[str]) -> None:
     assert running.lost_pools(text, ["main", "fast"]) == expected
+
+
+DEVICE = VoteMode(votes=Votes.QDEVICE, host="10.77.3.100")
+TWO = VoteMode(votes=Votes.TWO_NODE)
+
+
+def six(count: int) -> list[dict[str, Any]]:
+    """The first nodes of six."""
+    return [
+        {"name": f"n{id}", "id": id, "heartbeat": f"10.77.3.{id}", "sync": f"10.77.2.{id}"}
+        for id in range(1, count + 1)
+    ]
+
+
+def status(joined: int, *, device: str = "", quorate: str = "Yes") -> str:
+    """As corosync-quorumtool -s on n1 prints it; `device` is n1's own row's."""
+    rows = "".join(
+        f"    {id}    1    {device} n{id}{' (local)' if id == 1 else ''}\n"
+        for id in range(1, joined + 1)
+    )
+    columns = "Qdevice Name" if device else "Name"
+    return f"Quorate:          {quorate}\n\n    Nodeid      Votes    {columns}\n{rows}"
+
+
+@pytest.mark.parametrize(
+    ("joined", "present", "wanted", "mode", "device", "more"),
+    [
+        # A first witness, a third node, as many as there are and one less.
+        (2, 2, 3, MAJORITY_OF_NODES, "", None),
+        (3, 3, 4, MAJORITY_OF_NODES, "", None),
+        (3, 3, 5, MAJORITY_OF_NODES, "", None),
+        (2, 2, 4, DEVICE, "A,V,NMW", None),
+        (4, 4, 6, DEVICE, "A,V,NMW", None),
+        (2, 2, 4, MAJORITY_OF_NODES, "", "at most 1 in one run"),
+        (3, 3, 6, MAJORITY_OF_NODES, "", "at most 2 in one run"),
+        # One of three is away.
+        (2, 3, 4, MAJORITY_OF_NODES, "", "Bring back the members that are away, before"),
+        # The device is registered, and votes for nobody.
+        (2, 2, 4, DEVICE, "A,NV,NMW", "the quorum device's vote"),
+        (3, 4, 6, DEVICE, "A,NV,NMW", "the quorum device's vote"),
+        # The list does not grow, whoever is away.
+        (1, 2, 2, DEVICE, "A,V,NMW", None),
+        (2, 3, 3, MAJORITY_OF_NODES, "", None),
+    ],
+)
+def test_no_more_nodes_are_added_than_the_votes_bear(
+    *, joined: int, present: int, wanted: int, mode: VoteMode, device: str, more: str | None
+) -> None:
+    """From the reload on they are expected; the devices stop where quorum is lost."""
+    text = status(joined, device=device)
+    found = running.short_of_votes(text, cmap(six(present)), "lab", six(wanted), mode)
+    if more is None:
+        assert not found
+    else:
+        assert more in found
+        assert f"a list of {wanted} nodes needs" in found
+
+
+def test_a_device_that_is_waited_for_before_the_list_counts() -> None:
+    """From two_node: the role takes the two to the quorum device first."""
+    asked = (status(2), cmap(six(2)), "lab", six(4), DEVICE)
+    assert running.short_of_votes(*asked)
+    assert not running.short_of_votes(*asked, will_vote=True)
+
+
+@pytest.mark.parametrize(
+    ("status_text", "cmap_text"),
+    [
+        # A first installation; a cluster that is down; one that has no quorum anyway; another's.
+        ("", ""),
+        (status(1, quorate="No"), cmap(six(3))),
+        (status(1), cmap(six(1), "debian")),
+    ],
+)
+def test_where_nothing_is_served_nothing_is_refused(status_text: str, cmap_text: str) -> None:
+    asked = (status_text, cmap_text, "lab", six(6), MAJORITY_OF_NODES)
+    assert not running.short_of_votes(*asked)
+
+
+def test_votes_that_are_not_known_are_not_enough() -> None:
+    found = running.short_of_votes("", cmap(six(3)), "lab", six(4), MAJORITY_OF_NODES)
+    assert "does not say" in found
