@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from sanctl.errors import Problem, Refused
 from sanctl.model.cluster import CibNode, Cluster
+from sanctl.model.crm_mon import MEMBER_STATES
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName, NodeName, PoolName
 from sanctl.model.topology import Topology
@@ -131,6 +132,29 @@ def refuse_unless_changeable(cluster: Cluster, device: DeviceSpec) -> None:
         raise Refused(*problems)
 
 
+def end_of_maintenance(cluster: Cluster) -> str:
+    """Say how the cluster's maintenance mode is ended, or which nodes have to be online before.
+
+    A node whose Pacemaker is not there may serve: in maintenance mode it stops without stopping
+    anything. When the mode ends the scheduler takes what is recorded there for active on a lost
+    node, and fences it.
+    """
+    away = [
+        f"{node.name} ({node.state})"
+        for node in cluster.mon.nodes
+        if node.state not in MEMBER_STATES
+    ]
+    command = "crm_attribute --name maintenance-mode --delete"
+    if not away:
+        return f"end it: {command}"
+    names = ", ".join(away)
+    return (
+        f"not before {names} is online: Pacemaker would fence it, also while it serves. Start "
+        "Pacemaker there ('systemctl start pacemaker'), wait until crm_mon shows it as online, "
+        f"then end the mode: {command}. A node that is off may be fenced"
+    )
+
+
 def maintenance_problems(cluster: Cluster) -> tuple[Problem, ...]:
     """Return why Pacemaker would not act on anything."""
     if not cluster.is_maintenance:
@@ -139,7 +163,7 @@ def maintenance_problems(cluster: Cluster) -> tuple[Problem, ...]:
         Problem(
             "SAN-DEV-018",
             "the cluster is in maintenance mode: Pacemaker starts, stops and moves nothing",
-            "end it: crm_attribute --name maintenance-mode --delete",
+            end_of_maintenance(cluster),
         ),
     )
 

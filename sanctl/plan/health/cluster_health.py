@@ -14,6 +14,7 @@ from sanctl.model.crm_mon import MEMBER_STATES, NodeState
 from sanctl.model.device import DeviceSpec, Tombstone
 from sanctl.model.findings import Finding, Severity, sorted_findings
 from sanctl.model.topology import Topology
+from sanctl.plan.cluster.preconditions import end_of_maintenance
 from sanctl.plan.health.access_health import access_findings
 from sanctl.plan.health.cache_health import dirty_limit_findings
 from sanctl.plan.health.device_health import device_findings
@@ -85,7 +86,7 @@ def _cluster_findings(cluster: Cluster) -> Iterator[Finding]:
             subject="cluster",
             what="the cluster is in maintenance mode",
             why="Pacemaker neither moves devices nor repairs them",
-            do="end it: crm_attribute --name maintenance-mode --delete",
+            do=end_of_maintenance(cluster),
         )
     for identifier, reason in cluster.cib.unreadable:
         yield Finding(

@@ -11,6 +11,7 @@ from sanctl.model.crm_mon import Role
 from sanctl.model.findings import Finding, Severity, is_degraded
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
+from sanctl.plan.cluster.preconditions import maintenance_problems
 from sanctl.plan.health.cluster_health import all_findings
 from tests.fakes.pacemaker import GOLDEN, FakePacemaker
 from tests.fakes.topology import topology
@@ -362,3 +363,28 @@ def test_a_node_that_missed_a_change_of_a_secret(words: tuple[str, str], is_foun
         assert found[0].what.endswith("differ: n1, another on n2")
         fake.crash("n2")
         assert "SAN-HLT-129" not in _codes(fake)
+
+
+@pytest.mark.parametrize("state", ["offline", "pending", "unclean"])
+def test_maintenance_is_not_to_end_before_all_nodes_are_online(state: str) -> None:
+    """Its Pacemaker was updated and is away: n2 serves, and would be fenced as the mode ends."""
+    fake = _healthy()
+    _property(fake, "maintenance-mode", "true")
+    (ends,) = [each for each in _findings(fake) if each.code == "SAN-HLT-003"]
+    assert ends.do == "end it: crm_attribute --name maintenance-mode --delete"
+    fake.states["n2"] = state
+    (waits,) = [each for each in _findings(fake) if each.code == "SAN-HLT-003"]
+    assert waits.do.startswith(f"not before n2 ({state}) is online: Pacemaker would fence it")
+    cluster = Cluster(
+        cib=parse_cib(parse_document(fake.query())), mon=parse_crm_mon(fake.monitor())
+    )
+    (problem,) = maintenance_problems(cluster)
+    assert (problem.code, problem.hint) == ("SAN-DEV-018", waits.do)
+
+
+def test_a_node_in_standby_may_be_there_when_maintenance_ends() -> None:
+    fake = _healthy()
+    _property(fake, "maintenance-mode", "true")
+    fake.states["n2"] = "standby"
+    (ends,) = [each for each in _findings(fake) if each.code == "SAN-HLT-003"]
+    assert ends.do.startswith("end it")
