@@ -22,6 +22,7 @@ from sanctl.plan.cluster.cib_size import (
     has_size_limit,
 )
 from sanctl.plan.health.cluster_health import all_findings
+from sanctl.plan.health.doctor_checks import CHECKS, OF_THE_CLUSTER, count
 from sanctl.plan.health.memory_health import memory_finding
 from sanctl.plan.health.update_health import unattended_update_finding
 
@@ -64,21 +65,6 @@ _APT_FOLDER, _APT_FILE = "/etc/apt/apt.conf.d", "/etc/apt/apt.conf"
 _DPKG_STATUS = "/var/lib/dpkg/status"
 
 _MEMORY_KIB = re.compile(r"^MemTotal:\s+(\d+) kB$", re.MULTILINE)
-
-_CHECKS = (
-    ("services", ("SAN-DOC-00",)),
-    ("kernel", ("SAN-DOC-01",)),
-    ("files", ("SAN-DOC-02",)),
-    ("clock", ("SAN-DOC-03",)),
-    ("cluster", ("SAN-HLT-00", "SAN-CLU-", "SAN-CIB-")),
-    ("votes", ("SAN-HLT-08",)),
-    ("fencing", ("SAN-HLT-01", "SAN-FEN-")),
-    ("nodes", ("SAN-HLT-02",)),
-    ("pools", ("SAN-HLT-06", "SAN-DOC-04")),
-    ("devices", ("SAN-HLT-03", "SAN-HLT-04")),
-    ("leftovers", ("SAN-HLT-05",)),
-    ("cluster.toml", ("SAN-HLT-07", "SAN-CONF-")),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +121,7 @@ def examine(
         cluster = session.observe()
     except SanctlError as error:
         findings.extend(_as_findings(error, "cluster"))
-        not_made |= {"votes", "fencing", "nodes", "devices", "leftovers", "pools"}
+        not_made |= OF_THE_CLUSTER
     if cluster is not None:
         findings.extend(_cib_size_findings(session, host, cluster))
         if is_storage:
@@ -149,8 +135,7 @@ def examine(
     return Examination(
         findings=sorted_findings(findings),
         checks=tuple(
-            (name, None if name in not_made else _count(findings, prefixes))
-            for name, prefixes in _CHECKS
+            (name, None if name in not_made else count(findings, name)) for name, _ in CHECKS
         ),
     )
 
@@ -191,14 +176,6 @@ def _memory_findings(host: NodeFactsPort, cluster: Cluster) -> Iterator[Finding]
     )
     if finding is not None:
         yield finding
-
-
-def _count(findings: list[Finding], prefixes: tuple[str, ...]) -> int:
-    return sum(
-        1
-        for finding in findings
-        if finding.code.startswith(prefixes) and finding.severity is not Severity.NOTE
-    )
 
 
 def _as_findings(error: SanctlError, subject: str) -> Iterator[Finding]:

@@ -32,7 +32,7 @@ def doctor(output: str) -> None:
     def text() -> None:
         for name, count in result.checks:
             verdict = "not checked" if count is None else "ok" if not count else f"{count} wrong"
-            print(f"{name + ':':<14}{verdict}")
+            print(f"{name + ':':<16}{verdict}")
         for finding in result.findings:
             print()
             print(f"{finding.code} {finding.severity.value}: {finding.subject}: {finding.what}")

@@ -1,18 +1,25 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
+from pathlib import Path
 
 import pytest
 
+from sanctl.cli.finding_codes import CODES as FINDING_CODES
 from sanctl.drivers.node_facts import Unit
 from sanctl.errors import ConfigError, Problem
+from sanctl.model.findings import Finding, Severity
+from sanctl.ops import doctor
 from sanctl.ops.doctor import Examination, examine
 from sanctl.ops.session import Session
+from sanctl.plan.health.doctor_checks import CHECKS, OF_THE_CLUSTER, checks_of
 from tests.fakes.pacemaker import FakeClock, FakePacemaker, FakeReporter
 from tests.fakes.stonith import FakeStonith
 from tests.fakes.topology import topology
 
+SANCTL = Path(doctor.__file__).parents[1]
 RUNNING = Unit(load="loaded", active="active", enabled="enabled")
 MASKED = Unit(load="masked", active="inactive", enabled="masked")
 MARKER = "/srv/sanctl/main/.sanctl-pool"
@@ -219,3 +226,51 @@ def test_unattended_updates_of_the_cluster_are_found_on_a_witness_too() -> None:
         result = check(host)
         assert [finding.code for finding in result.findings] == ["SAN-DOC-007"]
         assert dict(result.checks)["services"] == 1
+
+
+def _codes_of_sources() -> set[str]:
+    """The codes that are said in what finds something; SAN-DOC-0, a beginning, is none."""
+    found = set(FINDING_CODES)
+    for folder in ("plan/health", "ops"):
+        for path in (SANCTL / folder).glob("*.py"):
+            found.update(re.findall(r"SAN-(?:HLT|DOC)-\d{3}", path.read_text(encoding="utf-8")))
+    return found
+
+
+def test_each_code_of_a_finding_belongs_to_one_check() -> None:
+    """What no check counts is "ok" in the list of checks, however bad it is."""
+    codes = _codes_of_sources()
+    assert {"SAN-HLT-125", "SAN-HLT-091", "SAN-DOC-040"} <= codes
+    assert {code: checks_of(code) for code in sorted(codes) if len(checks_of(code)) != 1} == {}
+    assert {name for name, _ in CHECKS} >= OF_THE_CLUSTER
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        ("SAN-HLT-125", "devices"),
+        ("SAN-HLT-111", "devices"),
+        ("SAN-HLT-120", "devices"),
+        ("SAN-HLT-127", "devices"),
+        ("SAN-HLT-057", "devices"),
+        ("SAN-HLT-130", "devices"),
+        ("SAN-HLT-124", "restore points"),
+        ("SAN-HLT-091", "pools"),
+        ("SAN-HLT-129", "hosts"),
+        ("SAN-HLT-116", "second sites"),
+        ("SAN-HLT-051", "leftovers"),
+    ],
+)
+def test_a_check_with_a_critical_finding_is_not_ok(
+    monkeypatch: pytest.MonkeyPatch, code: str, name: str
+) -> None:
+    bad = Finding(code=code, severity=Severity.CRITICAL, subject="device vm1", what="it is bad")
+    monkeypatch.setattr(doctor, "all_findings", lambda *_, **__: (bad,))
+    assert {name: count for name, count in check(FakeHost()).checks if count} == {name: 1}
+
+
+def test_of_a_cluster_that_does_not_answer_nothing_is_ok() -> None:
+    fake = FakePacemaker()
+    fake.is_down = True
+    checks = dict(check(FakeHost(), fake).checks)
+    assert {name for name, count in checks.items() if count is None} == OF_THE_CLUSTER
