@@ -32,6 +32,16 @@ def watchdog_rule(timeouts: Iterable[str], wait_s: int) -> str:
     return "" if is_known else "raise"
 
 
+def members_of(cmap: str, cluster: str) -> frozenset[str]:
+    """Return the names in the running Corosync's list of nodes; none of another cluster's.
+
+    Args:
+        cmap: output of `corosync-cmapctl`, empty while Corosync does not run.
+        cluster: the cluster's name.
+    """
+    return frozenset(_cmap_members(cmap, cluster))
+
+
 def list_changes(
     conf: str,
     cmap: str,

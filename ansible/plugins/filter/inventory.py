@@ -194,6 +194,17 @@ def short_of_votes(  # noqa: PLR0917 - a filter's
     return found
 
 
+def newcomers(cmaps: Sequence[str], cluster: str, nodes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Say which nodes of the inventory a running Corosync does not list; none if none runs."""
+    return list(_import("sanctl.rollout.new_nodes").newcomers(cmaps, cluster, nodes))
+
+
+def fencing_of(configuration: str, nodes: Sequence[str]) -> dict[str, Any]:
+    """Return the part of the CIB's configuration, and its ids, by which these nodes are fenced."""
+    found: dict[str, Any] = _import("sanctl.rollout.new_nodes").fencing_of(configuration, nodes)
+    return found
+
+
 def lost_pools(cib: str, pools: Sequence[str]) -> list[str]:
     """Say which pools the cluster's devices are in and the inventory does not have."""
     found: list[str] = _running().lost_pools(cib, pools)
@@ -336,6 +347,8 @@ class FilterModule:
             "readdressed": readdressed,
             "not_loaded": not_loaded,
             "short_of_votes": short_of_votes,
+            "newcomers": newcomers,
+            "fencing_of": fencing_of,
             "lost_pools": lost_pools,
             "cut_off": cut_off,
             "may_restart_client": may_restart_client,
