@@ -105,6 +105,24 @@ def test_the_role_has_the_cluster_give_it_up_first(
     assert found is leaves
 
 
+def test_the_votes_are_looked_at_before_anything_is_changed_and_as_they_are_counted_then() -> None:
+    yaml: Any = importlib.import_module("yaml")
+    check, leave, majority = (
+        yaml.safe_load((_ROLE / "tasks" / f"{name}.yml").read_text(encoding="utf-8"))
+        for name in ("check", "leave", "majority")
+    )
+    for tasks in (check, leave):
+        assert tasks[-1]["ansible.builtin.import_tasks"] == "majority.yml"
+    changes = "sanctl_corosync_list_changes | length > 0"
+    asked, refused = majority
+    assert (asked["when"], refused["when"]) == (changes, changes)
+    assert (
+        refused["ansible.builtin.assert"]["that"] == "sanctl_corosync_short_of_votes | length == 0"
+    )
+    # A node that is new has no Pacemaker that it could change, be it the first of the inventory.
+    assert "difference(sanctl_corosync_newcomers)" in leave[0]["delegate_to"]
+
+
 def test_rules_of_others_are_not_overwritten() -> None:
     strange = encoded([conf("nodes").replace("corosync_votequorum", "something_else")])
     with pytest.raises(Exception, match="does not know"):
