@@ -184,7 +184,7 @@ class DeviceRun(NamedTuple):
             )
         try:
             with contextlib.ExitStack() as files:
-                handle = _opened(session, node.file_of(point))
+                handle = _opened(session, node.file_of(point), point.size_bytes)
                 files.callback(os.close, handle)
                 base_handle = None
                 if base is not None and base.point is not None:
@@ -302,12 +302,12 @@ def replicate(
         return run.note(made, there, keep)
 
 
-def _opened(session: Session, path: str) -> int:
-    """Open a restore point's file, which may still have its first name."""
+def _opened(session: Session, path: str, size_bytes: int) -> int:
+    """Open a restore point's file, which may still have its first name, and has all of its end."""
     deadline = session.clock.monotonic_s() + _FILE_S
     while True:
         with contextlib.suppress(FileNotFoundError):
-            return point_files.open_file(path)
+            return point_files.open_whole(path, size_bytes)
         if session.clock.monotonic_s() > deadline:
             raise CommandError(Problem("SAN-SITE-014", f"{path}: there is no such file"))
         session.clock.sleep(_POLL_S)

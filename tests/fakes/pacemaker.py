@@ -112,6 +112,8 @@ class FakePacemaker:
         self.ignores_clearing = False
         # Nothing copies: a restore stays as it is.
         self.ignores_restores = False
+        #: The size of the restore points that are made; 0: that of their device.
+        self.point_bytes = 0
         # No Primary clears the mark of a replica that is in sync.
         self.keeps_marks = False
         self.is_frozen = False
@@ -556,7 +558,7 @@ class FakePacemaker:
             failure = PointFailure(order.token, *self.point_failure)
             self.attribute(self.active(name)[0], f"{FAILED_PREFIX}{name}", str(failure))
             return
-        size = int(parameters["size"])
+        size = self.point_bytes or int(parameters["size"])
         uuid, pool = parameters["uuid"], parameters["pool"]
         point = RestorePoint(
             name,

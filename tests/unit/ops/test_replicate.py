@@ -53,6 +53,7 @@ class Sites:
 
     def __init__(self, bed: Bed, folder: Path) -> None:
         self.bed = bed
+        bed.cluster.point_bytes = SIZE
         self.folder, self.pool = folder / "site", folder / "pool"
         self.folder.mkdir()
         self.pool.mkdir()
@@ -235,6 +236,30 @@ def test_the_content_is_compared_where_the_file_of_the_base_is_gone(sites: Sites
     file.symlink_to("/etc/passwd")
     with pytest.raises(CommandError, match="SAN-SITE-014"):
         sites.run()
+
+
+def test_a_file_that_has_lost_its_end_is_no_copy(sites: Sites) -> None:
+    """The site took it for a whole, smaller restore point, and proved that: `--keep` counted it."""
+    sites.change(0, 1 << 20)
+    first = sites.run()
+    (sites.pool / f"{2:016x}").write_bytes(sites.content[: 2 << 20])
+    with pytest.raises(CommandError, match=f"SAN-SITE-014.*ends at byte {2 << 20}, and the.*{SIZE}"):
+        sites.run()
+    assert list(sites.copies()) == [f"to-far-1.{1:016x}"] and sites.points() == ["to-far-1"]
+    # One that has more than hosts saw, as it was growing, is whole.
+    (sites.pool / f"{3:016x}").write_bytes(bytes(sites.content) + bytes(BLOCK))
+    assert sites.run().base == first.copy
+
+
+def test_the_base_of_a_copy_may_have_lost_its_end(sites: Sites) -> None:
+    """It only tells what has changed: the digests are those of the whole restore point."""
+    sites.change(0, SIZE)
+    first = sites.run()
+    (sites.pool / first.copy.token).write_bytes(sites.content[: 1 << 20])
+    sites.change(0)
+    made = sites.run()
+    assert made.base == first.copy
+    assert sites.copies()[f"to-far-2.{2:016x}"] == sites.content
 
 
 def test_extents_that_tell_wrong_are_found_out(
