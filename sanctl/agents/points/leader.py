@@ -161,7 +161,7 @@ def _keep_schedule(session: Session, cluster: Cluster, name: str) -> None:
         found = due_points(cluster, name, token, now_s, _seed())
         if not found:
             return
-        scheduled.note_attempt(name, schedule)
+        scheduled.note_attempt(name, schedule, now_s)
         # Nothing is held for points that the CIB has no room for.
         expected = tuple(
             SetPoint(point=point_of_order(each.device, each.order)._replace(slot=each.slot))
@@ -170,7 +170,9 @@ def _keep_schedule(session: Session, cluster: Cluster, name: str) -> None:
         within_room(session, lambda _: expected, buffer_bytes)(cluster)
         _carry_out(session, found[0].device, found[0].order, record, found[0].slot)
     except (SanctlError, OSError) as error:
-        scheduled.note_attempt(name, schedule)
+        # Where that was not reached. Of the time at which it began: an attempt may take until the
+        # next one, which has one of its own.
+        scheduled.note_attempt(name, schedule, now_s)
         _publish_failure(name, token, "restore point by schedule", error)
     # Also after a failure: what goes follows from the points that there are.
     try:

@@ -25,9 +25,15 @@ _TIMEOUT_S = 5.0
 _AT_ONCE = 4
 
 
-def note_attempt(name: str, schedule: PointSchedule) -> None:
-    """Note that the attempt of the present time is made; the next one follows after an interval."""
-    _attempt_note(name).write(str(attempt_of(schedule, time.time())))
+def note_attempt(name: str, schedule: PointSchedule, began_s: float) -> None:
+    """Note that the attempt of a time is made; the next one follows after an interval.
+
+    Args:
+        name: the device.
+        schedule: its schedule.
+        began_s: when the attempt began, in seconds since 1970.
+    """
+    _attempt_note(name).write(str(attempt_of(schedule, began_s)))
 
 
 def has_attempted(name: str, schedule: PointSchedule) -> bool:

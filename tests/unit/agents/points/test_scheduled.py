@@ -71,7 +71,7 @@ def test_started_once_in_a_slot_where_the_device_is_served(
     runner = Recorder()
     scheduled.start_due(runner, PROPERTIES, [])
     assert runner.started == ["sanctl-point@web.service"]
-    scheduled.note_attempt("web", SCHEDULE)
+    scheduled.note_attempt("web", SCHEDULE, time.time())
     scheduled.start_due(runner, PROPERTIES, [])
     assert len(runner.started) == 1, "it failed, and the next attempt is that of the next slot"
     clock[0] += 900
@@ -109,7 +109,7 @@ def test_the_units_of_a_group_are_started_together(monkeypatch: pytest.MonkeyPat
     assert runner.started == []
     # Those that are served elsewhere, and those that were deleted.
     monkeypatch.setattr(gate, "gate_table", lambda name: "error" if name == "log1" else "drbd1")
-    scheduled.note_attempt("log2", SCHEDULE)
+    scheduled.note_attempt("log2", SCHEDULE, time.time())
     del together[schedule_id("log0")]
     scheduled.start_due(runner, together, [])
     assert runner.started == [f"sanctl-point@log{number}.service" for number in range(3, 8)]
@@ -186,6 +186,26 @@ def test_a_failure_is_published_and_tried_again_in_the_next_slot(
     taking.error = None
     (second,) = keep(bed)
     assert second.slot == ScheduledSlot.of(RULES, NOW + 1800) and len(published) == 1
+
+
+def test_a_failure_in_the_next_slot_is_none_of_that(
+    bed: Bed,
+    taking: Taking,
+    clock: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With a hook an attempt may take minutes; the slot that had begun meanwhile got no point."""
+    monkeypatch.setattr(node_attributes, "publish", lambda *_: None)
+
+    def take_long(*_args: object, **_more: object) -> None:
+        clock[0] += 900
+        raise CommandError(Problem("SAN-SNAP-003", "no room"))
+
+    monkeypatch.setattr(leader, "_carry_out", take_long)
+    assert keep(bed) == []
+    monkeypatch.setattr(leader, "_carry_out", taking)
+    (made,) = keep(bed)
+    assert made.slot == ScheduledSlot.of(RULES, NOW + 900)
 
 
 def test_a_refusal_is_tried_once_in_a_slot_too(
