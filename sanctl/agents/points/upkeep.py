@@ -79,9 +79,9 @@ def keep_up(
         # First: the others may use up the time that the monitor has.
         with _logs_error():
             scheduled.start_due(runner, properties, points)
-    for path in usable.values():
+    for pool, path in usable.items():
         with _logs_error():
-            _settle(path, points, is_quorate=is_quorate)
+            _settle(pool, path, points, is_quorate=is_quorate)
     if is_quorate:
         with _logs_error():
             _delete(runner, usable, points)
@@ -119,19 +119,46 @@ def _remove_of_backups(runner: Runner) -> None:
         _log(f"{device}: the restore point of a backup that broke off is removed", device)
 
 
-def _settle(path: str, points: list[RestorePoint], *, is_quorate: bool) -> None:
+def _settle(pool: str, path: str, points: list[RestorePoint], *, is_quorate: bool) -> None:
+    """Name a pool's copies that are restore points; remove those that have become none."""
     here, known = os.uname().nodename, {point.token: point for point in points}
+    unknown = []
     for file in point_files.listed(path):
         if not file.is_taking:
             continue
-        if point := known.get(file.token):
-            # Another node's attempt for the same order may have made it: this copy is of another
-            # moment then, and gets no name by which it passes for the restore point.
-            if here in point.nodes:
+        point = known.get(file.token)
+        if point is None:
+            unknown.append(file)
+        # Another node's attempt for the same order may have made it: this copy is of another
+        # moment then, and gets no name by which it passes for the restore point.
+        elif here in point.nodes:
+            with _logs_error():
                 point_files.keep(file.path)
-        elif is_quorate and time.time() - os.stat(file.path).st_ctime > _LEFT_OVER_S:
-            point_files.remove(file.path)
-            _log(f"{file.device}: a copy that became no restore point was removed", file.device)
+    seen_for_s = _seen_for_s(pool, unknown)
+    for file in unknown if is_quorate else ():
+        if seen_for_s[file.path] > _LEFT_OVER_S:
+            with _logs_error():
+                point_files.remove(file.path)
+                _log(f"{file.device}: a copy that became no restore point was removed", file.device)
+
+
+def _seen_for_s(pool: str, files: list[PointFile]) -> dict[str, float]:
+    """Return for how long this node has seen these files of a pool, by path, and note it.
+
+    Not by the time of the file: a clock that is set has one go that is just about to be a restore
+    point, and the CIB would name it without a file. A boot begins anew.
+
+    Raises:
+        OSError: it is not known.
+    """
+    note, now_s = state_files.of_pool(pool, "points-unnamed"), time.monotonic()
+    text = note.read()
+    since = {path: float(at) for path, _, at in (line.rpartition(" ") for line in text.splitlines())}
+    seen = {file.path: since.get(file.path, now_s) for file in files}
+    wanted = "\n".join(f"{path} {at_s}" for path, at_s in seen.items())
+    if wanted != text:
+        note.write(wanted)
+    return {path: now_s - at_s for path, at_s in seen.items()}
 
 
 def _delete(runner: Runner, usable: dict[str, str], points: list[RestorePoint]) -> None:

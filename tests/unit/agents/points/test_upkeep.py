@@ -26,8 +26,19 @@ POINT = RestorePoint("web", "one", TOKEN, UUID, "main", 1, 2, 3, (os.uname().nod
 def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(upkeep, "_publish_sizes", lambda *_: None)
     monkeypatch.setattr(backup_notes, "_FOLDER", str(tmp_path / "notes"))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path / "run"))
+    state_files.make_folder()
     point_files.make_folder(str(tmp_path))
     return tmp_path
+
+
+@pytest.fixture
+def uptime(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """For how long the node runs, in seconds; the clock of the day goes with it."""
+    now_s, boot_s = [1000.0], time.time() - 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
+    monkeypatch.setattr(time, "time", lambda: boot_s + now_s[0])
+    return now_s
 
 
 def make(pool: Path, token: str, *, is_taking: bool) -> Path:
@@ -52,25 +63,55 @@ def test_a_copy_of_a_known_point_gets_its_name(pool: Path) -> None:
     assert keep_up(pool, POINT) == [f"web.{UUID}.{TOKEN}"]
 
 
-def test_a_copy_of_a_point_of_other_nodes_gets_no_name(
-    pool: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_of_a_point_of_other_nodes_gets_no_name(pool: Path, uptime: list[float]) -> None:
     """The active node died, and the other one carried out the same order, at another moment."""
     file = make(pool, TOKEN, is_taking=True)
-    later_s = time.time() + 601
-    monkeypatch.setattr(time, "time", lambda: later_s)
-    assert keep_up(pool, POINT._replace(nodes=("other",))) == [file.name]
+    for _ in range(2):
+        assert keep_up(pool, POINT._replace(nodes=("other",))) == [file.name]
+        uptime[0] += 601
 
 
-def test_a_copy_of_no_point_goes_later_and_with_quorum(
-    pool: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_of_no_point_goes_later_and_with_quorum(pool: Path, uptime: list[float]) -> None:
     file = make(pool, TOKEN, is_taking=True)
     assert keep_up(pool) == [file.name]
-    later_s = time.time() + 601
-    monkeypatch.setattr(time, "time", lambda: later_s)
+    uptime[0] += 590
+    assert keep_up(pool) == [file.name]
+    uptime[0] += 11
     assert keep_up(pool, is_quorate=False) == [file.name]
-    assert keep_up(pool, POINT._replace(token="2" * 16)) == []
+    later = make(pool, "3" * 16, is_taking=True)
+    assert keep_up(pool, POINT._replace(token="2" * 16)) == [later.name]
+
+
+def test_a_clock_that_is_set_takes_no_copy_that_is_being_made(
+    pool: Path, uptime: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The CIB would have named a restore point without a file; back, the copy stayed for ever."""
+    file = make(pool, TOKEN, is_taking=True)
+    assert keep_up(pool) == [file.name]
+    real_s = time.time()
+    monkeypatch.setattr(time, "time", lambda: real_s + 86400)
+    uptime[0] += 10
+    assert keep_up(pool) == [file.name]
+    monkeypatch.setattr(time, "time", lambda: real_s - 86400)
+    uptime[0] += 600
+    assert keep_up(pool) == []
+
+
+def test_a_copy_that_cannot_be_named_holds_up_no_other(
+    pool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep = point_files.keep
+
+    def fail_for_first(path: str) -> str:
+        if TOKEN in path:
+            raise OSError(5, "Input/output error", path)
+        return keep(path)
+
+    monkeypatch.setattr(point_files, "keep", fail_for_first)
+    other = POINT._replace(name="two", token="2" * 16)
+    for point in (POINT, other):
+        make(pool, point.token, is_taking=True)
+    assert keep_up(pool, POINT, other) == [f"web.{UUID}.{TOKEN}.taking", f"web.{UUID}.{'2' * 16}"]
 
 
 def test_a_file_that_the_cluster_says_nothing_of_stays(
