@@ -8,6 +8,7 @@ is none before the CIB says so.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from typing import NamedTuple
 
@@ -16,6 +17,9 @@ from sanctl.system.files import exists, fsync_folder, is_folder
 #: The folder of a pool that has them.
 FOLDER = "points"
 _TAKING = ".taking"
+#: How often files are listed that are all to go. An order makes one, and none is given to a device
+#: that is deleted.
+_LISTINGS = 8
 
 
 class PointFile(NamedTuple):
@@ -152,7 +156,27 @@ def remove(path: str) -> None:
 
 
 def remove_all(pool_path: str, device: str, uuid: str) -> None:
-    """Remove the files of all restore points of a device."""
-    for each in listed(pool_path):
-        if each.device == device and each.uuid == uuid:
-            remove(each.path)
+    """Remove the files of all restore points of a device.
+
+    Also those that get their name meanwhile. A listing may miss one that does: two in a row have to
+    show none.
+
+    Raises:
+        OSError: one cannot be removed, or there are new ones all the time.
+    """
+    empty = 0
+    for _ in range(_LISTINGS):
+        found = [each for each in listed(pool_path) if (each.device, each.uuid) == (device, uuid)]
+        empty = 0 if found else empty + 1
+        if empty == 2:
+            return
+        for each in found:
+            final = each.path.removesuffix(_TAKING)
+            # In the order in which the one becomes the other.
+            remove(unnamed_path(final))
+            remove(final)
+    raise OSError(
+        errno.EBUSY,
+        f"files of restore points of {device} appear while they are removed",
+        folder(pool_path),
+    )
