@@ -149,6 +149,17 @@ def has_credentials(iqn: str, logins: Mapping[str, lio_acl.Chap | None]) -> bool
     )
 
 
+def asks_everyone(iqn: str) -> bool:
+    """Whether a TPG of an export asks those to authenticate, too, whose own entry does not.
+
+    A process was killed while it made an entry, as of a device's target (lio.py).
+    """
+    return any(
+        read_text_or(f"{tpg}/attrib/authentication", "0").strip() != "0"
+        for tpg in lio.tpgs([f"{_ROOT}/iscsi/{iqn}"] if iqn else [])
+    )
+
+
 def set_logins(iqn: str, logins: Mapping[str, lio_acl.Chap | None]) -> list[str]:
     """Make the access list of an export exactly these initiators: first remove, then add.
 

@@ -88,7 +88,11 @@ def _follow(export: Export, hosts: CibHosts) -> None:
     noted = read_note(note.read(), before)
     now = access_now(noted, hosts)
     logins, problems = _logins(now.access)
-    if before != _words(now.access) or not lio_export.has_credentials(export.iqn, logins):
+    if (
+        before != _words(now.access)
+        or not lio_export.has_credentials(export.iqn, logins)
+        or lio_export.asks_everyone(export.iqn)
+    ):
         problems += lio_export.set_logins(export.iqn, logins)
         after = lio_export.access(export.iqn)
         for host in now.gone:

@@ -209,6 +209,20 @@ def test_an_entry_that_the_kernel_refuses_is_taken_away(
     assert any("SAN-LIO-004" in line or "this kernel cannot" in line for line in bed.log)
 
 
+def test_a_target_that_a_killed_process_left_asking_asks_no_more(bed: Bed) -> None:
+    """The list is the wanted one, and on older kernels nobody without CHAP could log in."""
+    bed.properties |= {"bk1": f"{A}/chap=u", "bk2": B}
+    bed.secrets["bk1"] = "abcdefghijkl"
+    hosts = (HostAccess("bk1", (A,)), HostAccess("bk2", (B,)))
+    bed.export(B, note=ExportAccess((), hosts))
+    lio_acl.allow(str(bed.tpg), A, Chap("u", "abcdefghijkl"))
+    before = bed.follow()
+    asks = bed.tpg / "attrib/authentication"
+    asks.write_text("1\n")
+    assert bed.follow() == before and asks.read_text().strip() == "0"
+    assert bed.ended == []
+
+
 def test_an_export_of_an_earlier_release_asks_for_chap(bed: Bed) -> None:
     bed.export(A, B)
     bed.properties["bk1"], bed.secrets["bk1"] = f"{A}/chap=u", "abcdefghijkl"
