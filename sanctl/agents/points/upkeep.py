@@ -153,7 +153,9 @@ def _seen_for_s(pool: str, files: list[PointFile]) -> dict[str, float]:
     """
     note, now_s = state_files.of_pool(pool, "points-unnamed"), time.monotonic()
     text = note.read()
-    since = {path: float(at) for path, _, at in (line.rpartition(" ") for line in text.splitlines())}
+    since = {
+        path: float(at) for path, _, at in (line.rpartition(" ") for line in text.splitlines())
+    }
     seen = {file.path: since.get(file.path, now_s) for file in files}
     wanted = "\n".join(f"{path} {at_s}" for path, at_s in seen.items())
     if wanted != text:
