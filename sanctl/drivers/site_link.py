@@ -12,7 +12,7 @@ import json
 import os
 import tempfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -28,7 +28,7 @@ from sanctl.drivers.site_protocol import (
 )
 from sanctl.errors import CommandError, Problem, Refused
 from sanctl.model.site import ProvenCopy, Site, is_host_key
-from sanctl.model.site_takeover import Ending, SiteTakeovers, Successor
+from sanctl.model.site_takeover import Claim, Ending, SiteTakeovers, Successor
 from sanctl.plan.site import moments, pacing
 from sanctl.system.clock import Clock, SystemClock
 from sanctl.system.files import exists, read_text
@@ -217,24 +217,41 @@ class SiteLink:
             {folder: tuple(map(Ending.of, each)) for folder, each in found["endings"].items()},
         )
 
-    def take_over(self, path: str, mark: str, folder: str, successor: Successor) -> bool:
-        """Note that a device goes on instead of another one; return whether that is new.
+    def take_over(self, path: str, mark: str, claims: Mapping[str, Claim]) -> dict[str, bool]:
+        """Note which devices go on instead of others, by the folders of these: all or none.
+
+        Returns:
+            Of each whether that is new.
 
         Raises:
-            CommandError: a third one does already, or the site cannot be reached.
+            CommandError: a third one does already, a copy has come that was not seen, or the site
+                cannot be reached.
         """
-        fields = successor._asdict()
-        answer = self._ask("take_over", path=path, id=mark, device=folder, successor=fields)
-        return bool(answer["changed"])
+        fields = {folder: claim.fields for folder, claim in claims.items()}
+        changed = self._ask("take_over", path=path, id=mark, claims=fields)["changed"]
+        return {folder: bool(changed[folder]) for folder in claims}
 
-    def give_back(self, path: str, mark: str, folder: str, ending: Ending) -> bool:
+    def give_back(
+        self, path: str, mark: str, folder: str, ending: Ending, holder: Sequence[str] = ()
+    ) -> bool:
         """End the takeover of a device, and note that; return whether the site had it.
 
+        Args:
+            path: the site's directory.
+            mark: its mark.
+            folder: the folder of the device that was taken over, DEVICE.UUID.
+            ending: which takeover ends, and when.
+            holder: only while a device goes on instead of another one: the folder of that one, and
+                the UUID of the device.
+
         Raises:
-            CommandError: another device has taken over meanwhile, or the site cannot be reached.
+            CommandError: another device has taken over meanwhile, `holder` is not so, or the site
+                cannot be reached.
         """
         fields = ending.fields
-        answer = self._ask("give_back", path=path, id=mark, device=folder, ending=fields)
+        answer = self._ask(
+            "give_back", path=path, id=mark, device=folder, ending=fields, holder=list(holder)
+        )
         return bool(answer["changed"])
 
     def read(self, token: str, size_bytes: int) -> bytes:

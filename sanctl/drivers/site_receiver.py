@@ -32,6 +32,7 @@ import re
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from sanctl.drivers.site_copies import (
     COPY,
@@ -64,7 +65,9 @@ from sanctl.drivers.site_takeover import (
     note_takeover,
     read_endings,
     read_takeover,
+    refuse_claim,
     refuse_taken_over,
+    refuse_without_claim,
 )
 
 #: The format of what lies at a site. Another one is refused.
@@ -172,18 +175,44 @@ class Receiver:
             endings={name: each for name, each in ended.items() if each},
         )
 
-    def take_over(self, path: str, id: str, device: str, successor: dict[str, object]) -> None:
-        """Note that another device goes on instead of one; answer whether that is new."""
-        self._require_site(path, id)
-        folder = self._made_folder(device)
-        with _locked(folder):
-            self._line.answer(changed=note_takeover(folder, successor, _write_file))
+    def take_over(self, path: str, id: str, claims: dict[str, dict[str, Any]]) -> None:
+        """Note which devices go on instead of others, all or none; answer which of that is new.
 
-    def give_back(self, path: str, id: str, device: str, ending: dict[str, object]) -> None:
-        """End a takeover, also one that was lost here; answer whether there was one here."""
+        Under the locks of the site and of each folder: whatever is decided by is there still when
+        it is written. No copy comes meanwhile, and of two clusters that take the same devices over
+        one has all.
+        """
+        self._require_site(path, id)
+        folders = {device: self._made_folder(device) for device in sorted(claims)}
+        with contextlib.ExitStack() as held:
+            for each in (self._path, *folders.values()):
+                held.enter_context(_locked(each))
+            for device, folder in folders.items():
+                refuse_claim(folder, **claims[device])
+            changed = {
+                device: note_takeover(folder, claims[device]["wanted"], _write_file)
+                for device, folder in folders.items()
+            }
+        self._line.answer(changed=changed)
+
+    def give_back(
+        self,
+        path: str,
+        id: str,
+        device: str,
+        ending: dict[str, object],
+        holder: Sequence[str] = (),
+    ) -> None:
+        """End a takeover, also one that was lost here; answer whether there was one here.
+
+        A device that takes it back has to go on instead of the other one still: `holder` is the
+        folder of that one, and the UUID of the device.
+        """
         self._require_site(path, id)
         folder = self._made_folder(device)
-        with _locked(folder):
+        with _locked(self._path), _locked(folder):
+            if holder:
+                refuse_without_claim(self._path_of(holder[0]), holder[1])
             changed = note_ending(folder, ending, _write_file)
             _unlink(f"{folder}/{TAKEOVER_NAME}")
             _fsync(folder)

@@ -12,8 +12,9 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
+from sanctl.drivers.site_copies import copies_in, unread_in
 from sanctl.drivers.site_protocol import SiteError
 
 TAKEOVER_NAME = "takeover.json"
@@ -76,17 +77,57 @@ def refuse_taken_over(folder: str) -> None:
         )
 
 
+def refuse_claim(
+    folder: str, wanted: dict[str, object], seen: Collection[str] | None = None
+) -> None:
+    """Raise SiteError if a device does not take another one over.
+
+    Args:
+        folder: the folder of that one. The caller holds its lock until the takeover is noted.
+        wanted: the takeover.
+        seen: the tokens of the copies that it was decided by. One that has come since may be newer:
+            what is in it alone would be given up unasked. None: whatever there is.
+    """
+    found = read_takeover(folder)
+    if found is not None:
+        # Since then no copy has come. Another one's claim stays.
+        if found.get("uuid") != wanted["uuid"]:
+            refuse_taken_over(folder)
+        return
+    if seen is None:
+        return
+    came = [str(each["name"]) for each in copies_in(folder) if each["token"] not in seen]
+    came += unread_in(folder)
+    if came:
+        raise SiteError(
+            "SAN-SITE-036",
+            f"copy {came[0]} of {os.path.basename(folder)} has come since the site was asked what "
+            "it has, and may be newer; nothing is taken over: give the command again",
+        )
+
+
 def note_takeover(
     folder: str, wanted: dict[str, object], write_file: Callable[[str, bytes], None]
 ) -> bool:
-    """Note who takes a device over; return whether that is new. Another one's claim stays."""
+    """Note who takes a device over, where nothing refuses that; return whether that is new."""
+    if read_takeover(folder) is not None:
+        return False
+    write_file(f"{folder}/{TAKEOVER_NAME}", json.dumps(wanted).encode())
+    return True
+
+
+def refuse_without_claim(folder: str, uuid: str) -> None:
+    """Raise SiteError unless a device has taken another one over.
+
+    Where both take each other over at once each would end the other's takeover, and both be copied.
+    """
     found = read_takeover(folder)
-    if found is None:
-        write_file(f"{folder}/{TAKEOVER_NAME}", json.dumps(wanted).encode())
-        return True
-    if found.get("uuid") != wanted["uuid"]:
-        refuse_taken_over(folder)
-    return False
+    if found is None or found.get("uuid") != uuid:
+        raise SiteError(
+            "SAN-SITE-021",
+            f"the takeover of {os.path.basename(folder)} has ended meanwhile, or is another one's: "
+            "'sanctl replicate status' shows which device goes on",
+        )
 
 
 def note_ending(

@@ -3,22 +3,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from sanctl.drivers.site_link import SiteLink
 from sanctl.errors import Refused
 from sanctl.model.cib_change import RemoveTakeover
-from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName
 from sanctl.model.site import ProvenCopy, Site
 from sanctl.model.site_copy import SiteCopy, WantedCopy
-from sanctl.model.site_takeover import Ending, Successor, Takeover
+from sanctl.model.site_takeover import Claim, Ending, Successor, Takeover
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.site.definition import existing_site
 from sanctl.plan.site.group_choice import devices_taking_over, taken_together
+from sanctl.plan.site.grouping import folder_of
 from sanctl.plan.site.takeover import (
     choose_taken,
     copy_taken,
@@ -57,9 +57,10 @@ def take_over(
 ) -> tuple[TakenOver, ...]:
     """Note at the site that devices go on instead of those whose copies they were made from.
 
-    With a device the others of its group do, which were made from the same moment. One after the
-    other: if this ends in between, the same command notes the rest, and no copy of the group is
-    begun meanwhile.
+    With a device the others of its group do, which were made from the same moment. Those at one
+    site all or none, and only while the site has no copy of them but those that were looked at: it
+    sees to that itself. If this ends between two sites, the same command notes the rest, and no
+    copy of the group is begun meanwhile.
 
     Args:
         session: the cluster.
@@ -72,7 +73,8 @@ def take_over(
     Raises:
         Refused: there is no such device, it was not made from a copy or does not hold it yet, the
             site has a newer one, or others of its group were not made from the same moment.
-        CommandError: a third device goes on already, or the site cannot be reached.
+        CommandError: a third device goes on already, a copy has come meanwhile, or the site cannot
+            be reached.
     """
     cluster = session.observe()
     found = {name: copy_taken(existing_device(cluster, name)) for name in names}
@@ -99,36 +101,59 @@ def take_over(
     ]
     if problems and not allows_older:
         raise Refused(*problems)
-    return tuple(_take_over(session, cluster, device, node, connect) for device in devices)
+    done: dict[str, TakenOver] = {}
+    for site_name in dict.fromkeys(copy_taken(device).site for device in devices):
+        done |= _take_over(
+            session,
+            existing_site(cluster, site_name),
+            [device for device in devices if copy_taken(device).site == site_name],
+            seen=None if allows_older else folders,
+            node=node,
+            connect=connect,
+        )
+    return tuple(done[device.name.value] for device in devices)
 
 
 def _take_over(
     session: Session,
-    cluster: Cluster,
-    device: DeviceSpec,
+    site: Site,
+    devices: Sequence[DeviceSpec],
+    *,
+    seen: Mapping[str, Sequence[ProvenCopy]] | None,
     node: str,
     connect: Callable[[Site], SiteLink],
-) -> TakenOver:
-    """Note at the site that a device goes on instead of another one.
+) -> dict[str, TakenOver]:
+    """Note at a site that devices go on instead of others, if no copy came that was not seen.
 
-    If that one had taken this one over, that ends, and only then: whatever dies in between, none
-    of both is copied.
+    If one of those had taken over the device that goes on instead of it, that ends, and only then:
+    whatever dies in between, none of both is copied.
     """
-    name, copy = device.name, copy_taken(device)
-    site = existing_site(cluster, copy.site)
-    successor = Successor(name.value, device.uuid, copy.point, int(session.clock.wall_s()))
-    own = f"{name}.{device.uuid}"
+    copies = {device.name.value: copy_taken(device) for device in devices}
+    claims = {
+        copy.folder: Claim(
+            Successor(device.name.value, device.uuid, copy.point, int(session.clock.wall_s())),
+            None if seen is None else tuple(each.token for each in seen.get(copy.folder, ())),
+        )
+        for device in devices
+        for copy in [copies[device.name.value]]
+    }
     session.reporter.update(f"connecting to site {site.name}")
+    done = {}
     with connect(site) as link:
-        changed = link.take_over(site.path, site.mark, copy.folder, successor)
+        changed = link.take_over(site.path, site.mark, claims)
         found = link.takeovers(site.path, site.mark)
-        current = known_takeovers(cluster, site.name, found).get(own)
-        took_back = current is not None and current.uuid == copy.uuid
-        if current is not None and took_back:
-            ending = Ending(current, int(session.clock.wall_s()), node)
-            link.give_back(site.path, site.mark, own, ending)
+        known = known_takeovers(session.observe(), site.name, found)
+        for device in devices:
+            name, copy, own = device.name.value, copies[device.name.value], folder_of(device)
+            current = known.get(own)
+            took_back = current is not None and current.uuid == copy.uuid
+            if current is not None and took_back:
+                ending = Ending(current, int(session.clock.wall_s()), node)
+                holder = (copy.folder, device.uuid)
+                link.give_back(site.path, site.mark, own, ending, holder)
+            done[name] = TakenOver(name, copy, changed[copy.folder], took_back)
         note_takeovers(session, site, link)
-    return TakenOver(name.value, copy, changed, took_back)
+    return done
 
 
 def find_taken(

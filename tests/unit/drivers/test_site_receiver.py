@@ -25,7 +25,7 @@ from sanctl.drivers.site_protocol import (
 )
 from sanctl.errors import CommandError
 from sanctl.model.site import ProvenCopy
-from sanctl.model.site_takeover import Ending, SiteTakeovers, Successor
+from sanctl.model.site_takeover import Claim, Ending, SiteTakeovers, Successor
 from tests.fakes.local_site import local_link
 
 MARK, DEVICE = "a" * 32, f"web.{'b' * 32}"
@@ -371,10 +371,17 @@ SUCCESSOR = Successor("web-dr", "e" * 32, "to-far", 5)
 ENDING = Ending(SUCCESSOR, 9, "n1")
 
 
+def taken_over(
+    link: SiteLink, folder: Path, successor: Successor, *, device: str = DEVICE, mark: str = MARK
+) -> bool:
+    """Note a takeover, whatever copies there are; return whether it is new."""
+    return link.take_over(str(folder), mark, {device: Claim(successor)})[device]
+
+
 def test_no_copy_is_begun_once_another_device_goes_on(folder: Path) -> None:
     make(folder, ONE, b"x" * 4096)
     with local_link() as link:
-        assert link.take_over(str(folder), MARK, DEVICE, SUCCESSOR)
+        assert taken_over(link, folder, SUCCESSOR)
         opened(link, folder)
         with pytest.raises(CommandError, match=r"SAN-SITE-021.*web-dr"):
             link.begin(TWO, "", 4096, 0)
@@ -389,7 +396,7 @@ def test_no_copy_that_is_under_way_counts_once_another_device_goes_on(folder: Pa
         link.put(0, b"y" * 4096)
         link.ask_chunks()
         link.chunks()
-        assert other.take_over(str(folder), MARK, DEVICE, SUCCESSOR)
+        assert taken_over(other, folder, SUCCESSOR)
         with pytest.raises(CommandError, match=r"SAN-SITE-021.*web-dr"):
             link.prove(proven(TWO, b"y" * 4096))
     assert names(folder) == sorted([*whole, "takeover.json"])
@@ -398,15 +405,15 @@ def test_no_copy_that_is_under_way_counts_once_another_device_goes_on(folder: Pa
 def test_no_copy_is_removed_once_another_device_goes_on(folder: Path) -> None:
     make(folder, ONE, b"x" * 4096)
     with local_link() as link:
-        assert link.take_over(str(folder), MARK, DEVICE, SUCCESSOR)
+        assert taken_over(link, folder, SUCCESSOR)
         assert [each.token for each in opened(link, folder)] == [ONE], "it can be read"
         with pytest.raises(CommandError, match="SAN-SITE-021"):
             link.remove([ONE])
     with local_link() as link:
         assert link.takeovers(str(folder), MARK).successors == {DEVICE: SUCCESSOR}
-        assert not link.take_over(str(folder), MARK, DEVICE, SUCCESSOR), "again"
+        assert not taken_over(link, folder, SUCCESSOR), "again"
         with pytest.raises(CommandError, match=r"SAN-SITE-021.*web-dr"):
-            link.take_over(str(folder), MARK, DEVICE, SUCCESSOR._replace(uuid="f" * 32))
+            taken_over(link, folder, SUCCESSOR._replace(uuid="f" * 32))
     with local_link() as link:
         assert link.give_back(str(folder), MARK, DEVICE, ENDING)
         assert not link.give_back(str(folder), MARK, DEVICE, ENDING)
@@ -414,12 +421,60 @@ def test_no_copy_is_removed_once_another_device_goes_on(folder: Path) -> None:
     make(folder, TWO, b"y" * 4096)
 
 
+def test_a_copy_that_came_after_the_question_is_not_given_up_unasked(folder: Path) -> None:
+    """The takeover was decided by what the site had some seconds before."""
+    make(folder, ONE, b"x" * 4096)
+    claim = {DEVICE: Claim(SUCCESSOR, (ONE,))}
+    make(folder, TWO, b"y" * 4096)
+    with local_link() as link, pytest.raises(CommandError, match=r"SAN-SITE-036.*to-far of web"):
+        link.take_over(str(folder), MARK, claim)
+    with local_link() as link:
+        assert link.takeovers(str(folder), MARK).successors == {}
+        claim = {DEVICE: Claim(SUCCESSOR, (ONE, TWO))}
+        assert link.take_over(str(folder), MARK, claim) == {DEVICE: True}
+        # Again: no copy can have come since.
+        claim = {DEVICE: Claim(SUCCESSOR, ())}
+        assert link.take_over(str(folder), MARK, claim) == {DEVICE: False}
+        assert link.give_back(str(folder), MARK, DEVICE, ENDING)
+    # One of which nothing is known was not looked at.
+    (folder / DEVICE / f"to-far.{TWO}.json").write_text("{")
+    with local_link() as link, pytest.raises(CommandError, match="SAN-SITE-036"):
+        link.take_over(str(folder), MARK, {DEVICE: Claim(SUCCESSOR, (ONE, TWO))})
+
+
+def test_of_two_that_take_the_same_devices_over_one_has_all(folder: Path) -> None:
+    other = f"db.{'c' * 32}"
+    third = SUCCESSOR._replace(device="third", uuid="f" * 32)
+    with local_link() as link:
+        assert taken_over(link, folder, third)
+    claims = {other: Claim(SUCCESSOR), DEVICE: Claim(SUCCESSOR)}
+    with local_link() as link, pytest.raises(CommandError, match=r"SAN-SITE-021.*third"):
+        link.take_over(str(folder), MARK, claims)
+    with local_link() as link:
+        assert link.takeovers(str(folder), MARK).successors == {DEVICE: third}
+
+
+def test_of_two_that_take_each_other_over_one_goes_on(folder: Path) -> None:
+    """Each ended the other's takeover, and said that it goes on; both were copied."""
+    back, back_uuid = f"web-dr.{SUCCESSOR.uuid}", DEVICE.partition(".")[2]
+    home = Successor("web", back_uuid, "to-far", 6)
+    with local_link() as link, local_link() as first:
+        assert taken_over(link, folder, SUCCESSOR)
+        assert taken_over(link, folder, home, device=back)
+        ending = ENDING._replace(successor=home)
+        assert first.give_back(str(folder), MARK, back, ending, (DEVICE, SUCCESSOR.uuid))
+        with pytest.raises(CommandError, match=r"SAN-SITE-021.*has ended meanwhile"):
+            link.give_back(str(folder), MARK, DEVICE, ENDING, (back, back_uuid))
+    with local_link() as link:
+        assert link.takeovers(str(folder), MARK).successors == {DEVICE: SUCCESSOR}
+
+
 def test_what_was_given_back_is_kept_and_one_that_is_lost_can_be(folder: Path) -> None:
     path = str(folder)
     again = ENDING._replace(successor=SUCCESSOR._replace(at_s=7))
     with local_link() as link:
         assert not link.give_back(path, MARK, DEVICE, ENDING), "the site does not have it"
-        assert link.take_over(path, MARK, DEVICE, again.successor)
+        assert taken_over(link, folder, again.successor)
         assert link.give_back(path, MARK, DEVICE, again)
         assert link.takeovers(path, MARK).endings == {DEVICE: (ENDING, again)}
     # One that cannot be read has ended nothing.
@@ -437,7 +492,7 @@ def test_another_takeover_than_was_meant_is_not_given_back(folder: Path) -> None
     """It came after the question; one that cannot be read is any."""
     third = SUCCESSOR._replace(device="third", uuid="f" * 32)
     with local_link() as link:
-        assert link.take_over(str(folder), MARK, DEVICE, third)
+        assert taken_over(link, folder, third)
         with pytest.raises(CommandError, match=r"SAN-SITE-021.*third"):
             link.give_back(str(folder), MARK, DEVICE, ENDING)
     with local_link() as link:
@@ -454,7 +509,7 @@ def test_another_takeover_than_was_meant_is_not_given_back(folder: Path) -> None
 def test_a_takeover_that_the_same_device_made_after_the_question_stays(folder: Path) -> None:
     path, later = str(folder), SUCCESSOR._replace(at_s=SUCCESSOR.at_s + 1)
     with local_link() as link:
-        assert link.take_over(path, MARK, DEVICE, later)
+        assert taken_over(link, folder, later)
         with pytest.raises(CommandError, match=r"SAN-SITE-021.*web-dr"):
             link.give_back(path, MARK, DEVICE, ENDING)
     unknown = ENDING._replace(successor=Successor.of({}))
@@ -489,7 +544,7 @@ def test_cluster_and_site_agree_on_which_takeover_it_is(
     """A takeover is given back as the cluster has read it, whatever the file has."""
     path = str(folder)
     with local_link() as link:
-        assert link.take_over(path, MARK, DEVICE, SUCCESSOR)
+        assert taken_over(link, folder, SUCCESSOR)
         file = folder / DEVICE / "takeover.json"
         file.write_text(json.dumps({**json.loads(file.read_text()), **field}))
         found = link.takeovers(path, MARK).successors[DEVICE]
@@ -510,7 +565,7 @@ def _unlink(path):
 
 """
     with local_link() as link:
-        assert link.take_over(str(folder), MARK, DEVICE, SUCCESSOR)
+        assert taken_over(link, folder, SUCCESSOR)
     with local_link(more=dies) as link, pytest.raises(CommandError, match="SAN-SITE-005"):
         link.give_back(str(folder), MARK, DEVICE, ENDING)
     with local_link() as link:
@@ -537,12 +592,12 @@ def test_a_takeover_that_cannot_be_read_is_one(folder: Path, content: str) -> No
 
 def test_a_takeover_of_a_device_without_copies_and_names_that_lead_elsewhere(folder: Path) -> None:
     with local_link() as link:
-        assert link.take_over(str(folder), MARK, DEVICE, SUCCESSOR)
+        assert taken_over(link, folder, SUCCESSOR)
         assert link.takeovers(str(folder), MARK).successors == {DEVICE: SUCCESSOR}
         with pytest.raises(CommandError, match="SAN-SITE-008"):
-            link.take_over(str(folder), MARK, "../x", SUCCESSOR)
+            taken_over(link, folder, SUCCESSOR, device="../x")
     with local_link() as link, pytest.raises(CommandError, match="SAN-SITE-006"):
-        link.take_over(str(folder), "c" * 32, DEVICE, SUCCESSOR)
+        taken_over(link, folder, SUCCESSOR, mark="c" * 32)
     with local_link() as link, pytest.raises(CommandError, match="SAN-SITE-008"):
         link.give_back(str(folder), MARK, "../x", ENDING)
 

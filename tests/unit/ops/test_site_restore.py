@@ -11,6 +11,7 @@ import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,8 @@ from sanctl.model.host_session import SESSIONS_ATTRIBUTE
 from sanctl.model.names import DeviceName
 from sanctl.model.site_copy import SiteCopy
 from sanctl.model.site_takeover import Ending
+from sanctl.ops import site_takeover
+from sanctl.plan.site import takeover_age
 from sanctl.system import journal, state_files
 from tests.support.json_contract import breaches
 from tests.unit.ops.test_replicate import Sites, extents_by_content, printed
@@ -234,6 +237,31 @@ def test_a_third_device_does_not_take_over(
         run(f"replicate restore web --from far --to {name}", monkeypatch, capsys)
     run("replicate takeover back", monkeypatch, capsys)
     assert "SAN-SITE-021" in run("replicate takeover third", monkeypatch, capsys, status=5)
+
+
+def test_a_copy_that_comes_while_a_takeover_is_decided_is_not_given_up(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first site is back, or never was away: its schedule's run ends in these seconds."""
+    run("replicate restore web --from far --to back", monkeypatch, capsys)
+    decide = takeover_age.older_problem
+
+    def decide_slowly(*words: Any, **more: Any) -> Problem | None:
+        found = decide(*words, **more)
+        sites.change(0)
+        sites.run()
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(site_takeover, "older_problem", decide_slowly)
+        text = run("replicate takeover back", monkeypatch, capsys, status=5)
+    assert "SAN-SITE-036" in text and "to-far-3" in text
+    assert not list(sites.folder.glob("web.*/takeover.json"))
+    assert sites.bed.seen().cib.takeovers == ()
+    assert "SAN-SITE-036" in run("replicate takeover back", monkeypatch, capsys, status=4)
+    run("replicate takeover back --allow-older", monkeypatch, capsys)
+    with pytest.raises(Refused, match="SAN-SITE-021"):
+        sites.run()
 
 
 def test_a_takeover_that_the_site_has_lost_is_in_force_until_it_is_given_back(
