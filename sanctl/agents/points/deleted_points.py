@@ -13,14 +13,16 @@ from a backup may lack it. Any other file that the CIB says nothing of stays.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from sanctl.agents.replica import parts
 from sanctl.drivers import point_files, pool_files, pool_notes
 from sanctl.drivers.point_files import PointFile
+from sanctl.errors import SanctlError
 from sanctl.model.restore_point import POINT_PREFIX
 from sanctl.ops.session import Session
 from sanctl.plan.device.lost_files import is_deleted
@@ -38,7 +40,8 @@ def remove_files(
 ) -> None:
     """Remove the files of restore points that are gone from the CIB, and that the notes name.
 
-    Call with quorum.
+    Call with quorum. A note, a pool or a file that cannot be read holds up no other one: it is
+    logged, and the next monitor tries again.
 
     Args:
         session: the cluster.
@@ -47,8 +50,7 @@ def remove_files(
             the CIB has them: also those that this release cannot read.
 
     Raises:
-        SanctlError, OSError: a note or a pool cannot be read, or the CIB gives no answer: the next
-            monitor tries again.
+        SanctlError: the CIB gives no answer: the next monitor tries again.
     """
     if not any(name.startswith(_POOL_ATTRIBUTE) for name in properties):
         return
@@ -60,17 +62,29 @@ def remove_files(
     }
     began_s = time.monotonic()
     for pool, path in usable.items():
-        off = pool_notes.taken_off(pool) - known
-        if not off or not any(file.token in off for file in point_files.listed(path)):
-            continue
-        cluster = session.observe()
-        for file in _files(pool, path, off):
+        found: list[PointFile] = []
+        with _logs_error(f"pool {pool}: files of deleted restore points are not looked for"):
+            off = pool_notes.taken_off(pool) - known
+            if off and any(file.token in off for file in point_files.listed(path)):
+                found = _files(pool, path, off)
+        cluster = session.observe() if found else None
+        for file in found:
+            assert cluster is not None
             if not is_deleted(cluster, file.device, file.uuid, file.token):
                 continue
-            point_files.remove(file.path)
-            _log(file, pool)
+            with _logs_error(f"{file.device}: the file of a deleted restore point stays"):
+                point_files.remove(file.path)
+                _log(file, pool)
             if time.monotonic() - began_s > _REMOVE_S:
                 return  # The next monitor goes on.
+
+
+@contextlib.contextmanager
+def _logs_error(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (SanctlError, OSError) as error:
+        journal.write(f"{what}: {error}", priority=journal.WARNING, action="restore-points")
 
 
 def _files(pool: str, path: str, tokens: frozenset[str]) -> list[PointFile]:

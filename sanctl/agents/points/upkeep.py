@@ -246,15 +246,18 @@ def _look_at_sizes(files: dict[str, PointFile]) -> dict[str, SeenSize]:
     note = state_files.of_node("point-sizes")
     lines = (SeenSize.parse(line) for line in note.read().splitlines())
     seen = {each[0]: each[1] for each in lines if each is not None and each[0] in files}
-    on_disk = [
-        PointOnDisk(file.token, f"{file.device}.{file.uuid}", os.stat(file.path).st_mtime_ns)
-        for file in files.values()
-    ]
+    on_disk = []
+    for file in files.values():
+        # Of one that cannot be read nothing is known; of the others it is.
+        with _logs_error():
+            made_ns = os.stat(file.path).st_mtime_ns
+            on_disk.append(PointOnDisk(file.token, f"{file.device}.{file.uuid}", made_ns))
     between, began_s = neighbours(on_disk), time.monotonic()
     due = due_sizes(on_disk, seen, began_s)
     for token in due:
-        own_bytes = reflink.blocks_of(files[token].path).own
-        seen[token] = SeenSize(own_bytes, time.monotonic(), between[token])
+        with _logs_error():
+            own_bytes = reflink.blocks_of(files[token].path).own
+            seen[token] = SeenSize(own_bytes, time.monotonic(), between[token])
         if time.monotonic() - began_s > _LOOK_S:
             break  # The next monitor goes on.
     if due:

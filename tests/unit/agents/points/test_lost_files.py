@@ -410,6 +410,30 @@ def test_a_file_of_a_point_that_was_deleted_without_this_node_goes(
     assert node.remove_deleted() == {"two"}
 
 
+def test_what_cannot_be_read_or_removed_holds_up_no_other_file(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken_off(node, monkeypatch)
+    node.delete(node.one)
+    node.delete(node.two)
+    # The first pool's note is damaged: those of the pools behind it were never looked at.
+    node.usable = {"broken": str(node.pool), **node.usable}
+    Path(pool_notes.path("broken", pool_notes.POINTS_LOST)).mkdir()
+    remove = point_files.remove
+
+    def fail_for_one(path: str) -> None:
+        if path.endswith(node.one.token):
+            raise OSError(5, "Input/output error", path)
+        remove(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(point_files, "remove", fail_for_one)
+        assert node.remove_deleted() == {"one"}
+    assert any("pool broken: files of deleted" in line for line in node.logged)
+    assert any("web: the file of a deleted restore point stays" in line for line in node.logged)
+    assert node.remove_deleted() == set()
+
+
 def put_back_without(node: Node, point: RestorePoint) -> set[str]:
     """Put a CIB back that is older than the restore point; return the points that have a file."""
     node.bed.cluster.patch(render_patchset(node.bed.cluster.root, (RemovePoint(point=point),)))

@@ -300,6 +300,37 @@ def test_sizes_are_looked_at_for_a_moment_and_then_by_the_next_monitor(
     assert monitor(1.0) == [tokens[0], tokens[2]] and len(published) == 4
 
 
+@pytest.mark.parametrize("what", ["stat", "blocks"])
+def test_a_file_that_cannot_be_read_keeps_no_other_size_from_being_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Nor what is gone: SAN-HLT-124 was not shown while one file could not be read."""
+    point_files.make_folder(str(tmp_path))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path / "run"))
+    state_files.make_folder()
+    for token in ("1" * 16, "2" * 16):
+        make(tmp_path, token, is_taking=False)
+    state_files.of_node("points-lost").write("3" * 16)
+    stat, published = os.stat, list[str]()
+
+    def fail_for_first(path: str) -> FileBlocks:
+        if "1" * 16 in path:
+            raise OSError(5, "Input/output error", path)
+        return FileBlocks(5, 0, 0)
+
+    def stat_or_fail(path: Any, **more: Any) -> os.stat_result:
+        if what == "stat":
+            fail_for_first(str(path))
+        return stat(path, **more)
+
+    monkeypatch.setattr(os, "stat", stat_or_fail)
+    monkeypatch.setattr(reflink, "blocks_of", fail_for_first)
+    monkeypatch.setattr(node_attributes, "publish", lambda *words: published.append(words[2]))
+    upkeep._publish_sizes(LocalRunner(), {"main": str(tmp_path)}, frozenset())
+    assert parse_sizes(published[0]) == {"2" * 16: 1 << 20}
+    assert parse_lost(published[0]) == {"3" * 16}
+
+
 def test_extents_are_published_with_the_sizes_of_devices_that_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
