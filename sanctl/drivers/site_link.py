@@ -88,6 +88,7 @@ class SiteLink:
         received_bytes: what came so far, without what ssh adds.
         unread: the names of copies whose notes the site cannot read, by folder, as it said with
             the copies that it was asked for last. Each may be a newer one than those.
+        stuck: which copies the site could not remove when it was told to last, and why.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class SiteLink:
         self._process = PipedProcess([*argv, f"python3 -c '{loader}'"])
         self.sent_bytes = self.received_bytes = 0
         self.unread: dict[str, tuple[str, ...]] = {}
+        self.stuck: tuple[str, ...] = ()
         self._pace: pacing.Pace | None = None
         self._clock: Clock = SystemClock()
 
@@ -356,8 +358,10 @@ class SiteLink:
         return copy._replace(number=int(self._ask("prove", **fields)["number"]))
 
     def remove(self, tokens: Sequence[str]) -> tuple[str, ...]:
-        """Remove proven copies; return their names."""
-        return tuple(self._ask("remove", tokens=list(tokens))["removed"])
+        """Remove proven copies; return their names. Those that could not be are in `stuck`."""
+        answer = self._ask("remove", tokens=list(tokens))
+        self.stuck = tuple(answer["stuck"])
+        return tuple(answer["removed"])
 
     def _ask(self, command: str, **fields: object) -> dict[str, Any]:
         self._send(b"J", json.dumps({"do": command, **fields}).encode())

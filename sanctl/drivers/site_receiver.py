@@ -387,8 +387,11 @@ class Receiver:
         Those of a group's newest complete moment stay. Of copies of groups one removes or proves at
         a time at the site: else two that remove in the folders of one group might each count on a
         moment that the other one breaks. What a copy says of its group never changes.
+
+        One that cannot be removed, as of a damaged filesystem, keeps no other one; the answer says
+        which, and why.
         """
-        removed = []
+        removed, stuck = [], []
         has_group = any(
             each["group"] for each in copies_in(self._folder) if each["token"] in tokens
         )
@@ -400,12 +403,15 @@ class Receiver:
                 token, path = str(each["token"]), f"{self._folder}/{each['name']}.{each['token']}"
                 if token not in tokens or token in protected or (each["group"] and not has_group):
                     continue
-                if not _is_read(path):
-                    _unlink(path)
-                    _fsync(self._folder)
-                    _unlink(f"{path}.json")
-                    removed.append(each["name"])
-        self._line.answer(removed=removed)
+                try:
+                    if not _is_read(path):
+                        _unlink(path)
+                        _fsync(self._folder)
+                        removed.append(each["name"])
+                        _unlink(f"{path}.json")
+                except OSError as error:
+                    stuck.append(f"{each['name']}: {error.strerror}")
+        self._line.answer(removed=removed, stuck=stuck)
 
     @contextlib.contextmanager
     def _locks(self, *, of_group: bool) -> Iterator[None]:

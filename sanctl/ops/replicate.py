@@ -77,6 +77,7 @@ class CopyMade(NamedTuple):
         is_by_extents: the filesystem told what has changed; else the content was compared.
         removed: the names of older copies that were removed at the site.
         unread: the names of copies of the device whose notes the site cannot read.
+        stuck: which older copies the site could not remove, and why.
     """
 
     copy: ProvenCopy
@@ -84,6 +85,7 @@ class CopyMade(NamedTuple):
     is_by_extents: bool
     removed: tuple[str, ...]
     unread: tuple[str, ...] = ()
+    stuck: tuple[str, ...] = ()
 
 
 class CopiesThere(NamedTuple):
@@ -157,8 +159,9 @@ class DeviceRun(NamedTuple):
             folders = self.link.folders(self.site.path, self.site.mark)
             stay |= retained(folder_of(self.device), folders, keep)
         surplus = surplus_copies(copies, keep, stay, copy.token)
-        removed = self.link.remove(surplus) if surplus else ()
-        return made._replace(removed=removed)
+        if not surplus:
+            return made
+        return made._replace(removed=self.link.remove(surplus), stuck=self.link.stuck)
 
     def _origin(self) -> Base | None:
         """Return the copy that the device was made from, if the site has it."""

@@ -30,6 +30,7 @@ from sanctl.ops.replicate_group import replicate_group
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.cib_size import DEFAULT_IPC_BUFFER_BYTES
 from sanctl.plan.device.point_group import group_orders
+from sanctl.plan.site.choosing import stuck_problem
 from sanctl.plan.site.group_record import is_group_due, sender_of_group
 from sanctl.plan.site.schedule import is_due, sender_of
 from sanctl.system import journal, state_files
@@ -147,6 +148,8 @@ def _say_made(name: str, site: str, made: CopyMade, began_s: int) -> None:
         names = ", ".join(made.unread)
         text = f"SAN-SITE-035: what site {site} has noted of copies cannot be read: {names}; none "
         _log(name, f"{text}of the device is removed there", priority=journal.WARNING)
+    if made.stuck:
+        _log(name, str(stuck_problem(site, name, made.stuck)), priority=journal.WARNING)
 
 
 def _file_of(point: RestorePoint) -> str:

@@ -42,7 +42,7 @@ from sanctl.ops.replicate_group import replicate_group
 from sanctl.ops.site import change_copy_schedule, change_group_schedule
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.device.point_group import group_names, group_orders
-from sanctl.plan.site.choosing import unread_problem
+from sanctl.plan.site.choosing import stuck_problem, unread_problem
 from sanctl.plan.site.definition import existing_site
 from sanctl.plan.site.group_record import group_record
 
@@ -172,6 +172,9 @@ def run(
         unread_problem(to, device, each.unread, "until then none of the device is removed there")
         for device, each in made.items()
         if each.unread
+    ]
+    problems += [
+        stuck_problem(to, device, each.stuck) for device, each in made.items() if each.stuck
     ]
 
     def text() -> None:

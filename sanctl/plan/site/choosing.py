@@ -25,6 +25,22 @@ def unread_problem(site: str, folder: str, names: Sequence[str], hint: str) -> P
     )
 
 
+def stuck_problem(site: str, device: str, stuck: Sequence[str]) -> Problem:
+    """Return that a site could not remove older copies of a device.
+
+    Args:
+        site: the site's name.
+        device: the device's name.
+        stuck: which copies, each with the reason.
+    """
+    shown = "; ".join(stuck[:_SHOWN]) + ("; ..." if len(stuck) > _SHOWN else "")
+    return Problem(
+        "SAN-SITE-014",
+        f"site {site} could not remove copies of {device} that are not kept any more: {shown}",
+        "look at the kernel's log there; the next run tries again, and until then they need room",
+    )
+
+
 def refuse_unread(
     site: str, folder: str, unread: Mapping[str, Sequence[str]], others: Sequence[str] = ()
 ) -> None:

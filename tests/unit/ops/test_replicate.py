@@ -25,6 +25,7 @@ from sanctl.model.restore_point import RestorePoint
 from sanctl.model.site import ProvenCopy, Site
 from sanctl.ops.replicate import CopyMade, SourceNode, replicate
 from sanctl.ops.site import Place, add_site, limit_site, move_site, remove_site
+from sanctl.plan.site.choosing import stuck_problem
 from sanctl.plan.site.copying import point_removal
 from sanctl.plan.site.definition import plan_site_place
 from tests.fakes.local_site import local_link
@@ -236,6 +237,27 @@ def test_the_content_is_compared_where_the_file_of_the_base_is_gone(sites: Sites
     file.symlink_to("/etc/passwd")
     with pytest.raises(CommandError, match="SAN-SITE-014"):
         sites.run()
+
+
+def test_a_copy_that_cannot_be_removed_keeps_no_other_one(sites: Sites) -> None:
+    """The run failed with it each time, after the copy was proven, and the site filled."""
+    sites.run()
+    sites.change(0)
+    sites.run()
+    sites.more = b"""
+_open = os.open
+def _broken(path, *words):
+    if str(path).endswith(".0000000000000001"):
+        raise OSError(5, "Input/output error", path)
+    return _open(path, *words)
+os.open = _broken
+"""
+    made = sites.run(keep=1)
+    assert made.removed == ("to-far-2",) and made.stuck == ("to-far-1: Input/output error",)
+    text = str(stuck_problem("far", "web", made.stuck))
+    assert "SAN-SITE-014" in text and "to-far-1: Input/output error" in text
+    sites.more = b""
+    assert sites.run(keep=1).removed == ("to-far-1", "to-far-3")
 
 
 def test_a_file_that_has_lost_its_end_is_no_copy(sites: Sites) -> None:
