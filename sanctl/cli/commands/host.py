@@ -215,16 +215,25 @@ def rename(name: str, new_name: str, timeout_s: float, output: str) -> None:
     """Give host NAME another name; its sessions stay.
 
     The secret of a host with CHAP is under its name: run the playbook with the secret under the new
-    name first.
+    name first. That under the old name stays on the nodes: remove it afterwards.
     """
     old, new = HostName.parse(name), HostName.parse(new_name)
+    secret = f"{host_secrets.FOLDER}/{old}"
+    has_file = exists(secret)
     cluster, changed = _change(
         new,
         lambda seen: plan_host_rename(seen, old, new),
         f"host rename {name} {new_name}",
         timeout_s,
     )
-    _finish_change(cluster, new, changed=changed, output=output)
+    has_secret = has_file or bool(existing_host(cluster, new).chap_user)
+    note = (
+        f"its CHAP secret under the name {old} stays, and would be that of the next host of that "
+        f"name: take {old} out of sanctl_host_secrets, and remove {secret} on each storage node"
+    )
+    _finish_change(
+        cluster, new, changed=changed, output=output, note=note if has_secret and changed else ""
+    )
 
 
 @host.command()
@@ -285,6 +294,7 @@ def _finish_change(
     changed: bool,
     output: str,
     lost: Collection[Iqn] = (),
+    note: str = "",
 ) -> None:
     found = existing_host(cluster, name)
     by_themselves = let_in_by_themselves(cluster, {*found.iqns, *lost})
@@ -293,6 +303,8 @@ def _finish_change(
         if not changed:
             print("it was like that already: nothing to do")
         _print_host(cluster, found)
+        if note:
+            print(note)
         _print_by_themselves(by_themselves)
 
     finish(

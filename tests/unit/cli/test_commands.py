@@ -471,3 +471,17 @@ def test_what_lets_a_host_in_all_the_same_is_said(run: Run) -> None:
     run("host", "set", "web1", "--add-iqn", alone)
     out = run("host", "delete", "web1")[1]
     assert out == f"host web1 is deleted\ndevice vm1 lets in {alone} by itself (SAN-HLT-123)\n"
+
+
+def test_the_secret_under_a_hosts_old_name_is_named(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be that of the next host of that name."""
+    monkeypatch.setattr(host_secrets, "FOLDER", str(tmp_path))
+    for name, chap in (("with", ("--chap", "w")), ("without", ()), ("former", ())):
+        run("host", "create", name, "--iqn", f"iqn.2026-11.net.example:{name}", *chap)
+    (tmp_path / "former").touch()
+    for name in ("with", "former"):
+        out = run("host", "rename", name, f"{name}2")[1]
+        assert f"remove {tmp_path}/{name} on each" in out and "sanctl_host_secrets" in out
+    assert "secret" not in run("host", "rename", "without", "without2")[1]
