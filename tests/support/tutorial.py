@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from sanctl.lab.harness.lab_session import LabSession
@@ -44,7 +44,7 @@ def type_here(
     lab: str,
     *,
     patience_s: float = _PATIENCE_S,
-    again_for: str = "",
+    again_for: Collection[str] = (),
 ) -> None:
     """Type a command in the checkout; compare what it prints on standard output.
 
@@ -53,7 +53,7 @@ def type_here(
         environment: see `environment_of`.
         lab: the laboratory's name, which the page calls `default`.
         patience_s: for how long it is asked again.
-        again_for: the code of a problem for which any command is typed again.
+        again_for: the codes of the problems for which any command is typed again.
     """
     deadline = time.monotonic() + patience_s
     command = sample.command.replace(":default.", f":{lab}.")
@@ -70,7 +70,7 @@ def type_here(
         )
         said = done.stdout + done.stderr
         has_time = time.monotonic() < deadline
-        if again_for and done.returncode and again_for in said and has_time:
+        if done.returncode and has_time and any(code in said for code in again_for):
             time.sleep(0.5)
             continue
         if sample.output is None:
