@@ -211,6 +211,10 @@ CODES = {
     "SAN-HLT-128": "The nodes run different releases of sanctl, as their pool agents publish. It "
     "is so for a moment while the playbook updates them. It stays so where it was run with "
     "`--limit`, was broken off, or while a node was off.",
+    "SAN-HLT-130": "Replicas of a device are smaller than the device is to be: after a resize a "
+    "file could not grow, as its pool is full or its filesystem has a largest file "
+    "(SAN-POOL-034), or not all replicas were there. Hosts go on with the size before. While "
+    "replicas grow it is so for a moment.",
     "SAN-HLT-119": "The hook of a device's newest restore point failed: before it, and the point "
     "is crash-consistent; or after it, and the application may still be quiet.",
 }

@@ -13,6 +13,7 @@ from sanctl.model.names import NodeName, format_bytes
 from sanctl.model.verify_result import DIFFERS, INTERRUPTED, RUNNING
 from sanctl.plan.health.cache_health import device_cache_findings
 from sanctl.plan.health.connect_wait import connect_wait
+from sanctl.plan.health.growth_health import growth_findings
 from sanctl.plan.health.hold_health import hold_findings
 from sanctl.plan.health.hold_node_health import hold_node_findings
 from sanctl.plan.health.hung_io_health import hung_io_findings
@@ -115,6 +116,7 @@ def device_findings(cluster: Cluster, device: DeviceSpec, *, now_s: float) -> It
     yield from _replica_findings(cluster, device, now_s)
     yield from _verify_findings(cluster, device)
     yield from _secret_findings(cluster, device)
+    yield from growth_findings(cluster, device)
     yield from device_cache_findings(cluster, device)
 
 
