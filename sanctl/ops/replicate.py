@@ -333,5 +333,5 @@ def _base_file(session: Session, path: str, point: RestorePoint) -> int | None:
 
 def give_up(session: Session, device: DeviceSpec, site: Site, token: str) -> None:
     """Remove the restore point of a run that failed; what cannot be done the next run does."""
-    with contextlib.suppress(SanctlError):
+    with contextlib.suppress(SanctlError, OSError):
         session.change(lambda seen: plan_given_up(seen, device, site.name, token))

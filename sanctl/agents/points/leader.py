@@ -177,7 +177,7 @@ def _keep_schedule(session: Session, cluster: Cluster, name: str) -> None:
     # Also after a failure: what goes follows from the points that there are.
     try:
         session.change(lambda seen: plan_pruning(seen, DeviceName.parse(name), time.time()))
-    except SanctlError as error:
+    except (SanctlError, OSError) as error:
         _log(name, f"restore points that the schedule does not keep are not removed: {error}")
 
 
@@ -195,7 +195,7 @@ def _new_token(name: str) -> str:
 def _publish_failure(name: str, token: str, what: str, error: SanctlError | OSError) -> None:
     failure = PointFailure.of(token, error)
     _log(name, f"{what}: {failure.code}: {failure.text}")
-    with contextlib.suppress(SanctlError):
+    with contextlib.suppress(SanctlError, OSError):
         node_attributes.publish(_RUNNER, f"{FAILED_PREFIX}{name}", str(failure))
 
 
@@ -304,10 +304,10 @@ def _make_point(
         ocf.crash_point("point-recorded")
         copy.keep()
         for channel in channels.values():
-            with contextlib.suppress(SanctlError):
+            with contextlib.suppress(SanctlError, OSError):
                 channel.send("keep")
         for channel in channels.values():
-            with contextlib.suppress(SanctlError):
+            with contextlib.suppress(SanctlError, OSError):
                 channel.receive("kept", within_s=_FLUSH_S)
     kind = "application" if point.is_application_consistent else "crash"
     _log(

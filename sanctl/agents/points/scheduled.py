@@ -79,7 +79,7 @@ def start_due(runner: Runner, properties: dict[str, str], points: list[RestorePo
             if not has_attempted(each, schedule) and gate.gate_table(each).startswith("drbd")
         ]
         for each in here:
-            with contextlib.suppress(SanctlError):
+            with contextlib.suppress(SanctlError, OSError):
                 runner.run(
                     ["systemctl", "start", "--no-block", f"sanctl-point@{each}.service"],
                     timeout_s=_TIMEOUT_S,

@@ -208,6 +208,23 @@ def test_a_failure_in_the_next_slot_is_none_of_that(
     assert made.slot == ScheduledSlot.of(RULES, NOW + 900)
 
 
+def test_what_the_kernel_refuses_beside_the_point_fails_no_unit(
+    bed: Bed,
+    taking: Taking,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(leader, "plan_pruning", refuse)
+    monkeypatch.setattr(node_attributes, "publish", refuse)
+    taking.error = CommandError(Problem("SAN-SNAP-003", "no room"))
+    assert keep(bed) == []
+    said = capsys.readouterr().err
+    assert "no room" in said and "are not removed: [Errno 28]" in said
+
+
 def test_a_refusal_is_tried_once_in_a_slot_too(
     bed: Bed,
     taking: Taking,
