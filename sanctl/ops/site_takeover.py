@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from sanctl.drivers.site_link import SiteLink
-from sanctl.errors import Refused
+from sanctl.errors import Problem, Refused
 from sanctl.model.cib_change import RemoveTakeover
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName
@@ -80,20 +80,24 @@ def take_over(
     found = {name: copy_taken(existing_device(cluster, name)) for name in names}
     folders: dict[str, tuple[ProvenCopy, ...]] = {}
     unread: dict[str, tuple[str, ...]] = {}
+    seen: dict[str, dict[str, tuple[ProvenCopy, ...]]] = {}
     for site_name in sorted({copy.site for copy in found.values()}):
         site = existing_site(cluster, site_name)
         session.reporter.update(f"connecting to site {site.name}")
         with connect(site) as link:
+            there = seen[site.name] = {}
             # With a mix nothing is asked of other devices: a folder of theirs may be damaged there.
             for copy in found.values() if allows_mix else ():
                 if copy.site == site.name:
-                    folders[copy.folder] = link.open(site.path, site.mark, copy.folder)
+                    there[copy.folder] = link.open(site.path, site.mark, copy.folder)
                     unread |= link.unread
             if not allows_mix:
-                folders |= link.folders(site.path, site.mark)
+                there |= link.folders(site.path, site.mark)
                 unread |= link.unread
+            folders |= there
     devices = devices_taking_over(cluster, names, folders, allows_mix=allows_mix)
     # Of all before any is noted.
+    _refuse_rivals(devices)
     problems = [
         problem
         for device in devices
@@ -107,11 +111,28 @@ def take_over(
             session,
             existing_site(cluster, site_name),
             [device for device in devices if copy_taken(device).site == site_name],
-            seen=None if allows_older else folders,
+            seen=None if allows_older else seen.get(site_name, {}),
             node=node,
             connect=connect,
         )
     return tuple(done[device.name.value] for device in devices)
+
+
+def _refuse_rivals(devices: Sequence[DeviceSpec]) -> None:
+    """Raise Refused if two devices would go on instead of the same one."""
+    first: dict[tuple[str, str], DeviceSpec] = {}
+    for device in devices:
+        copy = copy_taken(device)
+        other = first.setdefault((copy.site, copy.folder), device)
+        if other is not device:
+            raise Refused(
+                Problem(
+                    "SAN-SITE-021",
+                    f"devices {other.name} and {device.name} were both made from copies of "
+                    f"{copy.device}, and one alone goes on instead of it",
+                    "name that one",
+                )
+            )
 
 
 def _take_over(

@@ -239,6 +239,20 @@ def test_a_third_device_does_not_take_over(
     assert "SAN-SITE-021" in run("replicate takeover third", monkeypatch, capsys, status=5)
 
 
+def test_of_two_devices_of_one_copy_one_alone_takes_over(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("back", "third"):
+        run(f"replicate restore web --from far --to {name}", monkeypatch, capsys)
+    for more in ("", " --allow-mix", " --allow-mix --allow-older"):
+        line = f"replicate takeover back third{more}"
+        assert "SAN-SITE-0" in run(line, monkeypatch, capsys, status=4)
+        assert not list(sites.folder.glob("web.*/takeover.json"))
+    run("replicate takeover third", monkeypatch, capsys)
+    (file,) = sites.folder.glob("web.*/takeover.json")
+    assert json.loads(file.read_text())["device"] == "third"
+
+
 def test_a_copy_that_comes_while_a_takeover_is_decided_is_not_given_up(
     sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
