@@ -43,6 +43,9 @@ CODES = {
     "server hangs, and was ended. No backup was made; a restore is tried again.",
     "SAN-BKP-022": "By its time a backup is newer than ones that were made after it, or than now: "
     "a clock was ahead. 'sanctl backup prune' neither counts nor deletes it.",
+    "SAN-BKP-023": "While a backup with --skip-elsewhere waited for its turn another node became "
+    "the one to read the device, as after a failover. That node's own command has ended long ago, "
+    "as this node was the one: so none of them has made the backup.",
     "SAN-CLONE-001": "A device that is made from a restore point has the size that the restore "
     "point's device had then.",
     "SAN-CLONE-002": "A restore point that is being deleted, or whose device is, is not the origin "

@@ -105,7 +105,8 @@ def run_backup(
     Raises:
         Refused: there is no such device or point, or this node should not read it.
         Busy: another backup of the device is under way.
-        CommandError: no backup was made, and why.
+        CommandError: no backup was made, and why; also where another node has become the one to
+            read while this one waited for its turn.
         OSError: the restore point's file cannot be read.
     """
     name, into = request.device.value, borg.repository.name
@@ -121,7 +122,7 @@ def run_backup(
             # Anew: hours may have passed.
             found = _find(session, request)
             if found is None:
-                return None
+                raise _moved(request)
             return _run(
                 session,
                 topology,
@@ -131,6 +132,24 @@ def run_backup(
                 ipc_buffer_bytes=ipc_buffer_bytes,
                 timeout_s=timeout_s,
             )
+
+
+def _moved(request: BackupRequest) -> CommandError:
+    """Return that another node is the one to read by now.
+
+    That one has looked hours ago, and left it to this one: with a success here nobody would make
+    the backup, and nobody be told.
+    """
+    return CommandError(
+        Problem(
+            "SAN-BKP-023",
+            f"{request.here} was the node to read device {request.device}, and after the wait for "
+            "its turn another one is: the device has moved, or another replica is in sync again. "
+            "No backup was made here, and that node may have left it to this one",
+            "'sanctl backup list' shows whether there is one; else 'sanctl backup run "
+            f"{request.device}' on that node",
+        )
+    )
 
 
 class _Found(NamedTuple):

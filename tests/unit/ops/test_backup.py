@@ -285,9 +285,11 @@ def _assert_taken(repository: str) -> None:
         assert not is_mine, "another one may begin"
 
 
-def test_who_reads_is_decided_when_the_turn_has_come(
+def test_a_device_that_moves_while_its_backup_waits_is_no_success(
     bed: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The node that has become the one to read has left it to this one, and ended, hours ago."""
+
     @contextmanager
     def turn(_repository: str, *, wait_s: float) -> Iterator[bool]:
         assert wait_s == 3600
@@ -295,7 +297,11 @@ def test_who_reads_is_decided_when_the_turn_has_come(
         yield True
 
     monkeypatch.setattr(backup_notes, "turn", turn)
+    bed.here = "n1"
     assert bed.run("backup run web --skip-elsewhere --wait 3600") == (0, {"skipped": True})
+    bed.here = "n2"
+    status, problems = bed.run("backup run web --skip-elsewhere --wait 3600")
+    assert status == 5 and problems[0]["code"] == "SAN-BKP-023"
     assert bed.points() == () and bed.backups() == []
 
 
