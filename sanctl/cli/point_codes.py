@@ -207,6 +207,9 @@ CODES = {
     "unasked, and none of the device is removed.",
     "SAN-SITE-036": "A device that is to take over was made from a copy that is not the newest one "
     "at the site: what hosts wrote up to the newer one would be given up.",
+    "SAN-SITE-037": "A second site does not have the copy that was proven there last: its storage "
+    "may have gone back to an older state, or somebody has removed it. What it has is older, and "
+    "none of it is taken unasked.",
     "SAN-SNAP-001": "The pool's filesystem cannot share blocks between files, so its devices have "
     "no restore points. XFS can, unless it was made with reflink=0; ext4 cannot.",
     "SAN-SNAP-002": "Copying the data file of a replica takes time for each of its extents, and "

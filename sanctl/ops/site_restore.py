@@ -23,6 +23,7 @@ from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.device.creation_request import DeviceArguments
 from sanctl.plan.site.definition import existing_site
 from sanctl.plan.site.group_choice import Choice, choose_of_moment
+from sanctl.plan.site.lost_copies import noted_at, refuse_lost
 
 
 def list_copies(
@@ -63,14 +64,17 @@ def find_copy(
         allows_mix: of a device that is copied with others any copy, also of no complete moment.
 
     Raises:
-        Refused: there is no such site or copy, several copies may be meant, or devices of a group
-            would be of several moments.
+        Refused: there is no such site or copy, several copies may be meant, devices of a group
+            would be of several moments, or none was named and the site lacks the newest one that
+            this cluster has noted.
         CommandError: the site cannot be reached, is another one, or says another digest of the
             copy than this cluster has noted.
     """
+    before = noted_at(session.observe(), site_name)
     site, folders, unread = list_copies(session, site_name, connect)
-    return choose_of_moment(
-        session.observe(),
+    cluster = session.observe()
+    choice = choose_of_moment(
+        cluster,
         site.name,
         folders,
         wanted,
@@ -78,6 +82,9 @@ def find_copy(
         allows_mix=allows_mix,
         unread=unread,
     )
+    if not wanted.point:
+        refuse_lost(site.name, choice.copy.folder, before, noted_at(cluster, site.name), folders)
+    return choice
 
 
 def restore_copy(

@@ -17,8 +17,9 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.point_schedule import parse_rules
 from sanctl.ops.session import Session
 from sanctl.ops.site_restore import list_copies
+from sanctl.plan.site.lost_copies import noted_at
 from sanctl.plan.site.restored import other_restores
-from sanctl.plan.site.rpo import Folders, losses
+from sanctl.plan.site.rpo import SiteAnswer, losses
 from sanctl.system.files import read_text
 
 
@@ -53,14 +54,17 @@ def rpo(within: str | None, *, no_backups: bool, no_sites: bool, output: str) ->
     that cannot be read counts as empty, and is named. Without --within only schedules of copies
     say how old one may be.
 
-    Sites are asked which copies they keep: how old the newest one was at most. And how long the
-    last restore from a copy took here (replicate restore, failback).
+    Sites are asked which copies they keep: how old the newest one was at most. Where one lacks what
+    was proven there last, it is named, the newest that it has counts, and the exit status is 1. And
+    how long the last restore from a copy took here (replicate restore, failback).
     """
     env = environment()
     within_s = parse_rules(f"{within} keep 1")[0].every_s if within is not None else None
     with env.session() as session:
         cluster = session.observe()
         kept, silent = ({}, {}) if no_sites else _kept(env, session, cluster)
+        # What a run has noted meanwhile the site may not have had yet.
+        cluster = session.observe()
     found, unread = ({}, {}) if no_backups else _backups(env)
     now_s = env.clock.wall_s()
     made = RpoReport(
@@ -86,25 +90,26 @@ def rpo(within: str | None, *, no_backups: bool, no_sites: bool, output: str) ->
         print()
         print_table(("COPIED DEVICE", "LAST RESTORE", "FROM"), restore_rows(made))
 
-    is_met = all(each.is_met is not False for each in made.devices)
+    is_met = all(each.is_met is not False for each in made.devices) and not made.missing
     finish(
         output,
         data=rpo_data(made),
         text=text,
         status=ExitStatus.OK if is_met else ExitStatus.DEGRADED,
-        problems=[*unread.values(), *silent.values()],
+        problems=[*unread.values(), *silent.values(), *made.missing, *made.unclear],
     )
 
 
 def _kept(
     env: Environment, session: Session, cluster: Cluster
-) -> tuple[dict[str, Folders], dict[str, Problem]]:
+) -> tuple[dict[str, SiteAnswer], dict[str, Problem]]:
     """Return what the sites have that devices are copied to, and why others do not say."""
-    found: dict[str, Folders] = {}
+    found: dict[str, SiteAnswer] = {}
     silent: dict[str, Problem] = {}
     for name in sorted({each.site for each in cluster.cib.copies}):
         try:
-            _, found[name], _ = list_copies(session, name, env.site_link)
+            _, folders, unread = list_copies(session, name, env.site_link)
+            found[name] = SiteAnswer(folders, unread, noted_at(cluster, name))
         except SanctlError as error:
             silent[name] = error.problems[0]
     return found, silent

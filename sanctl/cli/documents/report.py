@@ -41,6 +41,11 @@ class Elsewhere(TypedDict):
     kept: Annotated[
         list[KeptCopy], "what the site keeps, as it came; none of a backup, or of a site not asked"
     ]
+    missing: Annotated[
+        str | None,
+        "what was proven last at the site, and it does not have any more: `name` is the newest "
+        "that it has; null: nothing is missing, or it was not asked",
+    ]
 
 
 class RestoreTest(TypedDict):

@@ -10,7 +10,9 @@ from sanctl.cli.views.site import utc
 from sanctl.errors import Problem
 from sanctl.model.names import format_bytes
 from sanctl.model.site_restore import RestoreRecord
+from sanctl.plan.site.choosing import unread_problem
 from sanctl.plan.site.copy_ages import CopyAge, worst_s
+from sanctl.plan.site.lost_copies import lost_problem
 from sanctl.plan.site.rpo import DeviceLoss, Elsewhere
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 #: Of a device of which no copy was made a device in this cluster; others are not asked.
 NEVER = "never tested here"
+_COPY_AGAIN = "'sanctl replicate run' makes a new copy"
 
 
 class RpoReport(NamedTuple):
@@ -47,6 +50,27 @@ class RpoReport(NamedTuple):
         return (
             *(f"repository {name} is not counted: {why}" for name, why in self.unread.items()),
             *(f"site {name} does not say what it keeps: {e}" for name, e in self.silent.items()),
+            *map(str, (*self.missing, *self.unclear)),
+        )
+
+    @property
+    def missing(self) -> tuple[Problem, ...]:
+        """Which copies sites lack that were proven there."""
+        return tuple(
+            lost_problem(each.place, f"{loss.device}.", each.missing, each.name, _COPY_AGAIN)
+            for loss in self.devices
+            for each in loss.elsewhere
+            if each.missing
+        )
+
+    @property
+    def unclear(self) -> tuple[Problem, ...]:
+        """Of which copies sites cannot read what they are."""
+        return tuple(
+            unread_problem(each.place, f"{loss.device}.", each.unread, "it does not count")
+            for loss in self.devices
+            for each in loss.elsewhere
+            if each.unread
         )
 
 
@@ -168,6 +192,7 @@ def _loss_data(loss: DeviceLoss, now_s: float) -> report_documents.DeviceLoss:
                 "late": each.is_late,
                 "worst_s": worst_s(each.ages),
                 "kept": [_age_data(age) for age in each.ages],
+                "missing": each.missing or None,
             }
             for each in loss.elsewhere
         ],

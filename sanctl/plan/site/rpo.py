@@ -2,9 +2,10 @@
 """Rule: what would be lost of a device with this cluster: how old what is elsewhere is.
 
 A copy counts by when its restore point was made, and only once it is proven; of devices that are
-copied together the newest moment that is complete. A backup counts by when its restore point was
-made, and only once it is whole. What is not known counts as not there; so does a moment that has
-not come yet, as a clock was ahead that said it. What nothing demands is neither met nor missed.
+copied together the newest moment that is complete. Where the site has answered, and does not have
+what the cluster has noted, the newest that it has counts. A backup counts by when its restore point
+was made, and only once it is whole. What is not known counts as not there; so does a moment that
+has not come yet, as a clock was ahead that said it. What nothing demands is neither met nor missed.
 """
 
 from __future__ import annotations
@@ -19,14 +20,26 @@ from sanctl.model.site import CopyRecord, ProvenCopy
 from sanctl.model.site_group import CompleteMoment, GroupRecord
 from sanctl.model.site_restore import RestoreRecord
 from sanctl.plan.site.copy_ages import CopyAge, copy_ages
-from sanctl.plan.site.copy_order import is_ahead
+from sanctl.plan.site.copy_order import is_ahead, newest_first
 from sanctl.plan.site.group_record import is_group_late
-from sanctl.plan.site.grouping import folder_of
+from sanctl.plan.site.grouping import folder_of, moments_of
+from sanctl.plan.site.lost_copies import Folders, Noted, lost_copy, lost_moment, noted_at
 from sanctl.plan.site.restored import restore_of
 from sanctl.plan.site.schedule import is_late
 
-#: All proven copies at a site, by folder, DEVICE.UUID.
-Folders = Mapping[str, Sequence[ProvenCopy]]
+
+class SiteAnswer(NamedTuple):
+    """What a site has said of its copies.
+
+    Attributes:
+        folders: all its proven copies, by folder, DEVICE.UUID.
+        unread: the names of copies whose notes it cannot read, by folder.
+        noted: what the cluster had noted of it before it was asked.
+    """
+
+    folders: Folders
+    unread: Mapping[str, Sequence[str]]
+    noted: Noted
 
 
 class Elsewhere(NamedTuple):
@@ -42,6 +55,9 @@ class Elsewhere(NamedTuple):
         is_late: the schedule is not kept.
         ages: the copies that the site keeps and that count, in the order in which they began to;
             empty: there are none, or it was not asked.
+        missing: what the cluster has noted as the newest one there, and the site does not have;
+            empty: it has it, or was not asked.
+        unread: the names of copies there of which the site cannot read what they are.
     """
 
     kind: str
@@ -51,6 +67,8 @@ class Elsewhere(NamedTuple):
     every_s: int | None
     is_late: bool
     ages: tuple[CopyAge, ...] = ()
+    missing: str = ""
+    unread: tuple[str, ...] = ()
 
     def age_s(self, now_s: float) -> int | None:
         """Return how old it is; None: there is none."""
@@ -79,7 +97,7 @@ class DeviceLoss(NamedTuple):
 def losses(
     cluster: Cluster,
     backups: Mapping[str, Sequence[Backup]],
-    kept: Mapping[str, Folders],
+    kept: Mapping[str, SiteAnswer],
     *,
     within_s: int | None,
     now_s: float,
@@ -87,7 +105,7 @@ def losses(
     """Return what would be lost of each device with the cluster, by name.
 
     Args:
-        cluster: as observed.
+        cluster: as observed, after sites were asked.
         backups: the whole backups by repository; those that could not be read are left out.
         kept: what sites have, by site; those that were not asked are left out.
         within_s: how old the newest copy or backup may be; None: as old as schedules allow.
@@ -119,7 +137,7 @@ def _elsewhere(
     device: DeviceSpec,
     backups: Mapping[str, Sequence[Backup]],
     now_s: float,
-    kept: Mapping[str, Folders],
+    kept: Mapping[str, SiteAnswer],
 ) -> tuple[Elsewhere, ...]:
     name = device.name.value
     # Of an earlier device of that name it says nothing.
@@ -131,8 +149,13 @@ def _elsewhere(
     schedules = {each.site: each for each in cluster.cib.copy_schedules if each.device == name}
     groups = {each.site: each for each in cluster.cib.copy_groups if each.has(name, device.uuid)}
     copies = tuple(
-        _copy(cluster, name, site, (records.get(site), groups.get(site)), now_s)._replace(
-            ages=copy_ages(folder_of(device), kept.get(site, {}), is_grouped=site in groups)
+        _copy(
+            cluster,
+            device,
+            site,
+            (records.get(site), groups.get(site)),
+            kept.get(site),
+            now_s=now_s,
         )
         for site in sorted({*records, *schedules, *groups})
     )
@@ -141,9 +164,11 @@ def _elsewhere(
 
 def _copy(
     cluster: Cluster,
-    device: str,
+    device: DeviceSpec,
     site: str,
     known: tuple[CopyRecord | None, GroupRecord | None],
+    answer: SiteAnswer | None,
+    *,
     now_s: float,
 ) -> Elsewhere:
     """Return the newest copy at a site that counts.
@@ -152,7 +177,11 @@ def _copy(
     copies of it alone the devices would not belong together.
     """
     record, group = known
-    schedule = cluster.cib.copy_schedule(device, site)
+    folder, missing = folder_of(device), ""
+    if answer is not None:
+        noted = noted_at(cluster, site)
+        record, group, missing = _as_answered(folder, record, group, answer, noted)
+    schedule = cluster.cib.copy_schedule(device.name.value, site)
     proven: ProvenCopy | CompleteMoment | None = record.proven if record else None
     rule = schedule.rule if schedule else None
     late = schedule is not None and is_late(schedule, record, now_s)
@@ -166,7 +195,32 @@ def _copy(
         proven.made_s if proven and not is_ahead(proven.made_s, now_s) else None,
         rule.every_s if rule else None,
         late,
+        copy_ages(folder, answer.folders, is_grouped=group is not None) if answer else (),
+        missing,
+        tuple(answer.unread.get(folder, ())) if answer else (),
     )
+
+
+def _as_answered(
+    folder: str,
+    record: CopyRecord | None,
+    group: GroupRecord | None,
+    answer: SiteAnswer,
+    noted: Noted,
+) -> tuple[CopyRecord | None, GroupRecord | None, str]:
+    """Return what is noted of a device's copies as far as the site has it, and what it lacks."""
+    if group is not None:
+        moment = lost_moment(folder, answer.noted, noted, answer.folders)
+        if moment is None:
+            return record, group, ""
+        found = next(iter(moments_of(folder, answer.folders)), None)
+        there = CompleteMoment(found.name, found.made_s, found.made_s) if found else None
+        return record, group._replace(complete=there), moment.name
+    copy = lost_copy(folder, answer.noted, noted, answer.folders)
+    if record is None or copy is None:
+        return record, group, ""
+    newest = next(iter(newest_first(answer.folders.get(folder, ()))), None)
+    return record._replace(proven=newest), group, copy.name
 
 
 def _backups(

@@ -128,6 +128,32 @@ def test_a_site_that_does_not_answer_is_named(
     assert found["data"]["silent"] == ["far"] and found["problems"][0]["code"] == "SAN-SITE-006"
 
 
+def test_a_site_whose_storage_is_an_older_state_is_named(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sites.run()
+    sites.run()
+    for path in sites.folder.glob("*/to-far-2.*"):
+        path.unlink()
+    capsys.readouterr()
+    assert printed("report rpo --within 1h", monkeypatch) == 1
+    output = capsys.readouterr()
+    assert "SAN-SITE-037: site far does not have web@to-far-2" in output.err
+    assert "the newest that it has is to-far-1" in output.err and "to-far-1" in output.out
+    assert printed("report rpo --output json", monkeypatch) == 1
+    out = capsys.readouterr().out
+    assert breaches("report rpo", out) == []
+    found = json.loads(out)
+    assert found["data"]["devices"][0]["elsewhere"][0]["missing"] == "to-far-2"
+    assert [each["code"] for each in found["problems"]] == ["SAN-SITE-037"]
+    (note,) = sites.folder.glob("*/to-far-1.*.json")
+    note.write_text("damaged")
+    assert printed("report rpo", monkeypatch) == 1
+    output = capsys.readouterr()
+    assert "it has none of the device" in output.err and "SAN-SITE-035" in output.err
+    assert output.out.splitlines()[1].split()[:2] == ["web", "all"]
+
+
 def test_durations() -> None:
     assert age_text(86400) == "1d 0:00:00" and age_text(None) == "-"
     for seconds, text in ((119, "119 s"), (121, "3 min"), (7260, "2 h 01 min"), (-1, "not known")):

@@ -97,6 +97,21 @@ def test_a_device_is_made_from_the_newest_copy(
     assert sites.copies() == before
 
 
+def test_no_older_copy_is_taken_unasked_where_the_proven_one_is_gone(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in sites.folder.glob("*/to-far-2.*"):
+        path.unlink()
+    for line in ("restore web --from far --to back", "failback web --from far --copy web --yes"):
+        text = run(f"replicate {line}", monkeypatch, capsys, status=4)
+        assert "SAN-SITE-037" in text and "web@POINT" in text
+    assert sites.bed.seen().cib.device("back") is None
+    run("replicate restore web@to-far-1 --from far --to back", monkeypatch, capsys)
+    # To another cluster, and once the cluster has forgotten the site, it is any copy.
+    sites.bed.session.change(lambda seen: (RemoveCopy(record=seen.cib.copies[0]),))
+    run("replicate restore web --from far --to other", monkeypatch, capsys)
+
+
 def test_what_is_refused_makes_nothing(
     sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

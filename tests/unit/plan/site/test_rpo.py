@@ -12,7 +12,8 @@ from sanctl.model.site import CopyRecord, CopySchedule, ProvenCopy
 from sanctl.model.site_group import CompleteMoment, GroupRecord
 from sanctl.model.site_restore import RestoreRecord
 from sanctl.plan.site.grouping import folder_of
-from sanctl.plan.site.rpo import DeviceLoss, Elsewhere, Folders, losses
+from sanctl.plan.site.lost_copies import Folders, noted_at
+from sanctl.plan.site.rpo import DeviceLoss, Elsewhere, SiteAnswer, losses
 from tests.unit.plan.device.test_restoring import SPEC, cluster
 
 NOW = 1_800_000_000
@@ -35,7 +36,11 @@ def loss(
     restored: tuple[RestoreRecord, ...] = (),
 ) -> DeviceLoss:
     seen: Cluster = cluster(None, copies=records, copy_schedules=schedules, restored=restored)
-    (found,) = losses(seen, {"nas": backups}, kept or {}, within_s=within_s, now_s=NOW + 0.5)
+    answers = {
+        site: SiteAnswer(folders, {}, noted_at(seen, site))
+        for site, folders in (kept or {}).items()
+    }
+    (found,) = losses(seen, {"nas": backups}, answers, within_s=within_s, now_s=NOW + 0.5)
     return found
 
 
@@ -133,3 +138,55 @@ def test_what_a_site_keeps_and_the_last_restore() -> None:
     assert [each.before_s for each in found.elsewhere[0].ages] == [None, 3500]
     assert found.restored == record and found.is_met is None
     assert loss(RECORD).elsewhere[0].ages == (), "it was not asked"
+
+
+def test_a_copy_that_the_site_lacks_does_not_count() -> None:
+    """Its storage went back to an older state: what the cluster has noted nobody can use."""
+    older = COPY._replace(name="o", token="e" * 16, made_s=NOW - 9000, proven_s=NOW - 8900)
+    here = folder_of(SPEC)
+    found = loss(RECORD, schedules=(EVERY,), kept={"far": {here: (older,)}})
+    assert found.elsewhere[0].missing == "p" and found.elsewhere[0].name == "o"
+    assert found.lost_s == 9000 and found.elsewhere[0].is_late and found.is_met is False
+    empty = loss(RECORD, kept={"far": {}}, within_s=10**9)
+    assert empty.lost_s is None and empty.is_met is False and empty.elsewhere[0].missing == "p"
+    assert loss(RECORD, kept={"far": {here: (older, COPY)}}).elsewhere[0].missing == ""
+    # The copies of an earlier device of the name are in a folder of their own.
+    assert loss(RECORD, kept={"far": {"web." + "0" * 32: (COPY,)}}).lost_s is None
+
+
+def test_a_copy_that_came_while_the_site_was_asked_is_not_missing() -> None:
+    seen = cluster(None, copies=(RECORD,))
+    older = COPY._replace(name="o", token="e" * 16)
+    before = noted_at(cluster(None, copies=(RECORD._replace(proven=older),)), "far")
+    answer = SiteAnswer({folder_of(SPEC): (older,)}, {folder_of(SPEC): ("x",)}, before)
+    (found,) = losses(seen, {}, {"far": answer}, within_s=None, now_s=NOW)
+    assert found.elsewhere[0].missing == "" and found.elsewhere[0].name == "p"
+    assert found.elsewhere[0].unread == ("x",)
+
+
+def test_a_complete_moment_that_the_site_lacks_does_not_count() -> None:
+    names = (folder_of(SPEC), "log." + "1" * 32)
+
+    def moment(name: str, digit: str, age_s: int) -> dict[str, tuple[ProvenCopy, ...]]:
+        made = COPY._replace(name=name, made_s=NOW - age_s, group=tuple(sorted(names)))
+        return {
+            folder: (made._replace(token=digit * 12 + f"{number:04x}", number=number + 1),)
+            for number, folder in enumerate(names)
+        }
+
+    group = GroupRecord.of([("web", SPEC.uuid), ("log", "1" * 32)], "far")
+    group = group._replace(complete=CompleteMoment("g", NOW - 600, NOW - 500))
+    seen = cluster(None, copies=(RECORD,), copy_groups=(group,))
+
+    def found(folders: Folders) -> Elsewhere:
+        answer = SiteAnswer(folders, {}, noted_at(seen, "far"))
+        (each,) = losses(seen, {}, {"far": answer}, within_s=None, now_s=NOW)
+        return each.elsewhere[0]
+
+    assert found(moment("g", "a", 600)).missing == ""
+    # A run that died has made a later one complete, and has not noted it.
+    assert found(moment("h", "b", 60)).missing == ""
+    older = found(moment("f", "c", 7200))
+    assert (older.missing, older.name, older.made_s) == ("g", "f", NOW - 7200)
+    none = found({names[0]: moment("f", "c", 7200)[names[0]]})
+    assert (none.missing, none.name, none.made_s) == ("g", "", None)

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Rules: whether a site still has the newest copy that the cluster has noted as proven there.
+
+Where its storage went back to an older state, or somebody has removed files, it does not: what the
+cluster has noted then says how old a copy is that nobody can use. A run notes its copy before the
+site removes the one before, so what was noted both before the site was asked and after it is there,
+or lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from sanctl.errors import Problem, Refused
+from sanctl.model.cluster import Cluster
+from sanctl.model.site import ProvenCopy
+from sanctl.model.site_group import CompleteMoment
+from sanctl.plan.site.copy_order import newest_first
+from sanctl.plan.site.grouping import moments_of
+
+Folders = Mapping[str, Sequence[ProvenCopy]]
+
+
+class Noted(NamedTuple):
+    """What a cluster has noted of the newest copies at a site.
+
+    Attributes:
+        copies: the newest proven copy by folder, DEVICE.UUID.
+        moments: the newest complete moment by member, DEVICE. and the first digits of the UUID.
+    """
+
+    copies: Mapping[str, ProvenCopy]
+    moments: Mapping[str, CompleteMoment]
+
+
+def noted_at(cluster: Cluster, site: str) -> Noted:
+    """Return what a cluster has noted of the newest copies at a site."""
+    return Noted(
+        {
+            f"{each.device}.{each.uuid}": each.proven
+            for each in cluster.cib.copies
+            if each.site == site and each.proven is not None
+        },
+        {
+            member: each.complete
+            for each in cluster.cib.copy_groups
+            if each.site == site and each.complete is not None
+            for member in each.members
+        },
+    )
+
+
+def lost_copy(folder: str, before: Noted, after: Noted, folders: Folders) -> ProvenCopy | None:
+    """Return the noted copy of a device that a site lacks; None: it has it, or none is noted.
+
+    Args:
+        folder: the device's folder at the site, DEVICE.UUID.
+        before: what the cluster had noted before the site was asked.
+        after: what it has noted since.
+        folders: what the site has answered: its proven copies, by folder.
+    """
+    noted, earlier = after.copies.get(folder), before.copies.get(folder)
+    if noted is None or earlier is None or noted.token != earlier.token:
+        return None
+    return None if any(each.token == noted.token for each in folders.get(folder, ())) else noted
+
+
+def lost_moment(
+    folder: str, before: Noted, after: Noted, folders: Folders
+) -> CompleteMoment | None:
+    """Return the noted complete moment of a device's group that a site lacks, and no later one has.
+
+    A run that died may have made a later one complete that is not noted: then nothing is lost.
+    """
+    member = folder[: folder.index(".") + 9]
+    noted = after.moments.get(member)
+    if noted is None or before.moments.get(member) != noted:
+        return None
+    has_it = any(each.made_s >= noted.made_s for each in moments_of(folder, folders))
+    return None if has_it else noted
+
+
+def lost_problem(site: str, folder: str, name: str, newest: str, hint: str) -> Problem:
+    """Return that a site lacks a copy, or a complete moment, that was noted as proven there.
+
+    Args:
+        site: the site's name.
+        folder: the device's folder there, DEVICE.UUID.
+        name: the name of what it lacks.
+        newest: the name of the newest that it has; empty: it has none.
+        hint: what to do.
+    """
+    device = folder.partition(".")[0]
+    has = f"the newest that it has is {newest}" if newest else "it has none of the device"
+    return Problem(
+        "SAN-SITE-037",
+        f"site {site} does not have {device}@{name} any more, which was proven there; {has}",
+        f"find out whether its storage is an older state, or somebody has removed it; {hint}",
+    )
+
+
+def refuse_lost(site: str, folder: str, before: Noted, after: Noted, folders: Folders) -> None:
+    """Refuse to take the newest copy of a device unasked where a newer one was proven.
+
+    Args:
+        site: the site's name.
+        folder: the device's folder there, DEVICE.UUID.
+        before: what the cluster had noted before the site was asked.
+        after: what it has noted since.
+        folders: what the site has answered: its proven copies, by folder.
+
+    Raises:
+        Refused: the site lacks what this cluster has noted last.
+    """
+    lost = lost_copy(folder, before, after, folders) or lost_moment(folder, before, after, folders)
+    if lost is not None:
+        there = newest_first(folders.get(folder, ()))
+        hint = f"or say {folder.partition('.')[0]}@POINT: then what was written after it is lost"
+        raise Refused(lost_problem(site, folder, lost.name, there[0].name if there else "", hint))
