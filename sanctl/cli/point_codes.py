@@ -210,6 +210,9 @@ CODES = {
     "SAN-SITE-037": "A second site does not have the copy that was proven there last: its storage "
     "may have gone back to an older state, or somebody has removed it. What it has is older, and "
     "none of it is taken unasked.",
+    "SAN-SITE-038": "A takeover is noted in the directory of a second site to which the other "
+    "cluster copies, and the site has no copy of that device: it may be another directory, in "
+    "which the other cluster never looks. Then both would go on. Nothing was noted.",
     "SAN-SNAP-001": "The pool's filesystem cannot share blocks between files, so its devices have "
     "no restore points. XFS can, unless it was made with reflink=0; ext4 cannot.",
     "SAN-SNAP-002": "Copying the data file of a replica takes time for each of its extents, and "

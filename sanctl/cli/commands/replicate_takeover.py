@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     "--allow-older",
     "allows_older",
     is_flag=True,
-    help="Also if the site has a newer copy than the one that DEVICE was made from.",
+    help="Also if the site has a newer copy than the one that DEVICE was made from, or none of it.",
 )
 @output_option
 def takeover(

@@ -2,7 +2,8 @@
 """Rule: a device takes over unasked only from the newest copy that its site has proven.
 
 Otherwise what hosts wrote up to a newer copy, which is safe at the site, would be left behind by a
-word that says nothing of it.
+word that says nothing of it. And where the site has no copy of the device at all the takeover may
+be noted where the other cluster never looks, as in another directory: both would go on.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ def older_problem(
 ) -> Problem | None:
     """Return why a device does not take over unasked; None: nothing newer is at the site.
 
+    A site without any copy of the device that is taken over is a reason, too.
+
     A newer copy with the same content is none: nothing was written in between. Of a device that is
     copied with others, later copies that are of no complete moment are none either, unless it is
     taken alone.
@@ -47,6 +50,15 @@ def older_problem(
     if unread.get(copy.folder):
         return unread_problem(copy.site, copy.folder, unread[copy.folder], f"or {OPTION}")
     copies = folders.get(copy.folder, ())
+    if not copies:
+        return Problem(
+            "SAN-SITE-038",
+            f"site {copy.site} has no copy of {copy.folder}, of which device {device.name} was "
+            "made: it is another directory, or has lost what it had. The other cluster asks the "
+            "one that it copies to, and would not learn of the takeover",
+            f"'sanctl site list' shows the directory: is it the one of the other cluster? Only "
+            f"if it is: {OPTION}",
+        )
     own = next((each for each in copies if each.token == copy.token), None)
     later = [
         each

@@ -67,6 +67,17 @@ def run(
     return output.out if not status else output.err
 
 
+def copy_of_back(sites: Sites, uuid: str) -> SiteCopy:
+    """Have the site keep a copy of device back: the newest one of web, once more."""
+    (note,) = sites.folder.glob("web.*/to-far-2.*.json")
+    folder = sites.folder / f"back.{uuid}"
+    folder.mkdir()
+    for path in (note, note.with_suffix("")):
+        (folder / path.name).write_bytes(path.read_bytes())
+    digest = json.loads(note.read_text())["digest"]
+    return SiteCopy("far", "back", uuid, "to-far-2", f"{2:016x}", digest)
+
+
 def test_the_copies_are_listed(
     sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -211,7 +222,7 @@ def test_a_device_goes_on_instead_of_the_one_that_was_copied_and_back(
     assert "SAN-HLT-116" in run_any("status", monkeypatch, capsys)
     # Put back to the other one's copy, web takes over, and the takeover of web ends.
     (device,) = (each for each in sites.bed.seen().cib.devices if each.name.value == "back")
-    copy = SiteCopy("far", "back", device.uuid, "to-far-9", "9" * 16, "f" * 64)
+    copy = copy_of_back(sites, device.uuid)
     order = RestoreOrder.from_copy("2" * 16, copy, 1)._replace(state=DONE)
     sites.bed.session.change(
         lambda _: (SetParameter(name=device_name("web"), parameter="restore", value=str(order)),)
@@ -221,6 +232,24 @@ def test_a_device_goes_on_instead_of_the_one_that_was_copied_and_back(
     assert [each.device for each in sites.bed.seen().cib.takeovers] == ["back"]
     sites.run()
     assert len(sites.copies()) == len(whole) + 1
+
+
+def test_no_takeover_is_noted_where_nobody_copies_to(
+    sites: Sites,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    run("replicate restore web --from far --to back", monkeypatch, capsys)
+    run("site remove far", monkeypatch, capsys)
+    sites.folder = tmp_path / "another"
+    sites.folder.mkdir()
+    sites.add()
+    for line in ("replicate takeover back", "replicate takeover back --allow-mix"):
+        assert "SAN-SITE-038" in run(line, monkeypatch, capsys, status=4)
+    assert [each.name for each in sites.folder.iterdir()] == ["sanctl-site.json"]
+    run("replicate takeover back --allow-older", monkeypatch, capsys)
+    assert list(sites.folder.glob("web.*/takeover.json"))
 
 
 def test_a_takeover_is_undone(
@@ -330,7 +359,7 @@ def test_a_takeover_that_the_site_has_lost_ends_by_the_turn_of_roles(
     (file,) = sites.folder.glob("web.*/takeover.json")
     file.unlink()
     (device,) = (each for each in sites.bed.seen().cib.devices if each.name.value == "back")
-    copy = SiteCopy("far", "back", device.uuid, "to-far-9", "9" * 16, "f" * 64)
+    copy = copy_of_back(sites, device.uuid)
     order = RestoreOrder.from_copy("2" * 16, copy, 1)._replace(state=DONE)
     sites.bed.session.change(
         lambda _: (SetParameter(name=device_name("web"), parameter="restore", value=str(order)),)
@@ -348,7 +377,7 @@ def test_a_turn_of_roles_that_dies_leaves_both_stopped_or_what_was(
     run("replicate restore web --from far --to back", monkeypatch, capsys)
     run("replicate takeover back", monkeypatch, capsys)
     (device,) = (each for each in sites.bed.seen().cib.devices if each.name.value == "back")
-    copy = SiteCopy("far", "back", device.uuid, "to-far-9", "9" * 16, "f" * 64)
+    copy = copy_of_back(sites, device.uuid)
     order = RestoreOrder.from_copy("2" * 16, copy, 1)._replace(state=DONE)
     sites.bed.session.change(
         lambda _: (SetParameter(name=device_name("web"), parameter="restore", value=str(order)),)
