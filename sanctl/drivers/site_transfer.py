@@ -34,12 +34,14 @@ class Sent(NamedTuple):
         changed_bytes: how much of the copy was not as the restore point.
         digest: the digest of both.
         is_by_extents: what has changed was told by the filesystem, and that was right.
+        base_error: why not all of the base could be read; empty: all that was needed could.
     """
 
     size_bytes: int
     changed_bytes: int
     digest: str
     is_by_extents: bool
+    base_error: str = ""
 
 
 def send(
@@ -55,6 +57,7 @@ def send(
     """Send a restore point; return when the copy at the site is equal to it.
 
     What the extents of two restore points do not tell, or told wrong, the digests of chunks do.
+    Where the base cannot be read all is sent of which it would have said that it has not changed.
 
     Args:
         link: the connection, on which the device was opened.
@@ -67,17 +70,23 @@ def send(
 
     Raises:
         CommandError: the site reports an error or is gone, or the copy does not become equal.
-        OSError: a file cannot be read.
+        OSError: the restore point's file cannot be read.
     """
     size_bytes = os.fstat(point).st_size
+    before, base_error = [], ""
+    if base is not None:
+        try:
+            before = reflink.extents_of(base)
+        except OSError as error:
+            base, base_error = None, str(error)
     is_by_extents = base is not None or not base_token
     ranges: tuple[Range, ...] = ()
     if is_by_extents:
-        before = reflink.extents_of(base) if base is not None else []
         ranges = changed_ranges(before, reflink.extents_of(point), size_bytes)
     needed = total_bytes(each for each in ranges if not each.is_zero)
     link.begin(token, base_token, size_bytes, needed, base_folder)
-    changed_bytes = _send_ranges(link, point, base, ranges, report)
+    changed_bytes, piece_error = _send_ranges(link, point, base, ranges, report)
+    base_error = base_error or piece_error
     own = b""
 
     def wait() -> None:
@@ -90,12 +99,13 @@ def send(
         wait()
         theirs = link.chunks(wait)
         if theirs == own:
-            return Sent(size_bytes, changed_bytes, digest_of(own, size_bytes), is_by_extents)
+            digest = digest_of(own, size_bytes)
+            return Sent(size_bytes, changed_bytes, digest, is_by_extents, base_error)
         if is_last or len(theirs) != len(own):
             break
         is_by_extents = False
         ranges = chunk_ranges(differing_chunks(own, theirs, DIGEST_BYTES), size_bytes)
-        changed_bytes += _send_ranges(link, point, None, ranges, report)
+        changed_bytes += _send_ranges(link, point, None, ranges, report)[0]
     raise CommandError(
         Problem(
             "SAN-SITE-009",
@@ -112,9 +122,14 @@ def _send_ranges(
     base: int | None,
     ranges: tuple[Range, ...],
     report: Callable[[CopyStep], None],
-) -> int:
-    """Send ranges of a restore point, as far as they differ from the base; return how much did."""
+) -> tuple[int, str]:
+    """Send ranges of a restore point, as far as they differ from the base.
+
+    Returns:
+        How much did, and why not all of the base could be read; empty: it could.
+    """
     done = changed = 0
+    base_error = ""
     total_length = total_bytes(each for each in ranges if not each.is_zero)
     for piece in pieces(ranges):
         length = piece.end - piece.begin
@@ -126,12 +141,17 @@ def _send_ranges(
             data = read_all(point, piece.begin, length)
             runs: Iterable[Range] = (piece,)
             if base is not None:
-                runs = differing_runs(piece.begin, data, os.pread(base, length, piece.begin))
+                try:
+                    old = os.pread(base, length, piece.begin)
+                except OSError as error:
+                    # A block that is damaged stays so: each run would end here, for good.
+                    old, base_error = b"", base_error or f"at byte {piece.begin}: {error}"
+                runs = differing_runs(piece.begin, data, old)
             for run in runs:
                 link.put(run.begin, data[run.begin - piece.begin : run.end - piece.begin])
                 changed += run.end - run.begin
         report(CopyStep(SENDING, done, total_length))
-    return changed
+    return changed, base_error
 
 
 def _own_chunks(point: int, size_bytes: int, report: Callable[[CopyStep], None]) -> bytes:

@@ -78,6 +78,8 @@ class CopyMade(NamedTuple):
         removed: the names of older copies that were removed at the site.
         unread: the names of copies of the device whose notes the site cannot read.
         stuck: which older copies the site could not remove, and why.
+        base_error: why the restore point of the base could not be read as a whole here; empty: it
+            could, or was not.
     """
 
     copy: ProvenCopy
@@ -86,6 +88,7 @@ class CopyMade(NamedTuple):
     removed: tuple[str, ...]
     unread: tuple[str, ...] = ()
     stuck: tuple[str, ...] = ()
+    base_error: str = ""
 
 
 class CopiesThere(NamedTuple):
@@ -141,8 +144,11 @@ class DeviceRun(NamedTuple):
         points = self.session.observe().cib.points_of(self.device.name)
         base = choose_base(there.copies, points, self.node.name) or there.origin
         after = max((each.number for each in there.copies), default=0)
-        copy, is_by_extents = self._send(point, base, group, after)
-        return CopyMade(copy, base.copy if base else None, is_by_extents, (), there.unread)
+        copy, sent, base_error = self._send(point, base, group, after)
+        base_copy = base.copy if base else None
+        return CopyMade(
+            copy, base_copy, sent.is_by_extents, (), there.unread, base_error=base_error
+        )
 
     def note(self, made: CopyMade, there: CopiesThere, keep: int | None) -> CopyMade:
         """Note a copy that was proven, remove those that are not kept; return it with these.
@@ -174,7 +180,7 @@ class DeviceRun(NamedTuple):
 
     def _send(
         self, point: RestorePoint, base: Base | None, group: CopyGroup, after: int
-    ) -> tuple[ProvenCopy, bool]:
+    ) -> tuple[ProvenCopy, site_transfer.Sent, str]:
         session, link, node = self.session, self.link, self.node
         if node.name not in point.nodes:
             raise CommandError(
@@ -189,9 +195,10 @@ class DeviceRun(NamedTuple):
             with contextlib.ExitStack() as files:
                 handle = _opened(session, node.file_of(point), point.size_bytes)
                 files.callback(os.close, handle)
-                base_handle = None
+                base_handle, base_error = None, ""
                 if base is not None and base.point is not None:
-                    base_handle = _base_file(session, node.file_of(base.point), base.point)
+                    path = node.file_of(base.point)
+                    base_handle, base_error = _base_file(session, path, base.point)
                 if base_handle is not None:
                     files.callback(os.close, base_handle)
                 copied = f"{self.device.name}.{self.site.name}"
@@ -226,7 +233,7 @@ class DeviceRun(NamedTuple):
             left=group.left,
             after=after,
         )
-        return link.prove(copy), sent.is_by_extents
+        return link.prove(copy), sent, base_error or sent.base_error
 
 
 def point_name(site: str, moment_s: int) -> str:
@@ -316,19 +323,21 @@ def _opened(session: Session, path: str, size_bytes: int) -> int:
         session.clock.sleep(_POLL_S)
 
 
-def _base_file(session: Session, path: str, point: RestorePoint) -> int | None:
-    """Open the file of the restore point that a copy was made of; None: it is gone here.
+def _base_file(session: Session, path: str, point: RestorePoint) -> tuple[int | None, str]:
+    """Open the file of the restore point that a copy was made of; None: that is not possible here.
 
-    Then the contents are compared, as where the CIB knows of no such restore point: the digests
-    prove the copy in any case.
+    With why not, unless the file is gone. Then the contents are compared, as where the CIB knows of
+    no such restore point: the digests prove the copy in any case.
     """
     try:
-        return point_files.open_file(path)
-    except FileNotFoundError:
+        return point_files.open_file(path), ""
+    except OSError as error:
+        is_gone = isinstance(error, FileNotFoundError)
+        why = "is gone here" if is_gone else f"cannot be opened ({error})"
         session.reporter.update(
-            f"the file of restore point {point.name} is gone here: contents are compared"
+            f"the file of restore point {point.name} {why}: contents are compared"
         )
-        return None
+        return None, "" if is_gone else str(error)
 
 
 def give_up(session: Session, device: DeviceSpec, site: Site, token: str) -> None:

@@ -31,6 +31,7 @@ from sanctl.ops.session import Session
 from sanctl.plan.cluster.cib_size import DEFAULT_IPC_BUFFER_BYTES
 from sanctl.plan.device.point_group import group_orders
 from sanctl.plan.site.choosing import stuck_problem
+from sanctl.plan.site.copying import base_problem
 from sanctl.plan.site.group_record import is_group_due, sender_of_group
 from sanctl.plan.site.schedule import is_due, sender_of
 from sanctl.system import journal, state_files
@@ -150,6 +151,9 @@ def _say_made(name: str, site: str, made: CopyMade, began_s: int) -> None:
         _log(name, f"{text}of the device is removed there", priority=journal.WARNING)
     if made.stuck:
         _log(name, str(stuck_problem(site, name, made.stuck)), priority=journal.WARNING)
+    if made.base is not None and made.base_error:
+        problem = base_problem(made.base.name, made.base_error)
+        _log(name, str(problem), priority=journal.WARNING)
 
 
 def _file_of(point: RestorePoint) -> str:

@@ -43,6 +43,7 @@ from sanctl.ops.site import change_copy_schedule, change_group_schedule
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.device.point_group import group_names, group_orders
 from sanctl.plan.site.choosing import stuck_problem, unread_problem
+from sanctl.plan.site.copying import base_problem
 from sanctl.plan.site.definition import existing_site
 from sanctl.plan.site.group_record import group_record
 
@@ -175,6 +176,11 @@ def run(
     ]
     problems += [
         stuck_problem(to, device, each.stuck) for device, each in made.items() if each.stuck
+    ]
+    problems += [
+        base_problem(f"{device}@{each.base.name}", each.base_error)
+        for device, each in made.items()
+        if each.base is not None and each.base_error
     ]
 
     def text() -> None:

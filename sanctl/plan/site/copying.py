@@ -40,6 +40,21 @@ class Base(NamedTuple):
     folder: str = ""
 
 
+def base_problem(point: str, error: str) -> Problem:
+    """Return that a copy was made although the restore point of the one before is damaged here.
+
+    Args:
+        point: the name of that restore point.
+        error: why it cannot be read as a whole.
+    """
+    return Problem(
+        "SAN-SITE-014",
+        f"restore point {point}, of which the copy before was made, cannot be read as a whole on "
+        f"this node ({error}); what could not be compared was sent, and the copy is proven",
+        "the node's disk may be failing: look at its kernel's log",
+    )
+
+
 def refuse_sender(
     cluster: Cluster, name: DeviceName, here: str, *, from_active: bool
 ) -> DeviceSpec:

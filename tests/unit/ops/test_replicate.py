@@ -6,6 +6,7 @@ The real receiver, on this machine; the restore points' files are made by the te
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import zlib
@@ -14,8 +15,9 @@ from pathlib import Path
 import pytest
 
 import sanctl.cli.environment
+from sanctl.agents.sites import program
 from sanctl.cli.main import main
-from sanctl.drivers import reflink
+from sanctl.drivers import point_files, reflink
 from sanctl.drivers.site_link import SiteLink
 from sanctl.errors import CommandError, NotConverged, Refused
 from sanctl.model.cib_change import SetSite
@@ -26,7 +28,7 @@ from sanctl.model.site import ProvenCopy, Site
 from sanctl.ops.replicate import CopyMade, SourceNode, replicate
 from sanctl.ops.site import Place, add_site, limit_site, move_site, remove_site
 from sanctl.plan.site.choosing import stuck_problem
-from sanctl.plan.site.copying import point_removal
+from sanctl.plan.site.copying import base_problem, point_removal
 from sanctl.plan.site.definition import plan_site_place
 from tests.fakes.local_site import local_link
 from tests.fakes.pacemaker import FakeClock, FakeReporter
@@ -230,13 +232,14 @@ def test_the_content_is_compared_where_the_file_of_the_base_is_gone(sites: Sites
     assert not made.is_by_extents and made.base == first.copy
     assert made.copy.changed_bytes == 1 << 20, "one chunk"
     assert sites.copies()[f"to-far-2.{2:016x}"] == sites.content
-    # What cannot be read is not gone.
+    assert not made.base_error
+    # What cannot be opened is not gone: that is said.
     file = sites.pool / made.copy.token
     first = made
     file.unlink()
     file.symlink_to("/etc/passwd")
-    with pytest.raises(CommandError, match="SAN-SITE-014"):
-        sites.run()
+    made = sites.run()
+    assert made.base == first.copy and "symbolic links" in made.base_error
 
 
 def test_a_copy_that_cannot_be_removed_keeps_no_other_one(sites: Sites) -> None:
@@ -353,6 +356,57 @@ def test_the_answer_was_lost(sites: Sites) -> None:
     assert made.base is not None and made.base.name == "to-far-1" and made.is_by_extents
     assert sites.copies()[f"to-far-3.{3:016x}"] == sites.content
     assert sites.points() == ["to-far-3"]
+
+
+@pytest.mark.parametrize("broken", ["open", "extents", "block"])
+def test_a_base_that_cannot_be_read_costs_no_copy(
+    sites: Sites,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    broken: str,
+) -> None:
+    """What a review found: one damaged block ended each run, and the error named the new point."""
+    sites.change(0, 1 << 20)
+    first = sites.run()
+    base = sites.pool / first.copy.token
+    sites.change(2 << 20)
+    real_open, real_pread = point_files.open_file, os.pread
+    places = iter((1 << 40, 1 << 41))
+
+    def is_base(handle: int) -> bool:
+        return os.path.samestat(os.fstat(handle), base.stat())
+
+    def open_file(path: str) -> int:
+        if broken == "open" and path == str(base):
+            raise OSError(errno.EIO, "Input/output error")
+        return real_open(path)
+
+    def extents(handle: int) -> list[Extent]:
+        if broken == "extents" and is_base(handle):
+            raise OSError(errno.EIO, "Input/output error")
+        return [Extent(0, SIZE, next(places), is_shared=True)]
+
+    def pread(handle: int, length: int, at: int) -> bytes:
+        if broken == "block" and is_base(handle) and at <= 3 * BLOCK < at + length:
+            raise OSError(errno.EIO, "Input/output error")
+        return real_pread(handle, length, at)
+
+    for owner, name, fake in (
+        (point_files, "open_file", open_file),
+        (reflink, "extents_of", extents),
+        (os, "pread", pread),
+    ):
+        monkeypatch.setattr(owner, name, fake)
+    made = sites.run()
+    assert made.base == first.copy and "Input/output error" in made.base_error
+    assert made.is_by_extents is (broken == "block")
+    assert sites.copies()[f"to-far-2.{2:016x}"] == sites.content
+    assert made.copy.changed_bytes < 2 << 20, "what the base did not say, and the block"
+    text = str(base_problem(first.copy.name, made.base_error))
+    assert text.startswith("SAN-SITE-014: restore point to-far-1,")
+    monkeypatch.setattr(program, "_log", lambda _name, text, **_more: print(text))
+    program._say_made("web", "far", made, 0)
+    assert text in capsys.readouterr().out
 
 
 def test_a_run_that_was_killed_is_tidied_up_by_the_next(
