@@ -22,6 +22,7 @@ from sanctl.cli.views.site import (
     copy_state,
     file_of,
     group_data,
+    lag_s,
     progress_text,
     schedule_data,
 )
@@ -353,8 +354,8 @@ def status(device: str | None, output: str) -> None:
 def _group_text(group: GroupRecord, now_s: float) -> str:
     complete = group.complete
     newest = (
-        f"the newest complete moment is {complete.name}, {_lag_text(int(now_s) - complete.made_s)} "
-        "old"
+        f"the newest complete moment is {complete.name}, "
+        f"{_lag_text(lag_s(complete.made_s, now_s))} old"
         if complete
         else "no moment is complete yet"
     )
@@ -363,9 +364,11 @@ def _group_text(group: GroupRecord, now_s: float) -> str:
     return f"{', '.join(group.devices)} together at site {group.site}{every}: {newest}{begun}"
 
 
-def _lag_text(lag_s: int) -> str:
-    lag_s = max(0, lag_s)
-    return f"{lag_s // 3600}:{lag_s % 3600 // 60:02}:{lag_s % 60:02}"
+def _lag_text(seconds: int | None) -> str:
+    """Return an age; where it is not known a clock was ahead."""
+    if seconds is None:
+        return "not known"
+    return f"{seconds // 3600}:{seconds % 3600 // 60:02}:{seconds % 60:02}"
 
 
 def _records(cluster: Cluster) -> list[CopyRecord]:
@@ -378,13 +381,13 @@ def _records(cluster: Cluster) -> list[CopyRecord]:
 
 
 def _copy_texts(state: site_documents.CopyState) -> tuple[str, ...]:
-    copy, lag_s = state["copy"], state["lag_s"]
-    if copy is None or lag_s is None:
+    copy = state["copy"]
+    if copy is None:
         return ("none",) + ("-",) * 4
     return (
         copy["point"],
         copy["made"].replace("T", " ").removesuffix("Z"),
-        _lag_text(lag_s),
+        _lag_text(state["lag_s"]),
         format_bytes(copy["changed_bytes"]),
         format_bytes(copy["sent_bytes"]),
     )

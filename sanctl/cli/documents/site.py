@@ -162,7 +162,11 @@ class CopyGroup(TypedDict):
         str | None, "the restore points of the newest moment that is complete; null: none is"
     ]
     made: Annotated[str | None, "when they were made, in UTC"]
-    lag_s: Annotated[int | None, "how old that moment is, in seconds"]
+    lag_s: Annotated[
+        int | None,
+        "how old that moment is, in seconds; null: there is none, or it is not known, as a clock "
+        "was ahead",
+    ]
     waiting_since: Annotated[
         str | None,
         "since when runs were begun of which none has made its moment complete; null: the last has",
@@ -196,7 +200,11 @@ class CopyState(TypedDict):
     site: Annotated[str, "the site"]
     copy: Annotated[Copy | None, "the newest copy that was proven; null: none was yet"]
     file: Annotated[str | None, "its file at the site; null: there is none"]
-    lag_s: Annotated[int | None, "how old what the site has is, in seconds; null: it has nothing"]
+    lag_s: Annotated[
+        int | None,
+        "how old what the site has is, in seconds; null: it has nothing, or it is not known, as a "
+        "clock was ahead",
+    ]
     base_here: Annotated[
         bool, "the cluster has the restore point of it, so the next run sends what has changed"
     ]

@@ -16,6 +16,7 @@ from sanctl.model.point_schedule import Rule
 from sanctl.model.site import CopyRecord, ProvenCopy, Site
 from sanctl.model.site_group import GroupRecord
 from sanctl.model.site_takeover import Successor
+from sanctl.plan.site.copy_order import is_ahead
 from sanctl.plan.site.copy_progress import left_s
 from sanctl.plan.site.holding import held, held_text, is_let_in
 
@@ -106,7 +107,7 @@ def copy_state(
         "site": record.site,
         "copy": copy_data(proven) if proven else None,
         "file": file_of(site, record.device, record.uuid, proven) if site and proven else None,
-        "lag_s": max(0, int(now_s) - proven.made_s) if proven else None,
+        "lag_s": lag_s(proven.made_s, now_s) if proven else None,
         "base_here": proven is not None
         and any(each.token == proven.token and not each.is_deleting for each in points),
         "attempt": bool(record.attempt),
@@ -125,6 +126,11 @@ def copy_state(
             None,
         ),
     }
+
+
+def lag_s(made_s: int, now_s: float) -> int | None:
+    """Return how old what was made then is, in seconds; None: not known, a clock was ahead."""
+    return None if is_ahead(made_s, now_s) else max(0, int(now_s) - made_s)
 
 
 def progress_data(node: str, progress: CopyProgress, now_s: float) -> site_documents.CopyProgress:
@@ -165,7 +171,7 @@ def group_data(group: GroupRecord, now_s: float) -> site_documents.CopyGroup:
         "devices": list(group.devices),
         "point": complete.name if complete else None,
         "made": utc(complete.made_s) if complete else None,
-        "lag_s": max(0, int(now_s) - complete.made_s) if complete else None,
+        "lag_s": lag_s(complete.made_s, now_s) if complete else None,
         "waiting_since": utc(group.begun_s) if group.begun_s else None,
         "schedule": rule_data(schedule.rules[0], schedule.set_s) if schedule else None,
     }

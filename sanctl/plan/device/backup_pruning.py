@@ -58,18 +58,23 @@ def plan_pruning(
     misdated: list[BackupName] = []
     for uuid in {each.uuid for each in named}:
         own = [each for each in named if each.uuid == uuid]
-        wrong = {each.name for each in own if _is_misdated(each, own, now_s)}
+        wrong = {each.name for each in own if is_misdated(each, own, now_s)}
         misdated += wrong
         counted = [each.name for each in own if each.name not in wrong]
         deleted += set(counted) - _kept(counted, keep) - _stored_last(own)
     return Pruning(tuple(sorted(deleted)), tuple(sorted(misdated)))
 
 
-def _is_misdated(backup: Backup, own: Sequence[Backup], now_s: float) -> bool:
+def is_misdated(backup: Backup, own: Sequence[Backup], now_s: float) -> bool:
     """Whether the clock was ahead by which a backup's restore point was made.
 
     It has not come yet, or a restore point was made before it that was made after it: a backup that
     makes its own one, and was stored later, has a higher number.
+
+    Args:
+        backup: the backup.
+        own: all backups of the same device that are stored, by name and UUID.
+        now_s: seconds since 1970.
     """
     return backup.name.taken_s > now_s + _AHEAD_S or (
         _is_ordered(backup)

@@ -55,7 +55,8 @@ def site_findings(cluster: Cluster, *, now_s: float) -> Iterator[Finding]:
             what=(
                 f"its newest copy at site {schedule.site} {age}"
                 if proven
-                else f"it has no copy at site {schedule.site} yet, after {age_s // 60} minutes"
+                else f"it has no copy at site {schedule.site} yet"
+                + (f", after {age_s // 60} minutes" if age_s > 0 else "")
             )
             + f", and one is due every {schedule.rule.interval}",
             why="if this cluster were lost, so would be what was written since",
@@ -74,12 +75,14 @@ def _group_findings(cluster: Cluster, now_s: float) -> Iterator[Finding]:
             continue
         names = " ".join(group.devices)
         since = f"a run was begun {_minutes(now_s - group.begun_s)} ago" if group.begun_s else ""
-        age = (
-            f"the newest moment that is complete at site {group.site} is "
-            f"{_minutes(now_s - group.complete.made_s)} old"
-            if group.complete
-            else f"no moment is complete at site {group.site}"
-        )
+        age = f"no moment is complete at site {group.site}"
+        if group.complete:
+            is_unknown = is_ahead(group.complete.made_s, now_s)
+            age = f"the newest moment that is complete at site {group.site} " + (
+                "has not come yet, as a clock was ahead"
+                if is_unknown
+                else f"is {_minutes(now_s - group.complete.made_s)} old"
+            )
         due = f"one is due every {group.rule.interval}" if group.rule else ""
         lost = f"device {', '.join(gone)} that was copied is there no more" if gone else ""
         off = f"'sanctl replicate schedule {names} --to {group.site} --group --every off'"

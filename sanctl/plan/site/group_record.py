@@ -162,7 +162,9 @@ def is_group_late(record: GroupRecord, now_s: float) -> bool:
     ago, and none has made its moment complete.
     """
     if record.schedule is not None:
-        since_s = max(_made_s(record, now_s), record.schedule.set_s)
+        set_s = record.schedule.set_s
+        # Of a clock that was ahead nothing would be late before it is reached.
+        since_s = max(_made_s(record, now_s), 0 if is_ahead(set_s, now_s) else set_s)
         return now_s - since_s > 3 * record.schedule.rules[0].every_s + _BEGIN_S
     return record.begun_s > 0 and abs(now_s - record.begun_s) > _RUN_S
 

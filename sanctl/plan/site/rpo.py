@@ -5,7 +5,8 @@ A copy counts by when its restore point was made, and only once it is proven; of
 copied together the newest moment that is complete. Where the site has answered, and does not have
 what the cluster has noted, the newest that it has counts. A backup counts by when its restore point
 was made, and only once it is whole. What is not known counts as not there; so does a moment that
-has not come yet, as a clock was ahead that said it. What nothing demands is neither met nor missed.
+has not come yet, as a clock was ahead that said it, and a backup of which later ones say that it
+was misdated. What nothing demands is neither met nor missed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from sanctl.model.device import DeviceSpec
 from sanctl.model.site import CopyRecord, ProvenCopy
 from sanctl.model.site_group import CompleteMoment, GroupRecord
 from sanctl.model.site_restore import RestoreRecord
+from sanctl.plan.device.backup_pruning import is_misdated
 from sanctl.plan.site.copy_ages import CopyAge, copy_ages
 from sanctl.plan.site.copy_order import is_ahead, newest_first
 from sanctl.plan.site.group_record import is_group_late
@@ -235,7 +237,8 @@ def _backups(
             if each.name.device == device.name.value and each.uuid in {"", device.uuid}
         ]
         if own:
-            known = [each for each in own if not is_ahead(each.name.taken_s, now_s)]
+            same = {each.uuid: [other for other in own if other.uuid == each.uuid] for each in own}
+            known = [each for each in own if not is_misdated(each, same[each.uuid], now_s)]
             newest = max(known or own, key=lambda each: each.name.taken_s)
             found.append(
                 Elsewhere(

@@ -88,8 +88,8 @@ def is_late(schedule: CopySchedule, record: CopyRecord | None, now_s: float) -> 
     """Whether the newest proven copy is older than two intervals, and one to make it in.
 
     One that was made ahead of the present, by a wrong clock, does not count: its age is not known.
+    Nor does it count that the schedule was set ahead of the present.
     """
     made_s = record.proven.made_s if record and record.proven else 0
-    if is_ahead(made_s, now_s):
-        made_s = 0
-    return now_s - max(made_s, schedule.set_s) > 3 * schedule.rule.every_s + _BEGIN_S
+    since_s = max(each for each in (0, made_s, schedule.set_s) if not is_ahead(each, now_s))
+    return now_s - since_s > 3 * schedule.rule.every_s + _BEGIN_S

@@ -7,6 +7,7 @@ The real receiver, on this machine; the restore points' files are made by the te
 from __future__ import annotations
 
 import errno
+import json
 import os
 import sys
 import zlib
@@ -17,14 +18,16 @@ import pytest
 import sanctl.cli.environment
 from sanctl.agents.sites import program
 from sanctl.cli.main import main
+from sanctl.cli.views.site import lag_s
 from sanctl.drivers import point_files, reflink
 from sanctl.drivers.site_link import SiteLink
 from sanctl.errors import CommandError, NotConverged, Refused
-from sanctl.model.cib_change import SetSite
+from sanctl.model.cib_change import SetCopy, SetGroupRecord, SetSite
 from sanctl.model.extent import Extent
 from sanctl.model.names import DeviceName
 from sanctl.model.restore_point import RestorePoint
 from sanctl.model.site import ProvenCopy, Site
+from sanctl.model.site_group import CompleteMoment, GroupRecord
 from sanctl.ops.replicate import CopyMade, SourceNode, replicate
 from sanctl.ops.site import Place, add_site, limit_site, move_site, remove_site
 from sanctl.plan.site.choosing import stuck_problem
@@ -33,7 +36,7 @@ from sanctl.plan.site.definition import plan_site_place
 from tests.fakes.local_site import local_link
 from tests.fakes.pacemaker import FakeClock, FakeReporter
 from tests.support.json_contract import breaches
-from tests.unit.model.test_site import KEY, SITE
+from tests.unit.model.test_site import COPY, KEY, SITE
 from tests.unit.ops.test_snapshot import Bed, bed_with_device
 
 NAME = DeviceName.parse("web")
@@ -407,6 +410,31 @@ def test_a_base_that_cannot_be_read_costs_no_copy(
     monkeypatch.setattr(program, "_log", lambda _name, text, **_more: print(text))
     program._say_made("web", "far", made, 0)
     assert text in capsys.readouterr().out
+
+
+def test_the_age_of_a_moment_that_has_not_come_is_not_known(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A lag of 0:00:00 would be said for days, of a copy that is days old."""
+    sites.run()
+    (record,) = sites.bed.seen().cib.copies
+    now_s = int(sites.bed.env.clock.wall_s())
+    proven = COPY._replace(made_s=now_s + 86400)
+    uuids = [("web", record.uuid), ("log", "1" * 32)]
+    group = GroupRecord.of(uuids, "far")._replace(complete=CompleteMoment("g", now_s + 86400, 1))
+    sites.bed.session.change(
+        lambda _: (SetCopy(record=record._replace(proven=proven)), SetGroupRecord(record=group))
+    )
+    capsys.readouterr()
+    assert printed("replicate status", monkeypatch) == 0
+    text = capsys.readouterr().out
+    assert text.count("not known") == 2 and "0:00:00" not in text
+    assert printed("replicate status --output json", monkeypatch) == 0
+    out = capsys.readouterr().out
+    assert breaches("replicate status", out) == []
+    (found,) = json.loads(out)["data"]
+    assert found["lag_s"] is None and found["copy"] and found["group"]["lag_s"] is None
+    assert lag_s(now_s + 50, now_s) == 0, "clocks differ by so much"
 
 
 def test_a_run_that_was_killed_is_tidied_up_by_the_next(

@@ -214,7 +214,10 @@ def test_a_schedule_that_is_not_kept(bed: Bed) -> None:
         found.what
     )
     ahead = late._replace(complete=MOMENT._replace(made_s=NOW + 99999))
-    assert len(findings(known(seen, ahead), NOW + 2761)) == 1, "of a clock that is ahead"
+    (found,) = findings(known(seen, ahead), NOW + 2761)
+    assert "has not come yet, as a clock was ahead, and one is due" in found.what
+    set_ahead = late._replace(schedule=PointSchedule(NOW + 99999, (RULE,)))
+    assert len(findings(known(seen, set_ahead), NOW + 3661)) == 1, "so was it as it was set"
     taken = Takeover("web", "far", seen.cib.devices[1].uuid, SUCCESSOR)
     other = replace(seen, cib=replace(seen.cib, copy_groups=(late,), takeovers=(taken,)))
     assert findings(other, NOW + 9999) == []

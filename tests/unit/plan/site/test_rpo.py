@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from sanctl.model.backup import Backup, BackupName
+from sanctl.model.backup import OWN_POINT, Backup, BackupName
 from sanctl.model.cluster import Cluster
 from sanctl.model.point_schedule import PointSchedule, Rule
 from sanctl.model.site import CopyRecord, CopySchedule, ProvenCopy
@@ -128,6 +128,22 @@ def test_backups_of_an_earlier_device_of_the_name_do_not_count() -> None:
     assert loss(backups=(earlier,)).lost_s is None
     assert loss(backups=(earlier, own)).lost_s == 7200
     assert loss(backups=(own, backup("web", 300))).lost_s == 300, "an older release did not say"
+
+
+def test_a_backup_that_a_clock_made_too_new_does_not_count() -> None:
+    """For a day its time has come, and the one that was stored later says that it was wrong."""
+
+    def stored(number: int, age_s: int) -> Backup:
+        name = BackupName("web", NOW - age_s, OWN_POINT)
+        return Backup(name=name, repository="nas", size_bytes=1, uuid=SPEC.uuid, number=number)
+
+    wrong, later = stored(1, 60), stored(2, 7200)
+    found = loss(backups=(wrong, later), within_s=3600)
+    assert found.lost_s == 7200 and found.is_met is False
+    assert found.elsewhere[0].name == str(later.name)
+    assert loss(backups=(wrong,)).lost_s == 60, "nothing says so"
+    # One of an older release is not of the same order.
+    assert loss(backups=(wrong, backup("web", 7200))).lost_s == 60
 
 
 def test_what_a_site_keeps_and_the_last_restore() -> None:

@@ -126,6 +126,11 @@ def test_late_is_said(bed: Bed) -> None:
     seen = bed.seen()
     seen = replace(seen, cib=replace(seen.cib, copy_schedules=(SCHEDULE,)))
     assert not plan.is_late(SCHEDULE, proven(NOON - 2760), NOON)
+    # Of a clock that was ahead as it was set, nothing would be late before that has come.
+    ahead = SCHEDULE._replace(set_s=NOON + 86400)
+    assert plan.is_late(ahead, proven(NOON - 2761), NOON) and plan.is_late(ahead, None, NOON)
+    assert not plan.is_late(ahead, proven(NOON - 2760), NOON)
+    assert not plan.is_late(SCHEDULE._replace(set_s=NOON + 30), None, NOON), "within a minute"
     (finding,) = site_findings(seen, now_s=NOON)
     assert "no copy at site far yet, after 1440 minutes" in finding.what
     with_copy = replace(seen, cib=replace(seen.cib, copies=(proven(NOON - 2820),)))
