@@ -186,7 +186,8 @@ CODES = {
     "SAN-HLT-122": "Devices are copied to a second site together (sanctl replicate run --group), "
     "and the newest moment of which the site has copies of all of them is older than their "
     "schedule allows; or runs have been begun for an hour, and none has made one; or one of the "
-    "devices is gone. The site keeps the newest complete moment.",
+    "devices is gone, or was taken over at the site while others go on here: then of these no copy "
+    "is made together any more. The site keeps the newest complete moment.",
     "SAN-HLT-123": "A device lets an IQN in by itself that is a host's: it was allowed so before "
     "it was the host's, or by hand. Commands of this release take both from a host that is denied; "
     "those of an older one leave such an IQN in. CHAP of the host does not hold for it where the "

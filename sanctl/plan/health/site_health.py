@@ -70,8 +70,17 @@ def _group_findings(cluster: Cluster, now_s: float) -> Iterator[Finding]:
     for group in cluster.cib.copy_groups:
         present = {each.name.value for each in present_devices(cluster, group)}
         gone = [name for name in group.devices if name not in present]
-        taken = [n for n in group.devices if cluster.cib.takeover(n, group.site) is not None]
-        if taken or not (is_group_late(group, now_s) or (gone and group.schedule)):
+        taken = [
+            name
+            for name in group.devices
+            if name in present and cluster.cib.takeover(name, group.site) is not None
+        ]
+        stay = [name for name in group.devices if name in present and name not in taken]
+        if taken and not stay:
+            continue  # SAN-HLT-116 of each says so.
+        # No moment of it becomes complete any more.
+        is_broken = bool(gone or taken) and group.schedule is not None
+        if not (is_group_late(group, now_s) or is_broken):
             continue
         names = " ".join(group.devices)
         since = f"a run was begun {_minutes(now_s - group.begun_s)} ago" if group.begun_s else ""
@@ -85,16 +94,26 @@ def _group_findings(cluster: Cluster, now_s: float) -> Iterator[Finding]:
             )
         due = f"one is due every {group.rule.interval}" if group.rule else ""
         lost = f"device {', '.join(gone)} that was copied is there no more" if gone else ""
+        split = (
+            f"device {', '.join(taken)} was taken over at site {group.site}, and no more "
+            f"moments are made of {', '.join(stay)}, copied together with it"
+            if taken
+            else ""
+        )
         off = f"'sanctl replicate schedule {names} --to {group.site} --group --every off'"
         yield Finding(
             code="SAN-HLT-122",
             severity=Severity.WARNING,
             subject=f"devices {', '.join(group.devices)}",
-            what=", and ".join(part for part in (lost, age, due, since) if part),
+            what=", and ".join(part for part in (split, lost, age, due, since) if part),
             why="if this cluster were lost, so would be what was written since: newer copies of "
             "single devices do not belong together",
             do=(
-                f"{off}, and a run of the others with --without"
+                f"{off}; then 'sanctl replicate schedule DEVICE --to {group.site} --every "
+                f"{group.rule.interval if group.rule else '15m'}' of each that goes on here: "
+                f"{', '.join(stay)}"
+                if taken
+                else f"{off}, and a run of the others with --without"
                 if gone
                 else f"'sanctl replicate run {names} --to {group.site} --group' says why; a first "
                 f"copy takes as long as it takes. If they are not copied together any more: {off}"

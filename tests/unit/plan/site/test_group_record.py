@@ -220,7 +220,19 @@ def test_a_schedule_that_is_not_kept(bed: Bed) -> None:
     assert len(findings(known(seen, set_ahead), NOW + 3661)) == 1, "so was it as it was set"
     taken = Takeover("web", "far", seen.cib.devices[1].uuid, SUCCESSOR)
     other = replace(seen, cib=replace(seen.cib, copy_groups=(late,), takeovers=(taken,)))
-    assert findings(other, NOW + 9999) == []
+    # Of the others of the group nothing else says that they are copied no more: at once.
+    for now_s in (NOW + 1860, NOW + 9999):
+        (found,) = findings(other, now_s)
+        assert (
+            "device web was taken over at site far, and no more moments are made of db,"
+            in found.what
+        )
+        assert "--group --every off'" in found.do and found.do.endswith("that goes on here: db")
+    by_hand = replace(other, cib=replace(other.cib, copy_groups=(late._replace(schedule=None),)))
+    assert findings(by_hand, NOW + 1801) == [] and len(findings(by_hand, NOW + 9999)) == 1
+    also = taken._replace(device="db", uuid=seen.cib.devices[0].uuid)
+    both = replace(other, cib=replace(other.cib, takeovers=(taken, also)))
+    assert findings(both, NOW + 9999) == [], "each has its finding"
     assert isinstance(SetTakeover(takeover=taken), SetTakeover)
 
 
