@@ -170,6 +170,15 @@ class Line:
         if time.monotonic() - self._said_s >= ALIVE_S - 1:
             self.send(b"A", b"")
 
+    def require_other_end(self) -> None:
+        """Raise OSError with EPIPE if the other end is known to be gone."""
+        poll = select.poll()
+        poll.register(0, select.POLLRDHUP)
+        poll.register(1, 0)
+        # POLLHUP and POLLERR come unasked; that there is something to read does not.
+        if poll.poll(0):
+            raise OSError(errno.EPIPE, os.strerror(errno.EPIPE))
+
     def take_no_more(self) -> None:
         """Let the other end find out at once that nothing is read any more.
 

@@ -30,6 +30,7 @@ import json
 import os
 import re
 import sys
+import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -51,6 +52,7 @@ from sanctl.drivers.site_copies import (
 from sanctl.drivers.site_protocol import (
     CHUNK_BYTES,
     RANGE,
+    STALLED_S,
     ZEROS,
     Line,
     SiteError,
@@ -78,6 +80,7 @@ _SPARE_BYTES = 64 << 20
 #: So much is written before it is flushed. Where a disk is slower than the line, the rest would
 #: else be flushed in one step at the end, of hours.
 _FLUSHED_BYTES = 16 << 20
+_LOCK_POLL_S = 0.1
 _FICLONE = 0x40049409
 _KEEP_SIZE_PUNCH_HOLE = 0x3
 _PARTIAL = re.compile(r"[0-9a-f]{16}\.partial")
@@ -186,7 +189,7 @@ class Receiver:
         folders = {device: self._made_folder(device) for device in sorted(claims)}
         with contextlib.ExitStack() as held:
             for each in (self._path, *folders.values()):
-                held.enter_context(_locked(each))
+                held.enter_context(_locked(each, self._line))
             for device, folder in folders.items():
                 refuse_claim(folder, **claims[device])
             changed = {
@@ -210,7 +213,7 @@ class Receiver:
         """
         self._require_site(path, id)
         folder = self._made_folder(device)
-        with _locked(self._path), _locked(folder):
+        with _locked(self._path, self._line), _locked(folder, self._line):
             if holder:
                 refuse_without_claim(self._path_of(holder[0]), holder[1])
             changed = note_ending(folder, ending, _write_file)
@@ -270,7 +273,7 @@ class Receiver:
             raise SiteError("SAN-SITE-008", f"{token!r} is no token")
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
         _fsync(self._path)
-        with _locked(self._folder):
+        with _locked(self._folder, self._line):
             refuse_taken_over(self._folder)
             self._clean_up()
             self._partial = f"{self._folder}/{token}.partial"
@@ -418,8 +421,8 @@ class Receiver:
         """Hold the device's lock, and with a copy of a group before that the site's."""
         with contextlib.ExitStack() as held:
             if of_group:
-                held.enter_context(_locked(self._path))
-            held.enter_context(_locked(self._folder))
+                held.enter_context(_locked(self._path, self._line))
+            held.enter_context(_locked(self._folder, self._line))
             yield
 
     def _clean_up(self) -> None:
@@ -470,14 +473,41 @@ class Receiver:
 
 
 class _locked:  # noqa: N801 - used as a function
-    """Keeps other connections out of a device's folder for a moment."""
+    """Keeps other connections out of a device's folder for a moment.
 
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
+    Who waits gives signs of life, and ends where nobody listens any more: an order that was given
+    up, and may have been given again or taken back since, is not carried out later.
+
+    Raises:
+        SiteError: another connection has kept it for so long that its disk is taken for dead.
+        OSError: with EPIPE, nobody listens any more.
+    """
+
+    def __init__(self, folder: str, line: Line) -> None:
+        self._folder, self._line = folder, line
 
     def __enter__(self) -> None:
         self._handle = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        fcntl.flock(self._handle, fcntl.LOCK_EX)
+        try:
+            self._take()
+            self._line.require_other_end()
+        except BaseException:
+            os.close(self._handle)
+            raise
+
+    def _take(self) -> None:
+        deadline = time.monotonic() + STALLED_S
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            if time.monotonic() > deadline:
+                raise SiteError(
+                    "SAN-SITE-014",
+                    f"another connection has kept {self._folder} locked for {STALLED_S:g} s",
+                )
+            self._line.alive()
+            time.sleep(_LOCK_POLL_S)
 
     def __exit__(self, *_error: object) -> None:
         os.close(self._handle)

@@ -6,15 +6,22 @@ The real program in a process of its own, with files on this machine.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from sanctl.drivers import site_protocol, site_receiver
-from sanctl.drivers.site_link import SiteLink
+from sanctl.drivers.site_link import SiteLink, receiver_source
 from sanctl.drivers.site_protocol import (
     CHUNK_BYTES,
     HEADER,
@@ -173,6 +180,84 @@ def test_a_copy_of_which_nothing_is_known_is_left_alone(folder: Path) -> None:
         assert opened(link, folder) == ()
         assert link.remove([ONE]) == ()
     assert f"to-far.{ONE}" in names(folder)
+
+
+@contextmanager
+def held(folder: Path, seconds: float = 0.0) -> Iterator[None]:
+    """Keep the lock of the device's folder, as another connection; for a time, if one is given."""
+    (folder / DEVICE).mkdir(exist_ok=True)
+    handle = os.open(folder / DEVICE, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    timer = threading.Timer(seconds, fcntl.flock, (handle, fcntl.LOCK_UN))
+    if seconds:
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        os.close(handle)
+
+
+def test_who_waits_for_a_folder_gives_signs_of_life(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sanctl.drivers.site_link._SILENCE_S", 1.5)
+    often = b"sys.modules['sanctl.drivers.site_protocol'].ALIVE_S = 1.1\n"
+    with local_link(more=often) as link:
+        opened(link, folder)
+        with held(folder, 4.0):
+            link.begin(ONE, "", 4096, 0)
+    with local_link(more=b"STALLED_S = 0.3\n") as link, held(folder):
+        opened(link, folder)
+        with pytest.raises(CommandError, match=r"SAN-SITE-014.*kept .* locked for 0.3 s"):
+            link.begin(ONE, "", 4096, 0)
+    assert names(folder) == []
+
+
+@pytest.mark.parametrize("ended", ["stdin", "stdout", "both"])
+@pytest.mark.parametrize("command", ["take_over", "give_back"])
+def test_an_order_that_was_given_up_is_not_carried_out_later(
+    folder: Path, command: str, ended: str
+) -> None:
+    """What a review found: the command had failed, and its takeover was noted minutes later."""
+    successor = Successor("dr", "c" * 32, "p1", 5)
+    if command == "give_back":
+        with local_link() as link:
+            link.take_over(str(folder), MARK, {DEVICE: Claim(successor)})
+    fields: dict[str, dict[str, object]] = {
+        "take_over": {"claims": {DEVICE: Claim(successor).fields}},
+        "give_back": {"device": DEVICE, "ending": Ending(successor, 6, "n1").fields},
+    }
+    order = {"do": command, "path": str(folder), "id": MARK, **fields[command]}
+    body = json.dumps(order).encode()
+    with subprocess.Popen(
+        [sys.executable, "-c", receiver_source()], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as program:
+        assert program.stdin is not None and program.stdout is not None
+        with held(folder):
+            program.stdin.write(HEADER.pack(b"J", len(body)) + body)
+            program.stdin.flush()
+            # It waits by now; a program that did not begin would find the other end gone, too.
+            wait_for_lock(program.pid, folder / DEVICE)
+            if ended != "stdout":
+                program.stdin.close()
+            if ended != "stdin":
+                program.stdout.close()
+        assert program.wait(10) == 0
+    is_noted = (folder / DEVICE / "takeover.json").exists()
+    assert is_noted is (command == "give_back")
+
+
+def wait_for_lock(process: int, folder: Path) -> None:
+    """Return when a process has a folder open."""
+    deadline = time.monotonic() + 20
+    while True:
+        for each in Path(f"/proc/{process}/fd").iterdir():
+            with suppress(FileNotFoundError):  # It has closed it meanwhile.
+                if os.readlink(each) == str(folder):
+                    return
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_no_room(folder: Path) -> None:
