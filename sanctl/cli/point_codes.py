@@ -46,6 +46,8 @@ CODES = {
     "SAN-BKP-023": "While a backup with --skip-elsewhere waited for its turn another node became "
     "the one to read the device, as after a failover. That node's own command has ended long ago, "
     "as this node was the one: so none of them has made the backup.",
+    "SAN-BKP-024": "A backup that was to go is the one that a device of this cluster is being "
+    "filled from, so it stays until that has ended.",
     "SAN-CLONE-001": "A device that is made from a restore point has the size that the restore "
     "point's device had then.",
     "SAN-CLONE-002": "A restore point that is being deleted, or whose device is, is not the origin "

@@ -8,26 +8,35 @@ from collections.abc import Mapping
 from sanctl.drivers import backup_notes
 from sanctl.drivers.borg import Borg
 from sanctl.errors import Busy, Problem
+from sanctl.ops.session import Session
 from sanctl.plan.device.backup_pruning import Pruning, plan_pruning
-from sanctl.plan.device.backups import left_over, open_archives
+from sanctl.plan.device.backups import backups_in_use, left_over, open_archives
 
 
 def prune_backups(
-    borg: Borg, device: str, keep: Mapping[str, int], *, here: str, now_s: float
+    session: Session,
+    borg: Borg,
+    device: str,
+    keep: Mapping[str, int],
+    *,
+    here: str,
 ) -> Pruning:
     """Delete the backups under a device's name beyond those to keep, and what broken ones left.
 
     Args:
+        session: the cluster.
         borg: the repository.
         device: the device.
         keep: how many are kept of each unit, as `keep_counts` says.
         here: this node.
-        now_s: the time, in seconds since 1970.
 
     Returns:
-        What is gone; and what stays uncounted, as its time is wrong.
+        What is gone; what stays uncounted, as its time is wrong; and what stays as devices of this
+        cluster are being filled from it.
 
     Raises:
+        Unreachable: it is not known which backups devices are being filled from.
+        Refused: nor is it where an order to fill one cannot be read.
         Busy: a backup may be under way that prune would take, or not count.
         CommandError: it failed; those that are to be kept are there.
     """
@@ -35,17 +44,23 @@ def prune_backups(
     with backup_notes.turn(into, wait_s=borg.lock_s) as is_next:
         if not is_next:
             raise no_turn(into, borg.lock_s)
-        return _prune(borg, device, keep, here=here, now_s=now_s)
+        return _prune(session, borg, device, keep, here=here)
 
 
-def _prune(borg: Borg, device: str, keep: Mapping[str, int], *, here: str, now_s: float) -> Pruning:
+def _prune(
+    session: Session, borg: Borg, device: str, keep: Mapping[str, int], *, here: str
+) -> Pruning:
+    now_s = session.clock.wall_s()
     archives = borg.archives()
     # One that becomes a backup meanwhile would be the newest.
     still_open = open_archives(archives, device, here=here, now_s=now_s)
     for archive, node in still_open.items():
         raise busy_in_repository(device, archive, node)
     borg.delete(left_over(archives, device, ()))
-    plan = plan_pruning(borg.backups(), device, keep, now_s)
+    backups = borg.backups()
+    # The last question before they go: a restore may have begun while the repository was read.
+    in_use = backups_in_use(session.observe())
+    plan = plan_pruning(backups, device, keep, now_s, in_use)
     borg.delete(tuple(map(str, plan.deleted)))
     borg.compact()
     return plan

@@ -337,7 +337,7 @@ def prune(device: str, repository: str | None, output: str, **keep: int | None) 
 
     A backup that one of the options keeps stays. The times are those of the restore points, in UTC.
     Of an earlier device of that name as many stay; so they do of those made by an older release,
-    which do not say of which device they are.
+    which do not say of which device they are. One that a device is being filled from stays.
     """
     env = environment()
     wanted = DeviceName.parse(device).value
@@ -346,9 +346,9 @@ def prune(device: str, repository: str | None, output: str, **keep: int | None) 
     borg = _borg(env, repository)
     background.yield_to_others(env.runner)
     command_line = f"backup prune {wanted} {' '.join(options)}"
-    with env.logged("backup", device=wanted, command_line=command_line):
-        gone, misdated = prune_backups(
-            borg, wanted, counts, here=env.host.node_name(), now_s=env.clock.wall_s()
+    with env.session() as session, env.logged("backup", device=wanted, command_line=command_line):
+        gone, misdated, in_use = prune_backups(
+            session, borg, wanted, counts, here=env.host.node_name()
         )
     problems = [
         Problem(
@@ -359,6 +359,14 @@ def prune(device: str, repository: str | None, output: str, **keep: int | None) 
         )
         for each in misdated
     ]
+    problems += [
+        Problem(
+            "SAN-BKP-024",
+            f"backup {each} stays: a device is being filled from it",
+            "the next prune deletes it, once that has ended",
+        )
+        for each in in_use
+    ]
 
     def text() -> None:
         for problem in problems:
@@ -366,7 +374,7 @@ def prune(device: str, repository: str | None, output: str, **keep: int | None) 
         for each in gone:
             print(f"backup {each} is deleted")
         if not gone:
-            print(f"device {wanted}: all backups are to be kept")
+            print(f"device {wanted}: no backup is deleted")
 
     finish(
         output,

@@ -10,7 +10,7 @@ a backup the newest that is none: such a one is neither counted nor deleted, and
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -36,14 +36,20 @@ class Pruning(NamedTuple):
     Attributes:
         deleted: those that go, the oldest first.
         misdated: those whose times are wrong, which stay uncounted.
+        in_use: those that would go, and stay as devices are being filled from them.
     """
 
     deleted: tuple[BackupName, ...]
     misdated: tuple[BackupName, ...]
+    in_use: tuple[BackupName, ...]
 
 
 def plan_pruning(
-    backups: Sequence[Backup], device: str, keep: Mapping[str, int], now_s: float
+    backups: Sequence[Backup],
+    device: str,
+    keep: Mapping[str, int],
+    now_s: float,
+    in_use: Collection[str],
 ) -> Pruning:
     """Return which backups are deleted.
 
@@ -52,6 +58,7 @@ def plan_pruning(
         device: the device's name.
         keep: how many are kept of each unit of `keep_counts`.
         now_s: seconds since 1970.
+        in_use: the names of the backups that devices are being filled from.
     """
     named = [each for each in backups if each.name.device == device]
     deleted: list[BackupName] = []
@@ -62,7 +69,8 @@ def plan_pruning(
         misdated += wrong
         counted = [each.name for each in own if each.name not in wrong]
         deleted += set(counted) - _kept(counted, keep) - _stored_last(own)
-    return Pruning(tuple(sorted(deleted)), tuple(sorted(misdated)))
+    held = {each for each in deleted if str(each) in in_use}
+    return Pruning(tuple(sorted(set(deleted) - held)), tuple(sorted(misdated)), tuple(sorted(held)))
 
 
 def is_misdated(backup: Backup, own: Sequence[Backup], now_s: float) -> bool:

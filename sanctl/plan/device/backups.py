@@ -229,6 +229,31 @@ def _begun(archive: str, device: str) -> BackupName | None:
     return BackupName.read(name) if is_begun and archive.startswith(f"{device}@") else None
 
 
+def backups_in_use(cluster: Cluster) -> frozenset[str]:
+    """Return the names of the backups that devices are being filled from.
+
+    The repository's name is not asked: another node may know the same one by another name.
+
+    Raises:
+        Refused: what one of the devices is filled from is not known.
+    """
+    found = set()
+    for device in cluster.cib.devices:
+        if not device.is_restoring:
+            continue
+        if device.restore is None:
+            raise Refused(
+                Problem(
+                    "SAN-REST-010",
+                    f"device {device.name} is being filled, and this release cannot read from what",
+                    "update this node; or prune when that has ended",
+                )
+            )
+        if device.restore.backup is not None:
+            found.add(device.restore.backup[1])
+    return frozenset(found)
+
+
 def keep_counts(numbers: dict[str, int | None]) -> dict[str, int]:
     """Return how many backups of each unit are kept.
 

@@ -23,6 +23,7 @@ from sanctl.drivers import background, backup_notes, block_stream
 from sanctl.drivers.borg import LOCK_S, Borg
 from sanctl.errors import CommandError, Problem
 from sanctl.model.backup import OWN_POINT, WRITING, BackupName, Repository
+from sanctl.model.cib_change import SetParameter
 from sanctl.model.device_restore import REPORT_PREFIX, RestoreReport
 from sanctl.model.restore_point import RestorePoint
 from sanctl.ops import backup as ops
@@ -378,6 +379,26 @@ def test_pruning_begins_with_what_is_none(bed: Bed) -> None:
     assert status == 0 and found["deleted"] == before[:-1]
     assert bed.borg.pruned == [("compact",)]
     assert list(bed.borg.kept) == ["somebody-elses", before[-1]]
+
+
+def test_what_a_device_is_being_filled_from_is_not_pruned(bed: Bed) -> None:
+    names = []
+    for _ in range(3):
+        names.append(bed.run("backup run web")[1]["name"])
+        bed.env.clock.sleep(5)
+    bed.env.pacemaker.ignores_restores = True
+    assert bed.run(f"backup restore {names[1]} --to new --initiator {I1} --timeout 60")[0] == 7
+    status, found = bed.run("backup prune web --keep-last 1")
+    assert status == 0 and [each["code"] for each in found] == ["SAN-BKP-024"]
+    assert names[1] in found[0]["text"] and bed.backups() == names[1:]
+    # What an order of a later release says is not known.
+    (device,) = (each for each in bed.session().observe().cib.devices if each.name.value == "new")
+    later = SetParameter(name=device.name, parameter="restore", value="of a later release")
+    bed.session().change(lambda _: (later,))
+    status, found = bed.run("backup prune web --keep-last 1")
+    assert status == 4 and found[0]["code"] == "SAN-REST-010" and bed.backups() == names[1:]
+    assert bed.run("device delete new --yes")[0] == 0
+    assert bed.run("backup prune web --keep-last 1")[1]["deleted"] == [names[1]]
 
 
 def other_nodes(bed: Bed, name: BackupName) -> str:

@@ -22,7 +22,7 @@ def backup(
 
 def gone(backups: list[Backup], **keep: int) -> list[int]:
     """Return the ages in days of those that go."""
-    found = plan_pruning(backups, "web", keep, NOW).deleted
+    found = plan_pruning(backups, "web", keep, NOW, ()).deleted
     return [(NOW - each.taken_s) // DAY for each in found]
 
 
@@ -52,10 +52,12 @@ def test_a_clock_that_was_ahead_makes_nothing_the_newest() -> None:
     ahead = backup(-7 * DAY, 1)
     own = [ahead, backup(3 * DAY, 2), backup(2 * DAY, 3), backup(DAY, 4)]
     assert gone(own, last=1) == [3, 2]
-    assert plan_pruning(own, "web", {"last": 1}, NOW).misdated == (ahead.name,)
+    assert plan_pruning(own, "web", {"last": 1}, NOW, ()).misdated == (ahead.name,)
     # Once its time has come, too, as long as one is there that was stored later.
     own = [backup(DAY, 1), backup(3 * DAY, 2), backup(2 * DAY, 3)]
-    assert plan_pruning(own, "web", {"last": 1}, NOW) == Pruning((own[1].name,), (own[0].name,))
+    assert plan_pruning(own, "web", {"last": 1}, NOW, ()) == Pruning(
+        (own[1].name,), (own[0].name,), ()
+    )
     # Of an earlier release that is not known.
     own = [backup(DAY), backup(3 * DAY), backup(2 * DAY)]
     assert gone(own, last=1) == [3, 2]
@@ -67,4 +69,4 @@ def test_what_was_stored_last_stays_whatever_its_time_says() -> None:
     assert gone([backup(DAY, 8, point="x"), backup(2 * DAY, 7, point="y"), behind], last=1) == [2]
     late = backup(5 * DAY, 3, point="kept")
     own = [backup(DAY, 2), backup(2 * DAY, 1), late]
-    assert plan_pruning(own, "web", {"last": 1}, NOW) == Pruning((own[1].name,), ())
+    assert plan_pruning(own, "web", {"last": 1}, NOW, ()) == Pruning((own[1].name,), (), ())
