@@ -379,10 +379,10 @@ def test_a_base_that_cannot_be_read_costs_no_copy(
     def is_base(handle: int) -> bool:
         return os.path.samestat(os.fstat(handle), base.stat())
 
-    def open_file(path: str) -> int:
+    def open_file(path: str, *words: int) -> int:
         if broken == "open" and path == str(base):
             raise OSError(errno.EIO, "Input/output error")
-        return real_open(path)
+        return real_open(path, *words)
 
     def extents(handle: int) -> list[Extent]:
         if broken == "extents" and is_base(handle):
