@@ -38,15 +38,7 @@ def errno_of(
 def _run(call: Callable[[], None], writing: int, keep: Collection[int]) -> None:
     """Run the call in the child, which ends here."""
     try:
-        null = os.open(os.devnull, os.O_RDWR)
-        for standard in (0, 1, 2):  # a process that waits for their end must not wait for this one
-            os.dup2(null, standard)
-        for other in map(int, os.listdir("/proc/self/fd")):
-            if other > 2 and other not in keep:
-                try:
-                    os.close(other)
-                except OSError:
-                    continue  # the descriptor of the listing itself
+        close_all_but(keep)
         try:
             call()
             number = 0
@@ -55,3 +47,19 @@ def _run(call: Callable[[], None], writing: int, keep: Collection[int]) -> None:
         os.write(writing, str(number).encode())
     finally:
         os._exit(0)
+
+
+def close_all_but(keep: Collection[int]) -> None:
+    """Close what a child process has of its parent but `keep`, and put /dev/null in place of 0-2.
+
+    A process that waits for the end of a pipe, a connection or a lock must not wait for the child.
+    """
+    null = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(null, standard)
+    for other in map(int, os.listdir("/proc/self/fd")):
+        if other > 2 and other not in keep:
+            try:
+                os.close(other)
+            except OSError:
+                continue  # the descriptor of the listing itself
