@@ -128,6 +128,10 @@ class Channel:
         except OSError:
             return True
 
+    def fileno(self) -> int:
+        """Return the connection's descriptor: it has data when the other end says more, or ends."""
+        return self._socket.fileno()
+
     def close(self) -> None:
         """End the connection."""
         self._socket.close()

@@ -68,12 +68,21 @@ def is_supported(folder: str) -> bool:
 
 
 def clone(origin: int, copy: int) -> None:
-    """Give the open file `copy` the content of the open file `origin`, at one moment.
+    """Give `copy`, an open and empty file, the content of the open file `origin`, at one moment.
+
+    Only a signal that kills the process ends it before (fs/xfs/xfs_reflink.c,
+    xfs_reflink_remap_blocks): what is there then is no copy.
 
     Raises:
         OSError: the filesystem refused, or has no room for the copy's extent map.
     """
+    size_bytes = os.fstat(origin).st_size
     fcntl.ioctl(copy, _FICLONE, origin)
+    # Kernels before 6.13 call a copy that an error ended in the middle a success
+    # (xfs_file_remap_range in fs/xfs/xfs_file.c).
+    copied_bytes = os.fstat(copy).st_size
+    if copied_bytes < size_bytes:
+        raise OSError(errno.EIO, f"the copy ended at byte {copied_bytes} of {size_bytes}")
 
 
 def extent_count(path: str) -> int:

@@ -17,7 +17,7 @@ from sanctl.drivers import drbd_kernel
 from sanctl.drivers.node_channel import Channel
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.restore_point import PointFailure
-from sanctl.plan.device.hold import standby_problem
+from sanctl.plan.device.hold import HOLD_S, standby_problem
 
 _STEP_S = 60.0
 #: The most that a hook may take before the copy, whatever the active node says.
@@ -48,14 +48,19 @@ def _follow(channel: Channel, name: str, minor: int, wanted: dict[str, Any]) -> 
         ocf.crash_point("point-peer-ready")
         # A hook that hangs, and its end, come before the next word: nothing is held here meanwhile.
         hook_s = min(float(wanted.get("hook_s", 0.0)), MAX_HOOK_S)
-        if channel.expect(("settle", "copy"), within_s=_STEP_S + hook_s)["kind"] == "settle":
+        word = channel.expect(("settle", "copy"), within_s=_STEP_S + hook_s)
+        if word["kind"] == "settle":
             # A hook has had the host write what it remembered.
             copy.flush_origin()
             channel.send("settled")
-            channel.receive("copy", within_s=_STEP_S)
+            word = channel.receive("copy", within_s=_STEP_S)
         # The active node holds I/O: what is UpToDate and connected now holds all that hosts wrote.
         _check_in_sync(name, minor)
-        channel.send("copied", seconds=copy.take())
+        # No longer than the active node holds it, and no longer than that node waits: it says
+        # nothing more before, and ends the connection where it gives up, or dies.
+        left_s = min(float(word.get("left_s", HOLD_S)), HOLD_S)
+        seconds = copy.take(within_s=left_s, unless_readable=channel.fileno())
+        channel.send("copied", seconds=seconds)
         ocf.crash_point("point-peer-copied")
         channel.receive("flush", within_s=_STEP_S)
         copy.make_stable()

@@ -7,10 +7,10 @@ The order of its steps, and what holds if the process, its node or another node 
 2. systemd is told READY: from now on it kills this process after RuntimeMaxSec, and it resumes the
    gate whatever this process ends by (ExecStopPost). So the hold has an end also if everything
    but systemd is killed.
-3. The gate is suspended, and where the order is for several devices, those of all others are
-   waited for (`group_barrier`). When that returns no I/O of hosts is in flight: each write that was
-   acknowledged is on every replica that is UpToDate and connected (DRBD's protocol C), and none is
-   begun.
+3. The child that will copy is there already, and waits (`local_copy`). The gate is suspended, and
+   where the order is for several devices, those of all others are waited for (`group_barrier`).
+   When that returns no I/O of hosts is in flight: each write that was acknowledged is on every
+   replica that is UpToDate and connected (DRBD's protocol C), and none is begun.
 4. Each replica is copied. Those of standbys see for themselves that they are in sync, and this
    node sees in the hold that DRBD on it thinks so, too.
 5. The gate is still suspended, and DRBD has ended no write since step 3: nobody has opened it
@@ -63,24 +63,20 @@ from sanctl.model.restore_point import FAILED_PREFIX, PointFailure, PointOrder, 
 from sanctl.ops.cib_room import within_room
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.cib_size import DEFAULT_IPC_BUFFER_BYTES, point_of_order
-from sanctl.plan.device.hold import active_problem, is_standby_in_sync
+from sanctl.plan.device.hold import HOLD_S, active_problem, is_standby_in_sync
 from sanctl.plan.device.point_group import plan_group_recorded
 from sanctl.plan.device.point_schedule import plan_pruning
 from sanctl.plan.device.restore_points import due_order, plan_point_recorded
 from sanctl.plan.device.scheduled_group import due_points, plan_scheduled_points
-from sanctl.system import state_files, timed_call
+from sanctl.system import state_files
 from sanctl.system.clock import SystemClock
 from sanctl.system.files import read_text_or
 from sanctl.system.runner import LocalRunner
 
-#: The longest that this process itself holds I/O; the unit's RuntimeMaxSec is behind that.
-HOLD_S = 0.5
 _CONNECT_S, _PREPARE_S, _SETTLE_S, _FLUSH_S = 5.0, 45.0, 10.0, 30.0
 #: How much longer systemd lets this process run after the hold, in microseconds: the flush, the
 #: hook after, the change of the CIB; the same of the others of a group.
 _EXTENSION_US = 200_000_000
-#: Longer than any call in the hold that the end of the hold does not interrupt.
-_CALL_S = 2 * HOLD_S
 #: With these no change of the CIB was made: the point is none, and will be none.
 _NOT_RECORDED = frozenset({"SAN-SNAP-006", "SAN-SCHED-004"})
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -413,6 +409,8 @@ def _hold_and_copy(
             )
         ) from error
     finally:
+        # First: a copy that went on would hold up hosts' writes to the file.
+        copy.end_copying()
         gate.release(name)
         pause_s = time.monotonic() - begin
         # On the way out of an error, too, there is more to do than RuntimeMaxSec leaves time for.
@@ -426,19 +424,16 @@ def _copy_held(
     """Copy all replicas; return the device's size for hosts in this hold."""
     name = device.name.value
     try:
+        end_s = time.monotonic() + HOLD_S
         signal.setitimer(signal.ITIMER_REAL, HOLD_S)
         gate.hold(name)
         before, size_bytes = drbd_kernel.ended_writes(device.minor), gate.size_bytes(name)
         ocf.crash_point("point-held")
         barrier.await_held(within_s=HOLD_S)
         for channel in channels.values():
-            channel.send("copy")
-        # In a thread: a copy that hangs must not keep this one from letting I/O go on.
-        number = timed_call.errno_of(copy.take, within_s=_CALL_S)
-        if number is None:
-            raise _HoldOver
-        if number:
-            raise OSError(number, os.strerror(number), copy.path)
+            channel.send("copy", left_s=max(0.0, end_s - time.monotonic()))
+        # In a child: a copy that hangs must not keep this one from letting I/O go on.
+        copy.take()
         _check_active(device, has_standby=bool(channels))
         for channel in channels.values():
             channel.receive("copied", within_s=HOLD_S)

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The copy of one replica's data file: what is checked before, the copy, and what makes it last."""
+"""The copy of one replica's data file: what is checked before, the copy, and what makes it last.
+
+A child process makes it, which is there before hosts' I/O is held, and is killed when that ends:
+XFS lets no write to the file through while it copies, so a copy that went on would hold up hosts
+for as long as it takes (docs/adr/0056).
+"""
 
 from __future__ import annotations
 
@@ -7,14 +12,21 @@ import contextlib
 import errno
 import os
 import time
+from collections.abc import Iterator
 
 from sanctl.agents.points import room
 from sanctl.agents.points.room_claims import Claim
-from sanctl.agents.replica import parts
-from sanctl.drivers import loop, point_files, pool_files, reflink
+from sanctl.agents.replica import lost_writes, parts
+from sanctl.drivers import loop, point_files, pool_files, reflink, write_out
 from sanctl.errors import CommandError, Problem
 from sanctl.model.restore_point import MAX_EXTENTS
+from sanctl.plan.device.hold import HOLD_S
 from sanctl.system.files import fsync_folder
+from sanctl.system.forked_call import ForkedCall
+
+#: How long the end of a copy that was killed is waited for: of one extent, and of the writes that
+#: it waits for.
+_END_S = 10.0
 
 
 class LocalCopy:
@@ -29,11 +41,12 @@ class LocalCopy:
             raise CommandError(Problem("SAN-AGENT-004", f"cluster.toml has no pool {pool} here"))
         self._pool_path = str(found.path)
         pool_files.check_marker(self._pool_path, found.uuid)
-        self._pool = pool
+        self._pool, self._device = pool, device
         self._data = pool_files.files_of(self._pool_path, device, uuid).data
         self.path = point_files.taking_path(self._pool_path, device, uuid, token)
         self._token = token
         self._claim: Claim | None = None
+        self._call: ForkedCall | None = None
         self._origin = self._copy = -1
         #: Set once the cluster may know of the restore point: then nobody here may remove it.
         self.may_be_known = False
@@ -42,23 +55,25 @@ class LocalCopy:
         return self
 
     def __exit__(self, *_error: object) -> None:
+        is_over = self._call is None or self._call.end(within_s=_END_S)
         for handle in (self._origin, self._copy):
             if handle >= 0:
                 os.close(handle)
-        if not self.may_be_known and self._copy >= 0:
+        # To remove a file that is being copied waits for the copy. The pool agent removes it later.
+        if is_over and not self.may_be_known and self._copy >= 0:
             with contextlib.suppress(OSError):
                 point_files.remove(self.path)
         # Last: what is shared by then is not free.
         self._end_claim()
 
     def prepare(self) -> int:
-        """Check that a copy is possible, make its empty file, flush; return the extents.
+        """Check that a copy is possible, make its empty file, flush, fork; return the extents.
 
         Raises:
             CommandError: the filesystem cannot share blocks, the file has too many extents, or the
                 pool has no room for what hosts may write to shared blocks, nor for what others
                 copy in it just now.
-            OSError: a file cannot be opened.
+            OSError: a file cannot be opened or flushed, or there is no process to copy it.
         """
         point_files.make_folder(self._pool_path)
         try:
@@ -94,17 +109,74 @@ class LocalCopy:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         self._copy = os.open(self.path, flags, 0o600)
         self.flush_origin()
+        self._call = ForkedCall(self._clone, keep=(self._origin, self._copy))
         return extents
 
     def flush_origin(self) -> None:
-        """Write the data file's dirty pages out, so that the copy has few of them to wait for."""
-        os.fdatasync(self._origin)
+        """Write the data file's dirty pages out, so that the copy has few of them to wait for.
 
-    def take(self) -> float:
-        """Copy; return how long that took, in seconds."""
-        begin = time.monotonic()
+        Raises:
+            OSError: it could not be flushed.
+        """
+        with self._noting_lost_writes():
+            os.fdatasync(self._origin)
+
+    def _clone(self) -> None:
+        """Copy, in the child."""
+        # FICLONE would do it, too, but with the file locked, where no signal ends it.
+        with self._noting_lost_writes():
+            write_out.write_out(self._origin)
         reflink.clone(self._origin, self._copy)
-        return time.monotonic() - begin
+
+    @contextlib.contextmanager
+    def _noting_lost_writes(self) -> Iterator[None]:
+        """Have a replica in write-back count as suspect where its dirty pages were not written.
+
+        The kernel has told the error now, and tells it to no flush that opens the file later.
+        """
+        try:
+            yield
+        except OSError:
+            if lost_writes.has_marker(self._data):
+                lost_writes.record_failed_flush(self._device)
+            raise
+
+    def take(self, *, within_s: float = HOLD_S, unless_readable: int = -1) -> float:
+        """Copy; return how long that took, in seconds.
+
+        Args:
+            within_s: how long it may take.
+            unless_readable: a descriptor; data in it, or its end, ends the copy, too.
+
+        Raises:
+            CommandError: it has taken longer; the child was killed.
+            OSError: the filesystem refused, or the child died.
+        """
+        assert self._call is not None
+        begin = time.monotonic()
+        try:
+            self._call.begin(within_s=within_s)
+            number = self._call.errno_of(within_s=within_s, unless_readable=unless_readable)
+        finally:
+            self.end_copying()
+        took_s = time.monotonic() - begin
+        # Late, and no error: it ended by its own timer, as this process did not get on.
+        if number is None or (number and took_s > within_s):
+            raise CommandError(
+                Problem(
+                    "SAN-SNAP-007",
+                    f"{self._data} was not copied within {within_s:.1f} s, or was not waited for",
+                    "a node or a disk may be very busy, or the file has many extents; try again",
+                )
+            )
+        if number:
+            raise OSError(number, os.strerror(number), self.path)
+        return took_s
+
+    def end_copying(self) -> None:
+        """Kill a copy that has not ended, and do not wait for that; again does nothing."""
+        if self._call is not None:
+            self._call.kill()
 
     def make_stable(self) -> None:
         """Return when the copy outlives a crash of this node."""

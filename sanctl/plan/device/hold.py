@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from sanctl.parse.drbd import ProcState
 
+#: The longest that hosts' I/O is held while replicas are copied, in seconds, and that a copy takes.
+HOLD_S = 0.5
 #: Every write goes to both replicas; a verify only reads.
 _CONNECTED = frozenset({"Connected", "VerifyS", "VerifyT"})
 

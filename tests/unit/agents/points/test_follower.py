@@ -12,6 +12,7 @@ from sanctl.drivers import drbd_kernel
 from sanctl.drivers.node_channel import Channel
 from sanctl.errors import CommandError, Problem
 from sanctl.parse.drbd import ProcState
+from sanctl.plan.device.hold import HOLD_S
 
 IN_SYNC = ProcState("Connected", "Secondary", "Primary", "UpToDate", "UpToDate", False, 0)
 WANTED = {"device": "web", "minor": 1, "pool": "main", "uuid": "a" * 32, "token": "1" * 16}
@@ -21,6 +22,7 @@ class Copy:
     """A copy that is made at once."""
 
     may_be_known = False
+    within_s = 0.0
 
     def __init__(self, *_: object) -> None:
         self.is_kept = False
@@ -34,7 +36,9 @@ class Copy:
     def prepare(self) -> int:
         return 3
 
-    def take(self) -> float:
+    def take(self, *, within_s: float, unless_readable: int) -> float:
+        assert unless_readable == Line.DESCRIPTOR
+        Copy.within_s = within_s
         return 0.1
 
     def flush_origin(self) -> None:
@@ -50,23 +54,29 @@ class Copy:
 class Line:
     """A channel whose other end says all at once; notes how long each word was waited for."""
 
-    def __init__(self) -> None:
+    DESCRIPTOR = 77
+
+    def __init__(self, left_s: float | None = None) -> None:
         self.waits: dict[str, float] = {}
         self.said: list[dict[str, Any]] = []
+        self.more = {} if left_s is None else {"left_s": left_s}
+
+    def fileno(self) -> int:
+        return self.DESCRIPTOR
 
     def send(self, kind: str, **fields: Any) -> None:
         self.said.append({"kind": kind, **fields})
 
     def receive(self, kind: str, *, within_s: float) -> dict[str, Any]:
         self.waits[kind] = within_s
-        return {"kind": kind}
+        return {"kind": kind, **(self.more if kind == "copy" else {})}
 
     def expect(self, kinds: tuple[str, ...], *, within_s: float) -> dict[str, Any]:
         return self.receive(kinds[0], within_s=within_s)
 
 
-def serve(monkeypatch: pytest.MonkeyPatch, **more: Any) -> Line:
-    line = Line()
+def serve(monkeypatch: pytest.MonkeyPatch, *, left_s: float | None = None, **more: Any) -> Line:
+    line = Line(left_s)
     monkeypatch.setattr(follower, "LocalCopy", Copy)
     follower.serve(cast("Channel", line), {**WANTED, **more})
     return line
@@ -92,3 +102,13 @@ def test_it_says_why_it_refuses_and_what_to_do(monkeypatch: pytest.MonkeyPatch) 
     assert said == {"kind": "refused", **wanted}
     (said,) = serve(monkeypatch, minor="x").said
     assert said["kind"] == "refused" and said["code"] == "SAN-SNAP-005"
+
+
+@pytest.mark.parametrize(("left_s", "within_s"), [(None, HOLD_S), (0.3, 0.3), (10**9, HOLD_S)])
+def test_it_copies_for_no_longer_than_the_active_node_holds(
+    monkeypatch: pytest.MonkeyPatch, left_s: float | None, within_s: float
+) -> None:
+    """What broke: its copy went on after the hold, and hosts' writes waited for it."""
+    monkeypatch.setattr(drbd_kernel, "proc_state", lambda _: IN_SYNC)
+    serve(monkeypatch, left_s=left_s)
+    assert Copy.within_s == within_s
