@@ -26,7 +26,7 @@ from sanctl.agents.reservations import hooks
 from sanctl.agents.restore import closure as restore_closure
 from sanctl.agents.restore import unit as restore_unit
 from sanctl.agents.sync import tracking, unit, verify
-from sanctl.drivers import backing_device, drbdadm, drbdsetup
+from sanctl.drivers import backing_device, drbdadm, drbdsetup, page_cache
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.system import journal
@@ -203,6 +203,9 @@ class Changes:
         begun = time.monotonic()
         try:
             yield
+        except page_cache.FlushUnfinished:
+            # It has said so, and has ended in time: the rest does not hang.
+            self._steps.is_idle = False
         except (SanctlError, OSError) as error:
             self._steps.is_idle = False
             if time.monotonic() - begun > SLOW_FAILURE_S:

@@ -95,6 +95,11 @@ _CODES = {
     "is not used, because it would return data that hosts have unmapped.",
     "SAN-CACHE-011": "A read cache in RAM is at least 4 MiB, and not larger than its device; "
     "'none' removes it.",
+    "SAN-CACHE-012": "More was in RAM than an action of the cluster has time to write to the disk. "
+    "Each write is stable from then on, so what is left becomes less, and the next monitor goes "
+    "on; until all is on the disk the replica counts as one in write-back. A replica that is "
+    "stopped meanwhile keeps its marker: the kernel writes the rest, and a loss of power before "
+    "the next start has ended write-back makes the replica suspect.",
     "SAN-CIB-001": "The output of cibadmin is not a CIB. Another program of that name may come "
     "first in PATH, or the tools and the daemons are of different versions.",
     "SAN-CIB-002": "The output of crm_mon is not a cluster status.",

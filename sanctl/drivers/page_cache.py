@@ -14,14 +14,13 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from sanctl.drivers import loop
+from sanctl.drivers import loop, write_out
 from sanctl.errors import CommandError, Problem
 from sanctl.model.cache_policy import CacheMode
 from sanctl.system import state_files
 from sanctl.system.files import read_text_or
 
 _FS_IOC_GETFLAGS, _FS_IOC_SETFLAGS, _FS_SYNC_FL = 0x80086601, 0x40086602, 0x8
-_CACHESTAT = 451
 _LOOP_TIMEOUT_S = 60.0
 _VM = "/proc/sys/vm"
 _DIRTY_SETTINGS = ("dirty_bytes", "dirty_background_bytes", "dirty_ratio", "dirty_background_ratio")
@@ -44,6 +43,10 @@ class WriteState(NamedTuple):
         if self.is_synchronous:
             return CacheMode.WRITE_THROUGH
         return CacheMode.WRITE_BACK if self.is_buffered else CacheMode.NONE
+
+
+class FlushUnfinished(CommandError):
+    """Not all earlier writes of a file were written in the time; none has failed."""
 
 
 class Usage(NamedTuple):
@@ -120,19 +123,35 @@ def set_buffered(path: str, *, on: bool) -> bool:
     return not loop.uses_direct_io(device)
 
 
-def flush(path: str) -> None:
+def flush(path: str, *, within_s: float | None = None) -> None:
     """Return when all earlier writes of the file are on stable storage.
 
+    Args:
+        path: the file.
+        within_s: how long it may take, of a file whose writes are synchronous by now: what it has
+            written until then need not be written again. None: as long as it takes.
+
     Raises:
+        FlushUnfinished: it would take longer.
         CommandError: the disk failed; dirty data is lost, and no later flush reports that.
     """
     try:
+        # One open file for all of it: an error is told to that, by a piece or by the end.
         with _opened(path) as handle:
+            if within_s is not None and not write_out.write_out_within(handle, within_s):
+                raise unfinished(f"{path} was not flushed within {within_s:.0f} s")
             os.fsync(handle)
     except OSError as error:
         raise CommandError(
             Problem("SAN-CACHE-001", f"{path} could not be flushed: {error.strerror}")
         ) from error
+
+
+def unfinished(text: str) -> FlushUnfinished:
+    """Return the error of a flush that has ended because its time was over."""
+    return FlushUnfinished(
+        Problem("SAN-CACHE-012", text, "what is left in RAM becomes less; the next monitor goes on")
+    )
 
 
 def drain(path: str) -> None:
@@ -157,16 +176,10 @@ def drain(path: str) -> None:
 
 def usage(path: str) -> Usage | None:
     """Return how much of a file is in RAM (cachestat(2), Linux 6.5); None where not supported."""
-    import ctypes  # noqa: PLC0415 - only for devices in write-back
-
     page = os.sysconf("SC_PAGE_SIZE")
-    everything = struct.pack("QQ", 0, 0)
-    counted = ctypes.create_string_buffer(5 * 8)
     with _opened(path) as handle:
-        if ctypes.CDLL(None).syscall(_CACHESTAT, handle, everything, counted, 0) != 0:
-            return None
-    cached, dirty, writeback, _, _ = struct.unpack("5Q", counted.raw)
-    return Usage(cached * page, (dirty + writeback) * page)
+        pages = write_out.cached_pages(handle, 0, 0)
+    return None if pages is None else Usage(pages.cached * page, pages.dirty * page)
 
 
 def set_dirty_limit(limit_bytes: int | None, *, saved_in: state_files.StateFile) -> None:

@@ -11,16 +11,20 @@ order of the steps keeps data safe (docs/adr/0026):
 
 The steps are in write_cache_steps.py. Both ways under one lock, which DRBD's fence-peer handler
 takes too.
+
+An action ends the flush in time, and another one goes on from there (flush_time.py).
 """
 
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable
 
 from sanctl.agents.cache import (
     dirty_limit,
     disk_flushes,
+    flush_time,
     minimum_redundancy,
     write_cache_steps,
 )
@@ -63,6 +67,7 @@ def apply_policy(runner: Runner, device: Device, state: ResourceState | None) ->
     """Bring a replica into the mode that its policy and DRBD's state allow.
 
     Raises:
+        FlushUnfinished: the flush that ends write-back takes longer; the next call goes on.
         SanctlError: the mode could not be changed, or a flush failed.
     """
     policy = wanted_policy(device)
@@ -89,7 +94,7 @@ def apply_policy(runner: Runner, device: Device, state: ResourceState | None) ->
                 step="flushing",
             )
             return
-    with _locked(device.name, wait=False) as is_mine:
+    with _locked(device.name, wait_s=0.0) as is_mine:
         if not is_mine:
             return  # The fence-peer handler or another monitor has it; the next monitor retries.
         # First: the steps that follow may fail where the disk has failed.
@@ -130,13 +135,23 @@ def _apply_mode(
         if must_enter:
             write_cache_steps.enter(device.name, path)
             if not _in_sync(drbdsetup.observe(runner, device.name)):
-                write_cache_steps.leave(runner, device.name, path, why=ModeReason.ONE_COPY)
+                write_cache_steps.leave(
+                    runner,
+                    device.name,
+                    path,
+                    why=ModeReason.ONE_COPY,
+                    within_s=flush_time.of_monitor(),
+                )
         return
     if write_cache_steps.is_buffered_for_its_blocks(device.name, path, held, is_marked=is_marked):
         return
     if held.is_buffered or (is_marked and not lost_writes.is_suspect(device.name, path)):
         write_cache_steps.leave(
-            runner, device.name, path, why=decide_mode(policy, device.name, path, state)[1]
+            runner,
+            device.name,
+            path,
+            why=decide_mode(policy, device.name, path, state)[1],
+            within_s=flush_time.of_monitor(),
         )
     elif not is_marked:
         minimum_redundancy.clear(runner, device.name)
@@ -149,9 +164,10 @@ def leave_write_back(runner: Runner, name: str) -> None:
     For every action that ends the connection to a peer on purpose.
 
     Raises:
+        FlushUnfinished: the flush takes longer than there is time now; the caller tries again.
         CommandError: acknowledged writes could not be flushed; this replica must not serve.
     """
-    _leave_if_marked(runner, name, lambda: False)
+    _leave_if_marked(runner, name, lambda: False, flush_time.of_monitor())
 
 
 def leave_write_back_unless_two(runner: Runner, name: str) -> None:
@@ -173,7 +189,7 @@ def leave_write_back_unless_two(runner: Runner, name: str) -> None:
             and are_two_replicas_in_sync(state)
         )
 
-    _leave_if_marked(runner, name, has_two)
+    _leave_if_marked(runner, name, has_two, flush_time.of_action())
 
 
 def leave_write_back_unless_in_sync(runner: Runner, name: str) -> None:
@@ -197,7 +213,7 @@ def leave_write_back_unless_in_sync(runner: Runner, name: str) -> None:
         write_cache_steps.refuse_suspect(name, path)
         write_cache_steps.refuse_failed_flush(runner, name, path)
     else:
-        leave_write_back(runner, name)
+        _leave_if_marked(runner, name, lambda: False, flush_time.of_promotion())
 
 
 def resume_io_before_demotion(runner: Runner, name: str) -> None:
@@ -225,15 +241,23 @@ def clear_minimum_redundancy(runner: Runner, name: str) -> None:
         log(name, f"it still requires two replicas to serve: {error}", step="held")
 
 
-def _leave_if_marked(runner: Runner, name: str, may_stay: Callable[[], bool]) -> None:
+def _leave_if_marked(
+    runner: Runner, name: str, may_stay: Callable[[], bool], within_s: float | None
+) -> None:
+    begun_s = time.monotonic()
     try:
         path = lost_writes.data_file(name)
         if path is None:
             return
-        with _locked(name):
+        with _locked(name, wait_s=within_s) as is_mine:
+            if not is_mine:
+                raise page_cache.unfinished(f"{path} is still being flushed by another process")
             if write_cache_steps.may_be_in_ram(path) and not may_stay():
                 write_cache_steps.refuse_suspect(name, path)
-                write_cache_steps.leave(runner, name, path, why=ModeReason.ONE_COPY)
+                left_s = None if within_s is None else begun_s + within_s - time.monotonic()
+                write_cache_steps.leave(
+                    runner, name, path, why=ModeReason.ONE_COPY, within_s=left_s
+                )
     except OSError as error:
         raise CommandError(
             Problem("SAN-CACHE-001", f"{name}: {error.filename or ''}: {error.strerror}")
@@ -250,8 +274,14 @@ def before_stop(runner: Runner, device: Device) -> None:
     if not may_be:
         return
     state = drbdsetup.observe(runner, device.name)
+    # A stop that is out of time has the node fenced, and what is in RAM lost with it.
+    within_s = flush_time.of_stop()
     try:
-        leave_write_back(runner, device.name)
+        _leave_if_marked(runner, device.name, lambda: False, within_s)
+    except page_cache.FlushUnfinished as error:
+        # The marker stays. Before the node has lost its RAM it makes no replica suspect: the file
+        # has what is left as before, and the next start goes on.
+        log(device.name, f"stopped while the kernel still writes: {error}", step="unflushed")
     except (SanctlError, OSError) as error:
         # The marker stays, so that the next start takes this replica for suspect.
         log(device.name, f"stopped, and acknowledged writes are lost: {error}", step="lost")
@@ -386,7 +416,7 @@ def _may_be_marked(name: str) -> bool:
         return True
 
 
-def _locked(name: str, *, wait: bool = True) -> contextlib.AbstractContextManager[bool]:
-    """Hold the device's cache lock; without `wait` only if it is free."""
+def _locked(name: str, *, wait_s: float | None = None) -> contextlib.AbstractContextManager[bool]:
+    """Hold the device's cache lock, if it is free in time; None: as long as it takes."""
     path = state_files.device_lock(name, "cache")
-    return state_files.locked(path, wait_s=None if wait else 0.0)
+    return state_files.locked(path, wait_s=wait_s)

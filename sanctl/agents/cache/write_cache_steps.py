@@ -92,10 +92,21 @@ def enter(name: str, path: str) -> None:
     )
 
 
-def leave(runner: Runner, name: str, path: str, *, why: ModeReason) -> None:
+def leave(
+    runner: Runner, name: str, path: str, *, why: ModeReason, within_s: float | None = None
+) -> None:
     """Leave write-back: afterwards nothing acknowledged is in RAM alone.
 
+    Args:
+        runner: starts programs.
+        name: the device.
+        path: its data file.
+        why: the reason, for the log.
+        within_s: how long the flush may take; None: as long as it takes.
+
     Raises:
+        FlushUnfinished: it would take longer. The marker stays, each write is stable, and what is
+            left becomes less with each call.
         CommandError: a flush failed; the replica is suspect from then on.
     """
     begun = time.monotonic()
@@ -103,7 +114,12 @@ def leave(runner: Runner, name: str, path: str, *, why: ModeReason) -> None:
     page_cache.set_synchronous(path, on=True)
     ocf.crash_point("cache-synchronous")
     try:
-        page_cache.flush(path)
+        page_cache.flush(path, within_s=within_s)
+    except page_cache.FlushUnfinished:
+        left = page_cache.usage(path)
+        amount = "" if left is None else f": {left.dirty_bytes} bytes"
+        log(name, f"not all that was in RAM is on the disk yet{amount}", step="flushing-on")
+        raise
     except CommandError:
         lost_writes.record_failed_flush(name)
         raise

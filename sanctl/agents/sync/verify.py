@@ -260,11 +260,12 @@ def _track_drbd9(
             ranges=tuple(dict.fromkeys(_out_of_sync_ranges(device))),
         )
         if is_repair:
+            # The peer is not UpToDate meanwhile, and with quorum-minimum-redundancy a Primary
+            # refuses to lose its last UpToDate peer. Before the note: where the flush takes longer,
+            # this is tried again.
+            write_cache.leave_write_back(runner, device.name)
             _record(runner, device, latest._replace(result=REPAIRING))
             _log(device.name, f"repairing: {found_kib} KiB are sent again to {peer.name}")
-            # The peer is not UpToDate meanwhile, and with quorum-minimum-redundancy a Primary
-            # refuses to lose its last UpToDate peer.
-            write_cache.leave_write_back(runner, device.name)
             drbdsetup.resync_differences(runner, device.name, left[0])
             return True
     if len(left) > 1:

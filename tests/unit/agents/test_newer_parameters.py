@@ -73,7 +73,7 @@ def stopped(node: Node, monkeypatch: pytest.MonkeyPatch) -> Node:
         (page_cache, "set_synchronous", lambda *_, **__: None),
         (page_cache, "set_buffered", lambda *_, **__: False),
         (page_cache, "drain", lambda _device: None),
-        (page_cache, "flush", lambda _path: None),
+        (page_cache, "flush", lambda _path, **_: None),
         (gate, "is_complete", lambda _name: True),
         (lio, "create", lambda *_: []),
         (access_list, "log_refused", lambda *_: None),

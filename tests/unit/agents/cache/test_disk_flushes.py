@@ -75,7 +75,7 @@ class Node(FakeNode):
     def drain(self, _: str) -> None:
         self.step("drain")
 
-    def flush(self, _: str) -> None:
+    def flush(self, _: str, *, within_s: float | None = None) -> None:
         self.is_dirty = not self.is_synchronous
         self.step("flush")
 

@@ -167,7 +167,7 @@ class Node:
         self.step("buffered" if on else "direct")
         return on
 
-    def flush(self, path: str) -> None:
+    def flush(self, path: str, *, within_s: float | None = None) -> None:
         self.step("flush")
         if self.flush_fails or self.has_disk_failed:
             self.flush_fails = False

@@ -63,6 +63,8 @@ class Kernel:
         self.drbd: list[ResourceState | None] = [state()]
         self.dies_at = ""
         self.flush_fails = False
+        self.unfinished = 0
+        self.limits: list[float | None] = []
         self.refuses_direct = False
         self.limit: int | None = None
 
@@ -95,7 +97,12 @@ class Kernel:
     def drain(self, _: str) -> None:
         self.step("drain")
 
-    def flush(self, path: str) -> None:
+    def flush(self, path: str, *, within_s: float | None = None) -> None:
+        self.limits.append(within_s)
+        if within_s is not None and self.unfinished:
+            self.unfinished -= 1
+            self.step("piece")
+            raise page_cache.unfinished(f"{path} was not flushed")
         self.step("flush")
         if self.flush_fails:
             self.flush_fails = False  # The kernel reports it once.

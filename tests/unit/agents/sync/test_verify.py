@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from sanctl.agents.cache import write_cache
 from sanctl.agents.replica import parts
 from sanctl.agents.replica.parts import Device
 from sanctl.agents.sync import verify
-from sanctl.drivers import drbdadm, kernel_log
+from sanctl.drivers import drbdadm, kernel_log, page_cache
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.model.verify_result import VerifyResult
@@ -334,6 +335,28 @@ def test_drbd_9_repairs_each_peer_before_it_compares_with_the_next(here: Path) -
     assert drbdsetup_calls(node)[2:] == COMPARE[1:]
     assert not verify.track(node, ordered, several())
     assert (latest(here).result, latest(here).found_kib) == ("repaired", 4)
+
+
+@pytest.mark.usefixtures("nine")
+def test_drbd_9_a_flush_that_takes_longer_puts_the_repair_off(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Noted as begun, it would be waited for and never come."""
+
+    def takes_longer(*_: object) -> None:
+        raise page_cache.unfinished("vm1 was not flushed within 25 s")
+
+    node, ordered = Node(), device(f"{NOW - 60}:repair")
+    verify.begin(node, ordered, several())
+    found = several(n2=peer(1, out_of_sync_kib=4))
+    with monkeypatch.context() as at_first:
+        at_first.setattr(write_cache, "leave_write_back", takes_longer)
+        with pytest.raises(page_cache.FlushUnfinished):
+            verify.track(node, ordered, found)
+    assert latest(here).result == "running" and drbdsetup_calls(node)[1:] == []
+    assert verify.track(node, ordered, found)
+    assert drbdsetup_calls(node)[1:] == ["drbdsetup invalidate-remote vm1 1 0 --reset-bitmap=no"]
+    assert (latest(here).result, latest(here).found_kib) == ("repairing", 4)
 
 
 @pytest.mark.usefixtures("nine")
