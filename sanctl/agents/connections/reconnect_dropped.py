@@ -13,7 +13,8 @@ Not all of a node's connections at the same time (sanctl/plan/drbd/reconnect_pac
 to wait for a later monitor. A start that gets no turn in time leaves a note, too, if another node
 serves the device: of twenty resyncs at once each may be dropped, and hosts wait after each drop.
 That note goes with the first attempt: if the replicas have diverged, DRBD drops the connection, and
-it stays so.
+it stays so. So it is with a suspect replica, which a start connects to none, once an operator has
+accepted it (sanctl/agents/recovery/heal.py).
 
 And a replica of DRBD 9 whose disk went on negotiating beside a Primary is connected once that
 Primary's fence-peer has ended, by what it has published (reconnect_stalled.py): where the
@@ -192,6 +193,11 @@ def _note(device: str, peer: str) -> state_files.StateFile:
 def write_note(device: str, peer: str) -> None:
     """Have the monitor connect to that peer again where the connection is StandAlone."""
     _note(device, peer).write()
+
+
+def write_later(device: str, peer: str) -> None:
+    """Have the monitor connect to that peer once, which the start has not."""
+    _later(device, peer).write()
 
 
 def write_noticed(device: str, peer: str) -> None:

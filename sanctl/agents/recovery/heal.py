@@ -29,7 +29,7 @@ import contextlib
 import os
 import time
 
-from sanctl.agents.connections import primary_node
+from sanctl.agents.connections import primary_node, reconnect_dropped
 from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.fencing import outdate, quorum_overlap
 from sanctl.agents.replica import lost_writes, parts, reinitialize
@@ -290,10 +290,16 @@ def _revive(
     runner: Runner, device: Device, state: ResourceState, order: list[str], here: str
 ) -> None:
     held = data_generations(runner, device, state)
-    is_meant = held is not None and order == [held.name] and not state.is_primary
+    if held is None:
+        return  # The order stays: the next monitor asks again.
+    is_meant = order == [held.name] and not state.is_primary
     path = lost_writes.data_file(device.name)
-    was_suspect = is_meant and path is not None and lost_writes.is_suspect(device.name, path)
-    if was_suspect and path is not None:
+    if is_meant and path is not None and lost_writes.is_suspect(device.name, path):
+        # Nothing connects a suspect replica, and it is none from here on: wherever this ends, a
+        # monitor finds the notes, also one that drops the order, as its generation is no more.
+        for node in device.nodes:
+            if node != here:
+                reconnect_dropped.write_later(device.name, node)
         # First: the fence-peer handler, which DRBD calls next, refuses a suspect replica.
         lost_writes.clear_marker(device.name, path)
         _log(
@@ -311,8 +317,6 @@ def _revive(
             quorum_overlap.remove_operator_trust(device.name)
             raise
         _log(device.name, f"{order[0]} is made UpToDate, as ordered", step="revive")
-    if was_suspect:
-        drbdadm.adjust(runner, device.name)
     _delete_order(runner, device, "revive", here)
 
 

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents.connections import primary_node
+from sanctl.agents import device_monitor
+from sanctl.agents.connections import connect_turn, primary_node, reconnect_dropped
 from sanctl.agents.recovery import heal
 from sanctl.agents.replica import lost_writes, reinitialize
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdsetup, node_attributes, outdated_marks
+from sanctl.drivers import drbdadm, drbdsetup, node_attributes, outdated_marks
 from sanctl.drivers.outdated_marks import DeviceMarks, SeenMarks
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
@@ -427,3 +428,120 @@ def test_the_time_without_contact_outlives_the_process(here: FakeNode, tmp_path:
     )
     assert heal.no_contact_fields(node, DEVICE, state("Connected")) == ""
     assert not (tmp_path / f"vm1.{UUID}.apart").exists()
+
+
+class Killed(BaseException):
+    """The agent's process is killed."""
+
+
+@pytest.fixture
+def suspect(
+    here: FakeNode, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> tuple[Node, ResourceState]:
+    """A suspect replica that a start has connected to none, and an operator has accepted."""
+    attach(monkeypatch, tmp_path)
+    monkeypatch.setattr(connect_turn, "take", lambda *_, **_more: True)
+    lost_writes.record_failed_flush("vm1")
+    apart = state("StandAlone", disk="Outdated")._replace(peers=())
+    here.states["vm1"] = apart
+    return Node({"n2": ("revive", f"{UUID} {HELD}")}), apart
+
+
+def settle(node: Node, now: ResourceState) -> None:
+    device_monitor._settle_connections(node, DEVICE, now, limits=False)
+
+
+def fail_once(
+    monkeypatch: pytest.MonkeyPatch, module: object, name: str, how: BaseException
+) -> None:
+    real, failed = getattr(module, name), []
+
+    def act(*words: object) -> None:
+        if not failed:
+            failed.append(how)
+            raise how
+        real(*words)
+
+    monkeypatch.setattr(module, name, act)
+
+
+REFUSED = CommandError(Problem("SAN-CMD-003", "refused"))
+
+
+def test_an_accepted_suspect_replica_is_connected(
+    suspect: tuple[Node, ResourceState],
+) -> None:
+    node, apart = suspect
+    settle(node, apart)
+    assert node.acts[-1] == "drbdadm adjust vm1" and node.orders == {}
+    assert not lost_writes.has_flush_failed("vm1")
+    before = len(node.acts)
+    settle(node, apart)
+    assert node.acts[before:] == [], "one attempt that DRBD has taken is all"
+
+
+@pytest.mark.parametrize("how", [REFUSED, Killed()], ids=["refused", "killed"])
+def test_an_accepted_suspect_replica_is_connected_by_a_later_monitor(
+    suspect: tuple[Node, ResourceState], monkeypatch: pytest.MonkeyPatch, how: BaseException
+) -> None:
+    """It is suspect no more when it is to be made UpToDate again."""
+    node, apart = suspect
+    fail_once(monkeypatch, drbdsetup, "force_up_to_date", how)
+    with pytest.raises(type(how)):
+        settle(node, apart)
+    assert not lost_writes.has_flush_failed("vm1") and "drbdadm adjust vm1" not in node.acts
+    settle(node, apart)
+    assert any("primary" in act for act in node.acts)
+    assert node.acts[-1] == "drbdadm adjust vm1" and node.orders == {}
+
+
+@pytest.mark.parametrize("how", [REFUSED, Killed()], ids=["refused", "killed"])
+@pytest.mark.parametrize("generation", [8, 9])
+def test_a_connection_of_an_accepted_replica_is_tried_until_drbd_takes_it(
+    suspect: tuple[Node, ResourceState],
+    monkeypatch: pytest.MonkeyPatch,
+    here: FakeNode,
+    how: BaseException,
+    generation: int,
+) -> None:
+    """It has got another generation by then: no order is about it any more."""
+    node, apart = suspect
+    fail_once(monkeypatch, drbdadm, "adjust", how)
+    with pytest.raises(type(how)):
+        settle(node, apart)
+    here.generation = generation
+    node.gi = GI.replace(HELD, "00000000000000B2")
+    settle(node, apart._replace(disk="UpToDate"))
+    assert node.acts[-1] == "drbdadm adjust vm1"
+
+
+def test_an_order_whose_deletion_fails_is_followed_by_the_connection(
+    suspect: tuple[Node, ResourceState], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, apart = suspect
+    with monkeypatch.context() as broken:
+        broken.setattr(heal, "_delete_order", lambda *_: (_ for _ in ()).throw(REFUSED))
+        with pytest.raises(CommandError):
+            settle(node, apart)
+    node.gi = GI.replace(HELD, "00000000000000B2")
+    settle(node, apart._replace(disk="UpToDate"))
+    assert node.acts[-1] == "drbdadm adjust vm1" and node.orders == {}
+
+
+def test_nothing_is_accepted_where_the_note_of_it_finds_no_room(
+    suspect: tuple[Node, ResourceState], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, apart = suspect
+    full = OSError("no room")
+    fail_once(monkeypatch, reconnect_dropped, "write_later", full)
+    with pytest.raises(OSError, match="no room"):
+        settle(node, apart)
+    assert lost_writes.has_flush_failed("vm1") and node.orders
+    settle(node, apart)
+    assert node.acts[-1] == "drbdadm adjust vm1"
+
+
+def test_an_order_to_revive_stays_while_the_generation_is_not_known() -> None:
+    node = Node({"n2": ("revive", f"{UUID} {HELD}")}, "")
+    heal.carry_out_order(node, DEVICE, state("Connecting", disk="Outdated"))
+    assert node.acts == [] and node.orders
