@@ -19,6 +19,8 @@ that is there: the kept one's node may have been lost since the order was given.
 because the replica that was ahead is gone for good. It holds while that replica is not marked. Of a
 device with one replica it says `only` in place of the generation.
 
+An order to discard is carried out once the resync has begun, not when the replicas are in contact.
+
 Orders are read only while the replica is without contact. For `device heal` and `status` the
 monitor publishes since when it is, and its data generations (`no_contact_fields`).
 """
@@ -122,7 +124,7 @@ def carry_out_order(runner: Runner, device: Device, state: ResourceState) -> Res
     """
     here = os.uname().nodename
     if state.is_connected:
-        _finish_discard(runner, device, here)
+        _has_ended_discard(runner, device, state, here)
         return state
     if len(device.nodes) < 2:
         return _accept_only(runner, device, state, here)
@@ -238,15 +240,17 @@ def _discard(
     drbdadm.disconnect(runner, device.name)
     drbdadm.connect_discarding(runner, device.name)
     deadline = time.monotonic() + _CONTACT_S
+    now: ResourceState | None = None
     while time.monotonic() < deadline:
         now = drbdsetup.observe(runner, device.name)
-        if now is not None and now.is_connected:
-            _finish_discard(runner, device, here)
+        if now is not None and now.is_connected and _has_ended_discard(runner, device, now, here):
             return
         time.sleep(0.3)
     # The permission to discard must not outlive this attempt: while it stands, DRBD would use it
-    # whenever the peer connects.
-    drbdadm.disconnect(runner, device.name)
+    # whenever the peer connects. The first handshake uses it up: after that the source may still
+    # wait for its handler.
+    if now is None or not now.is_connected or any(peer.replication == "Off" for peer in now.peers):
+        drbdadm.disconnect(runner, device.name)
 
 
 def _log_waiting(device: Device) -> None:
@@ -345,10 +349,27 @@ def _accept_only(runner: Runner, device: Device, state: ResourceState, here: str
     return drbdsetup.observe(runner, device.name) or state
 
 
+def _has_ended_discard(runner: Runner, device: Device, state: ResourceState, here: str) -> bool:
+    """Delete an order to discard whose resync has begun, or has nothing to do; return whether.
+
+    Not as soon as there is contact: the source's handler before the resync may refuse, which ends
+    the connection, and the replicas have diverged as before. DRBD gives the target another
+    generation in the moment in which the resync begins (receive_sync_uuid() in drbd_receiver.c, 8.4
+    and 9): from then on no permission to discard is needed.
+    """
+    discarded = _discard_begun(device).read()
+    if not discarded:
+        return False
+    if not state.is_in_sync:
+        held = data_generations(runner, device, state)
+        if held is None or held.name == discarded:
+            return False
+    _finish_discard(runner, device, here)
+    return True
+
+
 def _finish_discard(runner: Runner, device: Device, here: str) -> None:
     """Delete an order to discard that has been carried out."""
-    if not _discard_begun(device).exists():
-        return
     _delete_order(runner, device, "discard", here)
     _discard_begun(device).remove()
     _log(device.name, "connected again; the discarded replica is resynced", step="done")

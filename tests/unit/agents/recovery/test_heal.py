@@ -132,22 +132,77 @@ def test_nothing_is_discarded_while_no_other_node_serves(
     assert reset or "drbdadm connect --discard-my-data" in node.acts
 
 
-def test_a_connection_completes_the_order(here: FakeNode) -> None:
-    here.states["vm1"] = state("Connected")
+NEXT_GI = GI.replace(HELD, "00000000000000B2")
+
+
+def in_contact(
+    replication: str, *, disk: str = "Outdated", peer_disk: str = "UpToDate"
+) -> ResourceState:
+    peer = PeerState("peer", "Connected", "Primary", replication, peer_disk, 4)
+    return ResourceState("vm1", "Secondary", "no", disk, 1024, (peer,))
+
+
+@pytest.mark.parametrize("disk", ["Inconsistent", "UpToDate"])
+def test_the_resync_completes_the_order(here: FakeNode, disk: str) -> None:
     node = Node(order())
+
+    def resync() -> None:
+        # Another generation, or, where both have the same data, none, and in sync.
+        node.gi = GI if disk == "UpToDate" else NEXT_GI
+        is_whole = disk == "UpToDate"
+        here.states["vm1"] = in_contact("Established" if is_whole else "SyncTarget", disk=disk)
+
+    here.states["vm1"] = in_contact("WFBitMapT")
+    here.clock.on_sleep = resync
     heal.carry_out_order(node, DEVICE, state("StandAlone"))
-    assert node.acts[-1].startswith("crm_attribute")
+    assert node.acts[-1].startswith("crm_attribute") and node.orders == {}
     assert "drbdadm disconnect vm1" not in node.acts[1:]
     before = len(node.calls)
-    heal.carry_out_order(node, DEVICE, state("Connected"))
+    heal.carry_out_order(node, DEVICE, in_contact("SyncTarget", disk="Inconsistent"))
     assert len(node.calls) == before
+
+
+@pytest.mark.parametrize("gi", [GI, ""], ids=["same", "not known"])
+def test_contact_alone_completes_no_order(here: FakeNode, gi: str) -> None:
+    """The source's handler refuses, and the replicas have diverged as before."""
+    exchanging = in_contact("WFBitMapT")
+    here.states["vm1"] = exchanging
+    node = Node(order())
+    heal.carry_out_order(node, DEVICE, state("StandAlone"))
+    attempt = ["drbdadm disconnect vm1", "drbdadm connect --discard-my-data"]
+    assert node.acts == attempt, "the connection stays: the handshake has used the permission"
+    node.gi = gi
+    heal.carry_out_order(node, DEVICE, exchanging)
+    assert node.acts == attempt and set(node.orders) == {"n2"}
+    # It was dropped: a second attempt, which the handler lets begin.
+    node.gi = GI
+    here.clock.on_sleep = lambda: setattr(node, "gi", NEXT_GI)
+    heal.carry_out_order(node, DEVICE, state("StandAlone"))
+    assert node.acts[2:4] == attempt and node.orders == {}
+
+
+def test_a_begun_discard_is_completed_by_a_later_monitor(here: FakeNode) -> None:
+    here.states["vm1"] = in_contact("WFBitMapT")
+    node = Node(order())
+    heal.carry_out_order(node, DEVICE, state("StandAlone"))
+    node.gi = NEXT_GI
+    heal.carry_out_order(node, DEVICE, in_contact("SyncTarget", disk="Inconsistent"))
+    assert node.orders == {}
+    assert not state_files.of_device("vm1", "discard-begun").exists()
+
+
+def test_a_permission_that_no_handshake_has_used_ends_with_the_attempt(here: FakeNode) -> None:
+    here.states["vm1"] = in_contact("Off")
+    node = Node(order())
+    heal.carry_out_order(node, DEVICE, state("StandAlone"))
+    assert node.acts[-1] == "drbdadm disconnect vm1" and set(node.orders) == {"n2"}
 
 
 def test_a_resync_cut_off_by_the_end_of_an_attempt_needs_no_permission_to_go_on() -> None:
     node = Node(order())
     heal.carry_out_order(node, DEVICE, state("StandAlone"))
     # Contact came between the last look and the end of the attempt: the resync had begun.
-    cut_off = Node(order(), GI.replace(HELD, "00000000000000B2"))
+    cut_off = Node(order(), NEXT_GI)
     heal.carry_out_order(cut_off, DEVICE, state("StandAlone", disk="Inconsistent"))
     assert cut_off.acts[:2] == ["drbdadm disconnect vm1", "drbdadm adjust vm1"]
     assert cut_off.acts[2].startswith("crm_attribute")
@@ -231,7 +286,7 @@ def test_a_begun_attempt_discards_no_more_once_the_replica_is_kept() -> None:
 def test_a_resync_that_ended_with_the_attempt_is_connected_again() -> None:
     """The Primary has taken the mark off meanwhile: nothing is discarded any more."""
     heal.carry_out_order(Node(order()), DEVICE, state("StandAlone"))
-    ended = Node(order(), GI.replace(HELD, "00000000000000B2"), marked=())
+    ended = Node(order(), NEXT_GI, marked=())
     heal.carry_out_order(ended, DEVICE, state("StandAlone"))
     assert ended.acts[:2] == ["drbdadm disconnect vm1", "drbdadm adjust vm1"]
 
@@ -510,7 +565,7 @@ def test_a_connection_of_an_accepted_replica_is_tried_until_drbd_takes_it(
     with pytest.raises(type(how)):
         settle(node, apart)
     here.generation = generation
-    node.gi = GI.replace(HELD, "00000000000000B2")
+    node.gi = NEXT_GI
     settle(node, apart._replace(disk="UpToDate"))
     assert node.acts[-1] == "drbdadm adjust vm1"
 
@@ -523,7 +578,7 @@ def test_an_order_whose_deletion_fails_is_followed_by_the_connection(
         broken.setattr(heal, "_delete_order", lambda *_: (_ for _ in ()).throw(REFUSED))
         with pytest.raises(CommandError):
             settle(node, apart)
-    node.gi = GI.replace(HELD, "00000000000000B2")
+    node.gi = NEXT_GI
     settle(node, apart._replace(disk="UpToDate"))
     assert node.acts[-1] == "drbdadm adjust vm1" and node.orders == {}
 
