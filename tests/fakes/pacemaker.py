@@ -126,6 +126,8 @@ class FakePacemaker:
         # Words that disconnected replicas publish in addition, by node, for every device.
         self.disconnected: dict[str, str] = {}
         self.disks: dict[str, str] = {}
+        # The same of replicas that are connected.
+        self.in_contact: dict[str, str] = {}
         # Nodes whose replicas say that what a resync wrote is not stable yet.
         self.settling: set[str] = set()
         self.storage = list(STORAGE)
@@ -497,7 +499,7 @@ class FakePacemaker:
                 f"replication={'Established' if linked else 'Off'} "
                 f"peer-disk={'UpToDate' if linked else 'DUnknown'} out-of-sync=0 "
                 f"role={drbd} size={parameters['size']} acl={access} policy={policy}{admission}"
-                f"{self.disconnected.get(node, '')}"
+                f"{(self.in_contact if linked else self.disconnected).get(node, '')}"
                 f"{' unflushed=1' if node in self.settling else ''}"
                 f"{self._cache(parameters.get('cache', ''), is_linked=linked)}"
                 f"{self._read_cache(parameters.get('cache', ''), drbd)}",

@@ -21,8 +21,11 @@ device with one replica it says `only` in place of the generation.
 
 An order to discard is carried out once the resync has begun, not when the replicas are in contact.
 
-Orders are read only while the replica is without contact. For `device heal` and `status` the
-monitor publishes since when it is, and its data generations (`no_contact_fields`).
+Orders are read only while the replica is without contact, and those to revive also while the device
+has two replicas that are in contact, and none is UpToDate (both lost their disks, docs/adr/0047).
+That one leaves its peer first: with a generation of its own, made without contact, it fills the
+peer once they are connected again. For `device heal` and `status` the monitor publishes the data
+generations then, and since when there is no contact (`no_contact_fields`).
 """
 
 from __future__ import annotations
@@ -54,6 +57,8 @@ from sanctl.system.runner import Runner
 _QUERY_TIMEOUT_S = 8.0
 # The other node's agent looks every 10 or 11 s; a monitor has 30 s.
 _CONTACT_S = 13.0
+# By its own word a replica is, or may be, behind; nobody is promoted beside another such one.
+_UNSURE = frozenset({"Outdated", "Consistent"})
 _KEPT = "this replica is not marked: it was kept since"
 _log = DeviceLog("heal")
 
@@ -61,16 +66,18 @@ _log = DeviceLog("heal")
 def no_contact_fields(runner: Runner, device: Device, state: ResourceState) -> str:
     """Return the fields published of a replica without contact: since when, and its generations.
 
-    The time is kept beside the data, so that a reboot of the node does not lose it.
+    The time is kept beside the data, so that a reboot of the node does not lose it. Of two replicas
+    in contact that need an operator's word, the generations alone.
     """
     note = parts.note_path(device, "apart")
     if state.is_connected or len(device.nodes) < 2:
         if note is not None:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(note)
-        return ""
+        if not _are_both_unsure(device, state):
+            return ""
     fields = ""
-    if note is not None:
+    if note is not None and not state.is_connected:
         since = read_text_or(note, "").strip()
         if not since.isdecimal():
             since = str(int(time.time()))
@@ -83,6 +90,34 @@ def no_contact_fields(runner: Runner, device: Device, state: ResourceState) -> s
         fields += _bitmap_fields(runner, device, state)
         fields += " last=1" if held.was_primary else ""
     return fields
+
+
+def _are_both_unsure(device: Device, state: ResourceState) -> bool:
+    """Whether two replicas are in contact of which none is good, as far as is known."""
+    return (
+        len(device.nodes) == 2
+        and state.is_connected
+        and state.disk in _UNSURE
+        and all(peer.disk != "UpToDate" for peer in state.peers)
+    )
+
+
+def _drop_settled(runner: Runner, device: Device, here: str) -> None:
+    """Drop an order to revive this replica of two that were both unsure, and are so no more.
+
+    DRBD has settled it meanwhile: left in the CIB, the order would be open until contact is lost.
+    """
+    if not _unsure_note(device).exists():
+        return
+    value = _orders(runner, device).get(here, {}).get("revive")
+    if value is not None:
+        _drop(runner, device, "revive", value, "one of the replicas in contact is good, or filled")
+    _unsure_note(device).remove()
+
+
+def _unsure_note(device: Device) -> state_files.StateFile:
+    """Two replicas were in contact of which none is good: there may be an order to revive one."""
+    return state_files.of_device(device.name, "unsure")
 
 
 def _bitmap_fields(runner: Runner, device: Device, state: ResourceState) -> str:
@@ -125,11 +160,18 @@ def carry_out_order(runner: Runner, device: Device, state: ResourceState) -> Res
     here = os.uname().nodename
     if state.is_connected:
         _has_ended_discard(runner, device, state, here)
-        return state
-    if len(device.nodes) < 2:
+        if not _are_both_unsure(device, state):
+            _drop_settled(runner, device, here)
+            return state
+        if not _unsure_note(device).exists():
+            _unsure_note(device).write()
+    elif len(device.nodes) < 2:
         return _accept_only(runner, device, state, here)
     orders = _orders(runner, device)
     own = orders.pop(here, {})
+    if state.is_connected:
+        own.pop("discard", None)
+        orders.clear()
     discard, revive = (_words(own.get(kind, "")) for kind in ("discard", "revive"))
     is_marked = bool(own) and here in _marked(runner, device)
     # A resync that has ended may have taken the mark off before the attempt cut the connection.
@@ -299,18 +341,17 @@ def _revive(
     is_meant = order == [held.name] and not state.is_primary
     path = lost_writes.data_file(device.name)
     if is_meant and path is not None and lost_writes.is_suspect(device.name, path):
-        # Nothing connects a suspect replica, and it is none from here on: wherever this ends, a
-        # monitor finds the notes, also one that drops the order, as its generation is no more.
-        for node in device.nodes:
-            if node != here:
-                reconnect_dropped.write_later(device.name, node)
+        # Nothing connects a suspect replica, and it is none from here on.
+        _have_connected(device, here)
         # First: the fence-peer handler, which DRBD calls next, refuses a suspect replica.
         lost_writes.clear_marker(device.name, path)
         _log(
             device.name, f"{order[0]} is accepted although it lost writes, as ordered", step="trust"
         )
     # DRBD 9 lets none be promoted without a majority, unless it is told that the others are behind.
-    if is_meant and (state.disk in {"Outdated", "Consistent"} or state.has_quorum is False):
+    if is_meant and (state.disk in _UNSURE or state.has_quorum is False):
+        if state.is_connected and not _leave_peer(runner, device, state, here):
+            return
         # Without it the handler would wait for a peer that may have newer data, until its timeout.
         quorum_overlap.record_operator_trust(device.name)
         try:
@@ -322,6 +363,33 @@ def _revive(
             raise
         _log(device.name, f"{order[0]} is made UpToDate, as ordered", step="revive")
     _delete_order(runner, device, "revive", here)
+
+
+def _have_connected(device: Device, here: str) -> None:
+    """Have a monitor connect, wherever this attempt ends.
+
+    Also one that drops the order, as the generation that it names is no more.
+    """
+    for node in device.nodes:
+        if node != here:
+            reconnect_dropped.write_later(device.name, node)
+
+
+def _leave_peer(runner: Runner, device: Device, state: ResourceState, here: str) -> bool:
+    """End the contact of a replica that is to be revived; return whether that is so.
+
+    Not while a resync runs, or is about to: that may be the end of it. The peer goes on looking for
+    this replica, and finds it once that has a generation of its own.
+    """
+    if any((peer.replication, peer.role) != ("Established", "Secondary") for peer in state.peers):
+        return False
+    _have_connected(device, here)
+    drbdadm.disconnect(runner, device.name)
+    now = drbdsetup.observe(runner, device.name)
+    if now is None or any(peer.is_connected for peer in now.peers):
+        return False
+    _log(device.name, "disconnected, to be made UpToDate and to fill the other one", step="leave")
+    return True
 
 
 def _accept_only(runner: Runner, device: Device, state: ResourceState, here: str) -> ResourceState:

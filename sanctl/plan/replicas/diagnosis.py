@@ -78,6 +78,12 @@ class ReplicaFacts:
         except ValueError:
             return None
 
+    @property
+    def is_unconfirmed_in_contact(self) -> bool:
+        """Whether it stays so beside a peer, and no resync begins: DRBD 9 promotes none such."""
+        is_idle = self.replica.is_connected and self.replica.replication == "Established"
+        return self.replica.disk == _UNCONFIRMED and is_idle
+
     def is_connected_with(self, other: ReplicaFacts) -> bool:
         """Whether both replicas are known to be connected to each other."""
         return self.replica.is_connected_with([other.node]) and other.replica.is_connected_with(
@@ -198,10 +204,16 @@ def _facts(cluster: Cluster, device: DeviceSpec, node: NodeName) -> ReplicaFacts
         generations=parse_generations(replica.generations or ""),
         is_marked=cluster.is_marked(device, node),
         serves=node.value in cluster.mon.active_nodes(device.name),
-        is_never_connected=replica.disk == _UNCONFIRMED and not _quorums_intersect(cluster, node),
+        is_never_connected=replica.disk == _UNCONFIRMED
+        and not _is_in_contact(replica)
+        and not _quorums_intersect(cluster, node),
         is_drained=node.value in cluster.cib.drained,
         orders=_orders(cluster, device, node),
     )
+
+
+def _is_in_contact(replica: ReplicaState) -> bool:
+    return replica.is_connected or any(link.is_connected for link in replica.peers)
 
 
 def _orders(cluster: Cluster, device: DeviceSpec, node: NodeName) -> frozenset[str]:

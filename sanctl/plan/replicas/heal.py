@@ -205,9 +205,11 @@ def _differing_bytes(kept: ReplicaFacts, other: ReplicaFacts) -> int:
     """Return in how many bytes two replicas may differ that do not know which of them is behind.
 
     Of two whose disks were both lost: DRBD 9 attaches them at equal generations, with what its
-    activity log names in the bitmap (docs/adr/0047). An Outdated one has nothing to be asked for.
+    activity log names in the bitmap (docs/adr/0047). Beside such a one an Outdated one has nothing
+    to be asked for.
     """
-    if not {kept.replica.disk, other.replica.disk} <= {"UpToDate", "Consistent"}:
+    disks = {kept.replica.disk, other.replica.disk}
+    if not disks <= {"UpToDate", "Consistent"} and disks != {"Outdated"}:
         return 0
     return 1024 * max(kept.replica.out_of_sync_kib or 0, other.replica.out_of_sync_kib or 0)
 
@@ -316,6 +318,7 @@ def _changes(
         or kept.is_never_connected
         or kept.replica.is_suspect
         or kept.lacks_majority
+        or (len(others) == 1 and kept.is_unconfirmed_in_contact)
     ):
         generation = kept.generations.name if kept.generations else None
         if not others:

@@ -321,3 +321,42 @@ def test_a_node_without_a_replica(cluster: FakePacemaker, session: Session) -> N
     with pytest.raises(Refused) as caught:
         loss_of_keeping(examine_replicas(session, VM1), NodeName.parse("n3"))
     assert caught.value.problems[0].code == "SAN-DEV-015"
+
+
+def lose_both_disks(cluster: FakePacemaker, disk: str, votes: str, words: str) -> None:
+    """Both are back, of one generation and connected, and marked; none is UpToDate."""
+    for node in ("n1", "n2"):
+        cluster.disks[node] = disk
+        cluster.in_contact[node] = words
+        remember(cluster, node, "sanctl-outdated-vm1", uuid(cluster))
+        value = f"file={votes} live={votes} strategy=x device=silent"
+        cluster.attribute(node, "sanctl-votes", value)
+    cluster.tick()
+    cluster.tick()
+    assert cluster.active("vm1") == []
+
+
+@pytest.mark.parametrize("votes", ["two-node", "nodes"])
+@pytest.mark.parametrize("disk", ["Outdated", "Consistent"])
+def test_two_in_contact_of_which_none_is_good(
+    cluster: FakePacemaker, session: Session, disk: str, votes: str
+) -> None:
+    """No agent takes a word of its own: the operator's was refused for ever."""
+    lose_both_disks(cluster, disk, votes, f" gi=00000000000000A0:{COMMON}:{OLDER}")
+    shown = examine_replicas(session, VM1)
+    assert shown.condition is Condition.BLOCKED
+    assert not any(side.is_never_connected for side in shown.replicas)
+    heal(session, N2, shown)
+    order = f'name="sanctl-revive-vm1" value="{uuid(cluster)} 00000000000000A0"'
+    assert order in cluster.patches[0] and "sanctl-discard" not in cluster.patches[0]
+    assert cluster.active("vm1") == ["n2"]
+    assert cluster.permanent("n1", "sanctl-outdated-vm1") == uuid(cluster)
+
+
+@pytest.mark.parametrize("disk", ["Outdated", "Consistent"])
+def test_one_in_contact_that_has_not_told_its_generation_is_asked_for_later(
+    cluster: FakePacemaker, session: Session, disk: str
+) -> None:
+    lose_both_disks(cluster, disk, "two-node", "")
+    with pytest.raises(Refused, match="SAN-HEAL-002"):
+        heal(session, N2, examine_replicas(session, VM1))

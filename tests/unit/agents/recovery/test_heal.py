@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -509,7 +509,8 @@ def settle(node: Node, now: ResourceState) -> None:
 def fail_once(
     monkeypatch: pytest.MonkeyPatch, module: object, name: str, how: BaseException
 ) -> None:
-    real, failed = getattr(module, name), []
+    real: Callable[..., None] = getattr(module, name)
+    failed: list[BaseException] = []
 
     def act(*words: object) -> None:
         if not failed:
