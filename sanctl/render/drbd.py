@@ -157,12 +157,19 @@ _GIB = 1 << 30
 def activity_log_extents(size_bytes: int) -> int:
     """Return how many 4 MiB extents may be written to without a metadata update.
 
-    After a crash all of them are sent again (drbd.conf(5), al-extents), so their number bounds the
-    resync of a returning node: 268 MiB, 1 GiB or DRBD's default of 4.8 GiB. With fewer extents more
+    After a crash all of them are compared again (drbd.conf(5), al-extents), so their number bounds
+    the resync of a returning node: 1 GiB, or DRBD's default of 4.8 GiB. With fewer extents more
     writes need a metadata write first, above all on a large device.
+
+    Not DRBD's least, 67. A transaction of the log exchanges up to 64 extents, and is to find what
+    was written to those on stable storage: DRBD relies on the flush that goes before it
+    (drbd_actlog.c). Here that is a flush of the metadata's own file, which commits nothing of the
+    data file while the metadata's is clean; what the transaction itself changes does that, a moment
+    after the log has lost the extent. A power cut in between would leave blocks that read as zeros
+    (reserved ones, docs/adr/0047), and that neither the log nor a bitmap names. Of 257 extents one
+    that was just written to leaves only after further transactions, the first of which has
+    committed it.
     """
-    if size_bytes <= 32 * _GIB:
-        return 67
     if size_bytes <= 512 * _GIB:
         return 257
     return 1237

@@ -22,7 +22,7 @@ import os
 from sanctl.agents.cache import write_cache
 from sanctl.agents.replica import lost_writes, parts, resource_file
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbd_kernel, drbdadm, drbdsetup, pool_files
+from sanctl.drivers import drbd_kernel, drbdadm, drbdsetup
 from sanctl.errors import CommandError, Problem
 from sanctl.system import state_files
 from sanctl.system.runner import Runner
@@ -45,8 +45,8 @@ def apply_replica_nodes(runner: Runner, device: Device) -> bool:
     # The number of replicas decides what write-back requires.
     write_cache.leave_write_back(runner, device.name)
     disconnect_removed(runner, device)
-    pool = parts.load_topology().pool(device.pool)
-    if pool is None:
+    # It keeps the size of the activity log: DRBD takes no other one while hosts write.
+    if not resource_file.rewrite(runner, device):
         raise CommandError(
             Problem(
                 "SAN-AGENT-004",
@@ -54,9 +54,6 @@ def apply_replica_nodes(runner: Runner, device: Device) -> bool:
                 "run the playbook again on every node",
             )
         )
-    resource_file.write(
-        runner, device, pool_files.files_of(str(pool.path), device.name, device.uuid)
-    )
     resource_file.apply(runner, device)
     forget_removed(runner, device)
     _change_note(device).remove()

@@ -122,15 +122,24 @@ def rewrite(runner: Runner, device: Device, *, only: str | None = None) -> bool:
     where = parts.load_topology().pool(device.pool)
     if where is None:
         return False
-    present = _AL_EXTENTS.search(read_text_or(path_of(device.name), ""))
     write(
         runner,
         device,
         pool_files.files_of(str(where.path), device.name, device.uuid),
-        al_extents=int(present[1]) if present else None,
+        al_extents=al_extents(device.name),
         only=only,
     )
     return True
+
+
+def al_extents(name: str) -> int | None:
+    """Return the size of the activity log that the present file names; None without a file.
+
+    DRBD exchanges the log of a disk that is attached only while no request holds a part of it, and
+    refuses all options of the disk with it otherwise (drbd_nl.c, disk_opts_check_al_size).
+    """
+    present = _AL_EXTENTS.search(read_text_or(path_of(name), ""))
+    return int(present[1]) if present else None
 
 
 def replica_nodes(name: str) -> list[str]:

@@ -119,10 +119,17 @@ def test_braces_balance() -> None:
         assert text.count("{") == text.count("}")
 
 
-@pytest.mark.parametrize(("gib", "extents"), [(1, 67), (32, 67), (33, 257), (513, 1237)])
+@pytest.mark.parametrize(("gib", "extents"), [(1, 257), (512, 257), (513, 1237)])
 def test_the_activity_log_fits_the_device(gib: int, extents: int) -> None:
     assert activity_log_extents(gib << 30) == extents
-    assert f"al-extents {extents};" in _render(8) or gib > 32
+    assert f"al-extents {extents};" in _render(8) or gib > 512
+
+
+def test_no_single_transaction_can_exchange_what_was_just_written() -> None:
+    """Of 67 extents 64 could leave at once, with blocks that no flush had made stable."""
+    exchanged_at_once = 64  # AL_UPDATES_PER_TRANSACTION
+    for size in (1 << 20, 1 << 30, 32 << 30, 1 << 40, 16 << 40):
+        assert activity_log_extents(size) > 4 * exchanged_at_once
 
 
 def test_port() -> None:
@@ -159,7 +166,8 @@ def test_the_controller_suits_the_network(
 
 
 def test_a_running_replica_keeps_its_activity_log() -> None:
-    assert "al-extents 67;" in _render(8)
+    assert "al-extents 257;" in _render(8)
+    assert "al-extents 67;" in _render(8, al_extents=67)
     assert "al-extents 1237;" in _render(8, al_extents=1237)
 
 

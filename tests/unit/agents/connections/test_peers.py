@@ -88,6 +88,14 @@ def test_a_replica_is_added(node: Node) -> None:
     assert "fencing resource-and-stonith" in text() and "on n2 {" in text()
 
 
+def test_a_change_of_nodes_keeps_the_activity_log_of_a_replica_that_runs(node: Node) -> None:
+    """DRBD refuses another size while hosts write, and all other options with it."""
+    files = node.attach_files(device("n1"))
+    resource_file.write(FakeRunner(), device("n1"), files, al_extents=67)
+    assert peers.apply_replica_nodes(node, device("n1", "n2"))
+    assert "al-extents 67;" in text()
+
+
 def test_a_replica_that_lost_writes_is_not_connected(node: Node) -> None:
     configured(node, "n1")
     lost_writes.record_failed_flush("vol1")
