@@ -29,6 +29,7 @@ from sanctl.agents.sync import tracking, unit, verify
 from sanctl.drivers import backing_device, drbdadm, drbdsetup, page_cache
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
+from sanctl.plan.failover.promotion import NO_DISK
 from sanctl.system import journal
 from sanctl.system.runner import Runner
 
@@ -236,7 +237,9 @@ def _apply_sync_policy(runner: Runner, device: Device, state: ResourceState) -> 
 
     Not for a replica that has refused its peer (StandAlone): `drbdadm adjust` would connect it, and
     whether that is right is not decided here. The replica gets the policy when it is connected
-    again.
+    again. Nor for one without its disk, which `drbdadm adjust` would attach past the rules for that
+    (recovery/reattach_disk.py): unmarked, say, where no replica has one. It gets the policy once
+    its disk is back.
 
     Raises:
         SanctlError: DRBD did not take it; the next monitor tries again.
@@ -245,6 +248,8 @@ def _apply_sync_policy(runner: Runner, device: Device, state: ResourceState) -> 
         return False
     if not state.peers and len(device.nodes) > 1:
         return False  # DRBD 8.4 does not list a connection that it has given up.
+    if state.disk in NO_DISK:
+        return False
     if not resource_file.rewrite(runner, device):
         return False
     drbdadm.adjust(runner, device.name)

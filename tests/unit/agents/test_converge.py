@@ -17,10 +17,11 @@ from sanctl.agents.replica import listed_portals, parts, resource_file, sync_pol
 from sanctl.agents.replica.parts import Device
 from sanctl.agents.restore import unit as restore_unit
 from sanctl.agents.sync import verify
-from sanctl.drivers import backing_device, drbdsetup, lio, page_cache
+from sanctl.drivers import backing_device, drbdadm, drbdsetup, lio, page_cache
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.model.restore_point import PointOrder
+from sanctl.plan.failover.promotion import NO_DISK
 from sanctl.system import journal, state_files
 from tests.fakes.runner import FakeRunner
 
@@ -132,6 +133,28 @@ def test_while_io_is_frozen_neither_nodes_nor_access_list_change(done: list[str]
         "sanctl.agents.connections.peers.apply_replica_nodes",
     } & {*done}
     assert "sanctl.agents.cache.write_cache.apply_policy" in done
+
+
+@pytest.mark.parametrize("disk", sorted(NO_DISK))
+def test_a_changed_sync_policy_attaches_no_disk(
+    done: list[str], monkeypatch: pytest.MonkeyPatch, disk: str
+) -> None:
+    """`adjust` would: unmarked beside a peer without one, and before it is the disk's turn."""
+    monkeypatch.setattr(sync_policy, "is_in_force", lambda _: False)
+
+    def rewrite(*_: object) -> bool:
+        done.append("written")
+        return True
+
+    monkeypatch.setattr(resource_file, "rewrite", rewrite)
+    monkeypatch.setattr(drbdadm, "adjust", lambda *_: done.append("adjusted"))
+    apply = Changes(DEVICE, ocf.Steps("vm1", "monitor"))
+    apply.has_open_nodes = False
+    apply.apply_sync_policy(FakeRunner(""), state()._replace(disk=disk))
+    recorded = f"{sync_policy.__name__}.record"
+    assert not {"written", "adjusted", recorded} & {*done}
+    apply.apply_sync_policy(FakeRunner(""), state())
+    assert {"written", "adjusted", recorded} <= {*done}, "once it is back"
 
 
 @pytest.mark.parametrize(
