@@ -181,9 +181,16 @@ def _start(device: Device, turn: contextlib.ExitStack) -> int:
     connects = start_connection.choose(
         _RUNNER, device, only_peer, is_suspect=is_suspect, is_new=is_new
     )
-    isolation.bring_up(
-        _RUNNER, device, files, only_peer, is_alone=connects is not start_connection.Connects.NOW
-    )
+    bring_up = partial(
+        isolation.bring_up, _RUNNER, device, files, only_peer,
+        is_alone=connects is not start_connection.Connects.NOW,
+    )  # fmt: skip
+    try:
+        bring_up()
+    except CommandError:
+        if not peers.make_room(_RUNNER, device):
+            raise
+        bring_up()
     peers.forget_removed(_RUNNER, device)
     sync_policy.record(device)
     steps.done("drbd", f"DRBD attached{connects.value}")

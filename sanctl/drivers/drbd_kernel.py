@@ -18,6 +18,7 @@ from sanctl.parse.drbd import (
     PendingRequests,
     ProcState,
     SyncProgress,
+    parse_bitmap_owners,
     parse_blank_replicas,
     parse_connections,
     parse_oldest_requests,
@@ -175,6 +176,18 @@ def oldest_requests(name: str) -> tuple[OldRequest, ...]:
     """Return the requests of hosts that have waited longest; none where debugfs is not readable."""
     # Without debugfs, or where a locked-down kernel keeps it shut, nothing is known.
     return parse_oldest_requests(read_text_or(oldest_requests_path(name), ""))
+
+
+def bitmap_owners(name: str) -> frozenset[int]:
+    """Return the node ids of the peers that an attached disk has a bitmap for, with DRBD 9.
+
+    None where debugfs is not readable, and without a disk.
+    """
+    try:
+        text = read_text_or(f"{_DEBUG}/{name}/volumes/0/data_gen_id", "")
+    except OSError:  # a kernel that is locked down
+        text = ""
+    return parse_bitmap_owners(text)
 
 
 def pending_requests(minor: int) -> PendingRequests | None:

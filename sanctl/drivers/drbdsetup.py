@@ -201,6 +201,18 @@ def require_majority(runner: Runner, name: str, *, replica_count: int) -> None:
         )  # fmt: skip
 
 
+def end_quorum(runner: Runner, name: str) -> None:
+    """Let DRBD 9 go on without a majority: before peers are ended of which two replicas are left.
+
+    `drbdadm adjust` gives DRBD the options of a resource before it ends peers, too
+    (drbdadm.h, drbd_cfg_stage).
+
+    Raises:
+        CommandError: refused, or DRBD did not answer.
+    """
+    runner.run(["drbdsetup", "resource-options", name, "--quorum=off"], timeout_s=_TIMEOUT_S)
+
+
 def force_detach(runner: Runner, minor: int) -> None:
     """Detach from a disk that has failed, as DRBD does at an error: without waiting for it.
 

@@ -286,6 +286,15 @@ def parse_verify_done(line: str) -> tuple[int, str, int] | None:
     return int(found[1]), found[2] or "", int(found[3] or 0) * int(found[4] or 0)
 
 
+def parse_bitmap_owners(text: str) -> frozenset[int]:
+    """Read whom DRBD 9 keeps bitmaps for, by node id, in debugfs' `volumes/0/data_gen_id`.
+
+    Its second line has the generation of each as `[ID]0x...` (drbd_debugfs.c,
+    device_data_gen_id_show).
+    """
+    return frozenset(map(int, re.findall(r"\[(\d+)\]0x", text)))
+
+
 def parse_oldest_requests(text: str) -> tuple[OldRequest, ...]:
     """Read `volumes/0/oldest_requests` of DRBD's debugfs; lines of another form are ignored.
 

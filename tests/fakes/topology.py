@@ -53,3 +53,22 @@ def wide_topology() -> Topology:
         'role = "witness"', 'role = "storage"\niscsi = ["10.77.1.3"]'
     ).replace('nodes = ["n1", "n2"]', 'nodes = ["n1", "n2", "n3"]')
     return parse(text)
+
+
+def topology_of_five() -> Topology:
+    """Return it with five storage nodes."""
+    nodes = "".join(
+        f"""
+[nodes.n{number}]
+id = {number}
+role = "storage"
+iscsi = ["10.77.1.{number}"]
+sync = "10.77.2.{number}"
+heartbeat = "10.77.3.{number}"
+"""
+        for number in (4, 5)
+    )
+    text = CLUSTER_TOML.replace(
+        'role = "witness"', 'role = "storage"\niscsi = ["10.77.1.3"]'
+    ).replace('nodes = ["n1", "n2"]', 'nodes = ["n1", "n2", "n3", "n4", "n5"]')
+    return parse(text.replace("[pools.main]", f"{nodes}[pools.main]"))

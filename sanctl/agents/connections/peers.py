@@ -9,10 +9,15 @@ has the previous nodes, and so names those to disconnect. The order:
 2. Disconnect from nodes that hold no replica any more, by the old resource file, which has their
    addresses. The disconnect outdates an up-to-date peer (drbd_nl.c, conn_try_disconnect), so DRBD
    does not freeze I/O to ask about that peer.
-3. The new resource file, and `drbdadm adjust`: it connects to new nodes, and sets whether a lost
+3. DRBD 9 keeps a bitmap for each peer that it has been connected to, and has room for three. Where
+   it is to connect to a new peer, removed ones are ended before, and their bitmaps given up
+   (forget-peer): a drop and an addition may be seen together.
+4. The new resource file, and `drbdadm adjust`: it connects to new nodes, and sets whether a lost
    peer has to be fenced. The only replica of a device has no peer.
-4. DRBD 9 keeps a bitmap for each peer that it has been connected to, and has room for three: those
-   of nodes that hold no replica are given up (forget-peer).
+5. What DRBD 9 still keeps of nodes that hold no replica is given up, too.
+
+A start attaches the disk while DRBD knows all peers, and is refused where there is no room for one
+(`make_room`).
 """
 
 from __future__ import annotations
@@ -20,12 +25,16 @@ from __future__ import annotations
 import os
 
 from sanctl.agents.cache import write_cache
+from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.replica import lost_writes, parts, resource_file
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbd_kernel, drbdadm, drbdsetup
-from sanctl.errors import CommandError, Problem
+from sanctl.errors import CommandError, Problem, SanctlError
+from sanctl.model.drbd import uses_quorum
 from sanctl.system import state_files
 from sanctl.system.runner import Runner
+
+_log = DeviceLog("peers")
 
 
 def apply_replica_nodes(runner: Runner, device: Device) -> bool:
@@ -45,6 +54,7 @@ def apply_replica_nodes(runner: Runner, device: Device) -> bool:
     # The number of replicas decides what write-back requires.
     write_cache.leave_write_back(runner, device.name)
     disconnect_removed(runner, device)
+    _make_room_for_new(runner, device)
     # It keeps the size of the activity log: DRBD takes no other one while hosts write.
     if not resource_file.rewrite(runner, device):
         raise CommandError(
@@ -88,6 +98,62 @@ def disconnect_removed(runner: Runner, device: Device) -> None:
         )
 
 
+def _make_room_for_new(runner: Runner, device: Device) -> None:
+    """End removed peers of DRBD 9, and give up their bitmaps, where a peer is to be connected.
+
+    `drbdadm adjust` would end them, too, and then be refused a bitmap for the new one: a change
+    that is repeated for ever, as what comes behind it is never done.
+
+    Raises:
+        CommandError: DRBD refused, or did not answer.
+    """
+    if drbd_kernel.generation() < 9:
+        return
+    state = drbdsetup.observe(runner, device.name)
+    if state is None:
+        return
+    there = {peer.name for peer in state.peers if peer.connection != "StandAlone"}
+    if there | {_here()} >= set(device.nodes):
+        return
+    removed = [peer for peer in state.peers if peer.name not in device.nodes]
+    if removed and not uses_quorum(len(device.nodes)):
+        # In the order of `adjust`: a Primary would be frozen without them.
+        drbdsetup.end_quorum(runner, device.name)
+    for peer in removed:
+        if peer.node_id is not None:
+            drbdsetup.delete_peer(runner, device.name, peer.node_id)
+    forget_removed(runner, device)
+
+
+def make_room(runner: Runner, device: Device) -> bool:
+    """Give up bitmaps of removed peers of a replica whose disk DRBD 9 has refused to attach.
+
+    This node was away, or was killed, when a replica was dropped and another one added: the bitmaps
+    of the dropped one leave no room. They can be given up by a kernel alone that has the disk
+    (drbdmeta leaves their bits behind), so the disk is attached without any peer for that. The
+    replica is down afterwards, for another attempt: all of its peers are to be known when its disk
+    is attached (docs/adr/0039).
+
+    Returns:
+        Whether the disk may be attached now: it could be attached without peers.
+    """
+    if drbd_kernel.generation() < 9:
+        return False
+    try:
+        state = drbdsetup.observe(runner, device.name)
+        if state is not None and (state.disk != "Diskless" or state.is_primary):
+            return False
+        drbdsetup.down(runner, device.name)
+        drbdadm.attach(runner, device.name, device.minor)
+        forget_removed(runner, device)
+        drbdsetup.down(runner, device.name)
+    except (SanctlError, OSError) as error:
+        _log(device.name, f"no bitmap of a removed peer could be given up: {error}")
+        return False
+    _log(device.name, "the disk was refused; bitmaps of removed peers are given up: again")
+    return True
+
+
 def forget_removed(runner: Runner, device: Device) -> None:
     """Give up the bitmaps that DRBD 9 keeps for nodes that hold no replica any more.
 
@@ -98,11 +164,24 @@ def forget_removed(runner: Runner, device: Device) -> None:
     """
     if drbd_kernel.generation() < 9:
         return
+    for node_id in _removed_ids(device):
+        drbdsetup.forget_peer(runner, device.name, node_id)
+
+
+def _removed_ids(device: Device) -> list[int]:
+    """Return DRBD's node ids of the nodes that hold no replica, as far as they are known.
+
+    Those of cluster.toml, and those that have a bitmap: a node may be gone from cluster.toml. Not
+    by the bitmaps where a replica's node is: its id is not known.
+    """
     from sanctl.render.drbd import drbd_node_id  # noqa: PLC0415 - monitors do not pay for it
 
-    for node in parts.load_topology().storage_nodes:
-        if str(node.name) not in device.nodes:
-            drbdsetup.forget_peer(runner, device.name, drbd_node_id(node.id))
+    ids = {str(node.name): drbd_node_id(node.id) for node in parts.load_topology().storage_nodes}
+    kept = {ids[name] for name in device.nodes if name in ids}
+    others = {node_id for name, node_id in ids.items() if name not in device.nodes}
+    if len(kept) == len(device.nodes):
+        others |= drbd_kernel.bitmap_owners(device.name)
+    return sorted(others - kept)
 
 
 def _here() -> str:

@@ -12,11 +12,12 @@ import os
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sanctl.agents import device, ocf
-from sanctl.agents.connections import isolation, start_connection
+from sanctl.agents.connections import isolation, peers, start_connection
 from sanctl.agents.device_metadata import METADATA
 from sanctl.agents.node import failure_cleanup
 from sanctl.agents.recovery import fs_shutdown
@@ -179,3 +180,27 @@ def test_a_start_without_its_place_in_cluster_toml_is_tried_again_once_it_has_on
     assert resolved(set()) == [] and resolved({"main"}) == ["vol1"]
     assert device.start() == ocf.SUCCESS
     assert resolved({"main"}) == []
+
+
+@pytest.mark.parametrize("is_room_made", [True, False])
+def test_a_disk_that_drbd_refuses_is_tried_once_more_where_room_was_made(
+    stopped: Node, monkeypatch: pytest.MonkeyPatch, *, is_room_made: bool
+) -> None:
+    """The bitmap of a replica that was dropped while the node was away left none for a new one."""
+    monkeypatch.setenv("OCF_RESKEY_CRM_meta_interval", "0")
+    bring_up, tried = isolation.bring_up, []
+
+    def refused_once(*given: Any, **options: Any) -> None:
+        tried.append("tried")
+        if len(tried) == 1:
+            raise CommandError(Problem("SAN-CMD-003", "Not enough free bitmap slots"))
+        bring_up(*given, **options)
+
+    monkeypatch.setattr(isolation, "bring_up", refused_once)
+    monkeypatch.setattr(peers, "make_room", lambda *_: is_room_made)
+    if is_room_made:
+        assert device.start() == ocf.SUCCESS and stopped.is_up
+    else:
+        with pytest.raises(CommandError, match="bitmap slots"):
+            device.start()
+    assert len(tried) == 1 + is_room_made

@@ -13,6 +13,7 @@ from sanctl.model.drbd import OldRequest, PeerState, ResourceState
 from sanctl.parse.drbd import (
     PendingRequests,
     SyncProgress,
+    parse_bitmap_owners,
     parse_events2,
     parse_oldest_requests,
     parse_out_of_sync_range,
@@ -298,3 +299,12 @@ def test_devices_that_are_served_from_their_peers_disk_are_counted() -> None:
 """
     assert parse_primaries_without_disk(text) == 2
     assert parse_primaries_without_disk("") == 0
+
+
+def test_the_peers_that_have_a_bitmap() -> None:
+    text = (
+        "0x1B2A3C4D5E6F7081\n[1]0x0000000000000000 [30]0xA1B2C3D4E5F60718\n"
+        "0x0000000000000000\n0x0000000000000000\n"
+    )
+    assert parse_bitmap_owners(text) == {1, 30}
+    assert parse_bitmap_owners("") == frozenset()

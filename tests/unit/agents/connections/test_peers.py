@@ -11,11 +11,11 @@ import pytest
 from sanctl.agents.connections import peers
 from sanctl.agents.replica import lost_writes, resource_file
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdadm, loop
+from sanctl.drivers import drbd_kernel, drbdadm, loop
 from sanctl.errors import CommandError, Problem
 from tests.fakes.node import FakeNode
 from tests.fakes.runner import Answer, FakeRunner
-from tests.fakes.topology import wide_topology
+from tests.fakes.topology import topology_of_five
 
 _EVENTS = """\
 exists resource name:vol1 role:Primary suspended:no
@@ -142,15 +142,178 @@ def test_the_node_that_is_dropped_does_nothing(node: Node) -> None:
     assert not node.asked
 
 
-def test_drbd_9_ends_connections_by_adjust_and_forgets_removed_peers(node: Node) -> None:
-    node.generation, node.topology = 9, node.with_own_pool(wide_topology())
-    configured(node, "n1", "n2", "n3")
-    node.failing = "forget-peer"
+class Kernel9(Node):
+    """The first of five nodes, with DRBD 9: its peers and their bitmaps, of which there are three.
+
+    Attributes:
+        peers: node ids of the known peers, each with its connection.
+        bitmaps: node ids of the peers that have one.
+        dies_at: the command with which the agent is killed.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.generation, self.topology = 9, self.with_own_pool(topology_of_five())
+        self.peers: dict[int, str] = {}
+        self.bitmaps: set[int] = set()
+        self.disk = "UpToDate"
+        self.dies_at = ""
+
+    def _answer(self, argv: Sequence[str]) -> Answer:
+        if argv[1] == "events2":
+            return self._events() if self.disk else ""
+        if argv[0] == "ip":
+            return ""
+        if argv[1] == "--config-file":
+            argv = [argv[0], *argv[3:]]
+        self.asked.append(" ".join(argv[1:]))
+        if argv[1] == self.dies_at:
+            return _REFUSED
+        return self._change(argv[1], argv[-1])
+
+    def _change(self, word: str, last: str) -> Answer:
+        if word == "adjust":
+            return self._adjust()
+        if word == "del-peer":
+            del self.peers[int(last)]
+        elif word == "forget-peer":
+            if int(last) in self.peers:
+                return _REFUSED
+            if self.disk not in {"", "Diskless"}:
+                self.bitmaps.discard(int(last))
+        elif word == "down":
+            self.disk = ""
+            self.peers.clear()
+        elif word == "new-minor":
+            self.disk = self.disk or "Diskless"
+        elif word == "attach":
+            if len(self.bitmaps | {*self.peers}) > 3:
+                return _REFUSED
+            self.disk = "UpToDate"
+        return ""
+
+    def _adjust(self) -> Answer:
+        named = {int(name[1:]) - 1 for name in resource_file.replica_nodes("vol1")} - {0}
+        self.peers = {each: state for each, state in self.peers.items() if each in named}
+        for each in sorted(named - {*self.peers}):
+            self.peers[each] = "StandAlone"
+        if self.disk in {"", "Diskless"}:
+            self.disk = "Diskless"
+            if len(self.bitmaps | named) > 3:
+                return _REFUSED
+            self.disk = "UpToDate"
+        for each in sorted(named):
+            if each not in self.bitmaps and len(self.bitmaps) == 3:
+                return _REFUSED
+            self.bitmaps.add(each)
+            self.peers[each] = "Connecting"
+        return ""
+
+    def _events(self) -> str:
+        lines = ["exists resource name:vol1 role:Secondary suspended:no"]
+        for each, state in self.peers.items():
+            known = f"name:vol1 peer-node-id:{each} conn-name:n{each + 1}"
+            lines.append(f"exists connection {known} connection:{state} role:Unknown")
+            lines.append(f"exists peer-device {known} volume:0 replication:Off peer-disk:DUnknown")
+        lines.append(f"exists device name:vol1 volume:0 minor:1 disk:{self.disk} size:1024")
+        return "\n".join([*lines, "exists -", ""])
+
+
+@pytest.fixture
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel9:
+    """It has been started with replicas on n1 to n4."""
+    made = Kernel9(tmp_path).install(monkeypatch)
+    monkeypatch.setattr(loop, "uses_direct_io", lambda _: True)
+    monkeypatch.setattr(drbd_kernel, "bitmap_owners", lambda _: frozenset(made.bitmaps))
+    configured(made, "n1", "n2", "n3", "n4")
+    made.peers, made.bitmaps = {1: "Connected", 2: "Connected", 3: "Connecting"}, {1, 2, 3}
+    return made
+
+
+REPLACED = device("n1", "n2", "n3", "n5")
+
+
+def test_a_drop_and_an_addition_that_are_seen_together(kernel: Kernel9) -> None:
+    """The dropped one's bitmap left no room, and was to be given up after what was refused."""
+    assert peers.apply_replica_nodes(kernel, REPLACED)
+    assert kernel.asked[:3] == ["del-peer vol1 3", "forget-peer vol1 3", "adjust vol1"]
+    assert kernel.bitmaps == {1, 2, 4} == {*kernel.peers}
+    assert not peers.apply_replica_nodes(kernel, REPLACED)
+
+
+@pytest.mark.parametrize("dies_at", ["del-peer", "forget-peer", "adjust"])
+def test_such_a_change_that_was_interrupted_goes_on(kernel: Kernel9, dies_at: str) -> None:
+    kernel.dies_at = dies_at
     with pytest.raises(CommandError):
-        peers.apply_replica_nodes(node, device("n1", "n3"))
-    node.failing = ""
-    node.asked.clear()
+        peers.apply_replica_nodes(kernel, REPLACED)
+    kernel.dies_at = ""
+    assert peers.apply_replica_nodes(kernel, REPLACED)
+    assert kernel.bitmaps == {1, 2, 4} == {*kernel.peers}
+
+
+def test_a_change_in_which_an_older_release_is_stuck_goes_on(kernel: Kernel9) -> None:
+    """It has written the file, made the peer known, and was refused its bitmap."""
+    configured(kernel, *REPLACED.nodes)
+    assert isinstance(kernel._adjust(), CommandError) and kernel.peers[4] == "StandAlone"
+    peers._change_note(REPLACED).write()
+    assert peers.apply_replica_nodes(kernel, REPLACED)
+    assert kernel.bitmaps == {1, 2, 4} == {*kernel.peers}
+
+
+def test_a_node_that_is_gone_from_the_configuration_keeps_no_bitmap(kernel: Kernel9) -> None:
+    kernel.bitmaps = {1, 2, 30}
+    assert peers.apply_replica_nodes(kernel, REPLACED)
+    assert kernel.bitmaps == {1, 2, 4}
+
+
+def test_what_has_a_bitmap_stays_where_a_replicas_node_is_not_known(kernel: Kernel9) -> None:
+    """It may be the one of that node."""
+    kernel.bitmaps = {1, 2, 30}
+    del kernel.peers[3]
+    peers.forget_removed(kernel, device("n1", "n2", "n3", "n31"))
+    assert 30 in kernel.bitmaps
+
+
+def test_of_a_pure_drop_adjust_ends_the_peer(kernel: Kernel9) -> None:
+    left = device("n1", "n2", "n3")
+    kernel.dies_at = "forget-peer"
+    with pytest.raises(CommandError):
+        peers.apply_replica_nodes(kernel, left)
+    kernel.dies_at = ""
+    assert kernel.asked[0] == "adjust vol1" and 3 in kernel.bitmaps
     # The file is the new one by now, and does not know who went.
-    assert peers.apply_replica_nodes(node, device("n1", "n3"))
-    assert node.asked == ["drbdadm adjust vol1", "drbdsetup forget-peer vol1 1"]
-    assert not peers.apply_replica_nodes(node, device("n1", "n3"))
+    assert peers.apply_replica_nodes(kernel, left)
+    assert kernel.bitmaps == {1, 2}
+    assert not peers.apply_replica_nodes(kernel, left)
+
+
+def test_without_those_dropped_a_primary_of_two_replicas_is_not_frozen(kernel: Kernel9) -> None:
+    """The order of `adjust`: quorum ends before the peers do."""
+    assert peers.apply_replica_nodes(kernel, device("n1", "n5"))
+    assert kernel.asked[0] == "resource-options vol1 --quorum=off"
+    assert kernel.asked[1:4] == ["del-peer vol1 1", "del-peer vol1 2", "del-peer vol1 3"]
+    assert kernel.bitmaps == {4}
+
+
+def test_a_start_makes_room_for_a_peer_that_came_while_the_node_was_away(kernel: Kernel9) -> None:
+    kernel.disk = ""
+    kernel.peers.clear()
+    configured(kernel, *REPLACED.nodes)
+    assert isinstance(kernel._adjust(), CommandError) and kernel.disk == "Diskless"
+    assert peers.make_room(kernel, REPLACED)
+    assert kernel.disk == "" and kernel.bitmaps == {1, 2}
+    assert kernel._adjust() == "" and kernel.bitmaps == {1, 2, 4}
+
+
+def test_a_disk_that_is_there_or_is_refused_for_another_reason_makes_no_room(
+    kernel: Kernel9,
+) -> None:
+    assert not peers.make_room(kernel, REPLACED)
+    assert not kernel.asked, "it is attached"
+    kernel.disk, kernel.dies_at = "Diskless", "attach"
+    assert not peers.make_room(kernel, REPLACED)
+    assert kernel.bitmaps == {1, 2, 3}
+    kernel.generation = 8
+    kernel.asked.clear()
+    assert not peers.make_room(kernel, REPLACED)
+    assert not kernel.asked
