@@ -75,9 +75,10 @@ CODES = {
     "SAN-HLT-036": "A Primary that has lost its peer freezes all I/O until it is certain that the "
     "peer cannot serve: until the peer is fenced, marked as outdated, or back.",
     "SAN-HLT-037": "No replica may be served, and none will be without a decision: each is marked "
-    "as outdated, knows that it is outdated, is out of reach, or has not connected since its "
-    "start to the replica that is. If the node that served last can be brought back, that is "
-    "better than any decision; otherwise 'sanctl device heal NAME'.",
+    "as outdated, knows that it is outdated, is out of reach, sees no majority of the replicas "
+    "that it knows, or has not connected since its start to the replica that is out of reach. If "
+    "the node that served last can be brought back, that is better than any decision; otherwise "
+    "'sanctl device heal NAME'.",
     "SAN-HLT-038": "The replicas have diverged: each has writes of its own, and they refuse to "
     "connect. Nothing is discarded automatically: 'sanctl device heal NAME' shows what each "
     "replica has.",

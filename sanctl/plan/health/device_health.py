@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import MEMBER_STATES, NodeState
 from sanctl.model.device import DeviceSpec
+from sanctl.model.drbd import uses_quorum
 from sanctl.model.findings import Finding, Severity
 from sanctl.model.names import NodeName, format_bytes
 from sanctl.model.verify_result import DIFFERS, INTERRUPTED, RUNNING
@@ -68,13 +69,14 @@ def device_findings(cluster: Cluster, device: DeviceSpec, *, now_s: float) -> It
                 code="SAN-HLT-037",
                 severity=CRITICAL,
                 subject=subject,
-                what="no replica may be served: each is behind, marked as outdated, absent, or has "
-                "never connected to the absent one",
+                what="no replica may be served: each is behind, marked as outdated, absent, "
+                "without a majority, or has never connected to the absent one",
                 why="stale data is never served by itself: writes would be lost silently",
                 do="wait half a minute: all are in sync, and an agent removes one mark by itself"
                 if blocked.unmarks_itself
                 else (
-                    _next_for_lost_disks(cluster, device)
+                    _next_for_missed_drop(cluster, device)
+                    or _next_for_lost_disks(cluster, device)
                     or "bring back the node that served it last"
                 )
                 + f"; if that is impossible: 'sanctl device heal {device.name}'",
@@ -267,6 +269,9 @@ def _next_for_unserved(cluster: Cluster, device: DeviceSpec) -> str:
     unclean = [n for n in device.nodes if cluster.mon.state(n) is NodeState.UNCLEAN]
     if unclean:
         return f"fencing of {unclean[0]} must succeed first: 'stonith_admin --history {unclean[0]}'"
+    missed = _next_for_missed_drop(cluster, device)
+    if missed:
+        return f"{missed}; if that is impossible: 'sanctl device heal {device.name}'"
     good = [
         node
         for node in device.nodes
@@ -312,6 +317,26 @@ def _next_for_unserved(cluster: Cluster, device: DeviceSpec) -> str:
     return (
         _next_for_lost_disks(cluster, device)
         or "bring back the node that served it last: only that replica is known to be up to date"
+    )
+
+
+def _next_for_missed_drop(cluster: Cluster, device: DeviceSpec) -> str:
+    """Return what to do where the replica that is left has not carried out a drop; empty: not so.
+
+    DRBD 9 asks for a majority of three and four replicas. The node that served had carried out the
+    change to two or one before it was lost; the other one still counts the dropped replica, and
+    follows no change while it sees no majority and no Primary.
+    """
+    if uses_quorum(len(device.nodes)):
+        return ""
+    there = [node for node in device.nodes if cluster.mon.state(node) in MEMBER_STATES]
+    absent = [node for node in device.nodes if node not in there]
+    stuck = [n for n in there if "quorum" in (cluster.replica(device.name, n).suspended or "")]
+    if not stuck or not absent:
+        return ""
+    return (
+        f"bring {absent[0]} back: it was lost before the replica on {stuck[0]} had learned of the "
+        "one that was dropped, which that one still counts, so it sees no majority of them"
     )
 
 

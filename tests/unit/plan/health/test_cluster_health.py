@@ -340,6 +340,23 @@ def test_a_disk_that_is_missing_is_named_where_the_other_replica_may_not_be_serv
     assert finding.do.startswith("check its disk on n2 (") and "device heal vm1" in finding.do
 
 
+@pytest.mark.parametrize("disk", ["UpToDate", "Outdated", "Consistent"])
+def test_a_replica_that_missed_the_drop_of_a_third_one_is_named(disk: str) -> None:
+    """It said to look why the good one is not promoted."""
+    fake = _healthy()
+    fake.roles.update({("vm1", "n1"): Role.STOPPED, ("vm1", "n2"): Role.UNPROMOTED})
+    fake.crash("n1")
+    fake.attribute("n1", "sanctl-vm1", "")
+    alone = f"disk={disk} connection=Connecting replication=Off peer-disk=DUnknown"
+    fake.attribute("n2", "sanctl-vm1", f"{alone} suspended=quorum")
+    found = {each.code: each.do for each in _findings(fake)}
+    for code in "SAN-HLT-032", "SAN-HLT-037":
+        assert found[code].startswith("bring n1 back: ") and "dropped" in found[code]
+        assert found[code].count("'sanctl device heal vm1'") == 1
+    fake.attribute("n2", "sanctl-vm1", alone)
+    assert all("dropped" not in each.do for each in _findings(fake))
+
+
 @pytest.mark.parametrize(
     ("words", "is_found"),
     [
