@@ -19,6 +19,7 @@ from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.drbd import connection_limit as plan
 from sanctl.plan.drbd.connection_limit import ConnectionLimit
+from sanctl.plan.failover.promotion import NO_DISK
 from sanctl.system.files import read_text_or, write_atomically
 from sanctl.system.runner import Runner
 
@@ -99,6 +100,10 @@ def apply_rules(runner: Runner, device: Device, state: ResourceState) -> Resourc
     wanted = plan.next_limit(device.nodes, here, found, state, now)
     if wanted == now and plan.is_limit_applied(wanted, device.nodes, here, state):
         return state
+    if state.disk in NO_DISK:
+        from sanctl.agents.recovery import reattach_disk  # noqa: PLC0415 - rarely needed
+
+        reattach_disk.note_lost_flash(device)
     _connect(runner, device, wanted)
     return drbdsetup.observe(runner, device.name) or state
 

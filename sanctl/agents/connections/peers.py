@@ -30,7 +30,8 @@ from sanctl.agents.replica import lost_writes, parts, resource_file
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbd_kernel, drbdadm, drbdsetup
 from sanctl.errors import CommandError, Problem, SanctlError
-from sanctl.model.drbd import uses_quorum
+from sanctl.model.drbd import ResourceState, uses_quorum
+from sanctl.plan.failover.promotion import NO_DISK
 from sanctl.system import state_files
 from sanctl.system.runner import Runner
 
@@ -54,7 +55,14 @@ def apply_replica_nodes(runner: Runner, device: Device) -> bool:
     # The number of replicas decides what write-back requires.
     write_cache.leave_write_back(runner, device.name)
     disconnect_removed(runner, device)
-    _make_room_for_new(runner, device)
+    state = drbdsetup.observe(runner, device.name)
+    _make_room_for_new(runner, device, state)
+    if state is not None and state.disk in NO_DISK:
+        # The change cannot wait for the disk: the replica may serve from a peer's. So it is
+        # attached with the change.
+        from sanctl.agents.recovery import reattach_disk  # noqa: PLC0415 - rarely needed
+
+        reattach_disk.note_lost_flash(device)
     # It keeps the size of the activity log: DRBD takes no other one while hosts write.
     if not resource_file.rewrite(runner, device):
         raise CommandError(
@@ -98,7 +106,7 @@ def disconnect_removed(runner: Runner, device: Device) -> None:
         )
 
 
-def _make_room_for_new(runner: Runner, device: Device) -> None:
+def _make_room_for_new(runner: Runner, device: Device, state: ResourceState | None) -> None:
     """End removed peers of DRBD 9, and give up their bitmaps, where a peer is to be connected.
 
     `drbdadm adjust` would end them, too, and then be refused a bitmap for the new one: a change
@@ -107,10 +115,7 @@ def _make_room_for_new(runner: Runner, device: Device) -> None:
     Raises:
         CommandError: DRBD refused, or did not answer.
     """
-    if drbd_kernel.generation() < 9:
-        return
-    state = drbdsetup.observe(runner, device.name)
-    if state is None:
+    if state is None or drbd_kernel.generation() < 9:
         return
     there = {peer.name for peer in state.peers if peer.connection != "StandAlone"}
     if there | {_here()} >= set(device.nodes):

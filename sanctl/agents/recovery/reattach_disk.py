@@ -63,7 +63,7 @@ def reattach(runner: Runner, device: Device, state: ResourceState) -> ResourceSt
         return state
     _attempts_file(device).write(str(tries + 1))
     try:
-        _note_lost_flash(device)
+        note_lost_flash(device)
         drbdadm.adjust(runner, device.name)
         found = drbdsetup.observe(runner, device.name) or state
     except (SanctlError, OSError) as error:
@@ -73,10 +73,11 @@ def reattach(runner: Runner, device: Device, state: ResourceState) -> ResourceSt
     return found
 
 
-def _note_lost_flash(device: Device) -> None:
-    """Clear the pool's note of valid flash first, if it is the flash that failed.
+def note_lost_flash(device: Device) -> None:
+    """Clear the pool's note of valid flash, if it is the flash that failed, before an attach.
 
-    A replica that is resynced on the slow disk, beside flash that a boot would still take for
+    Whatever attaches the disk: `drbdadm adjust` does, also where it is called for something else. A
+    replica that is resynced on the slow disk, beside flash that a boot would still take for
     valid, would be UpToDate and show old blocks after that boot (docs/adr/0031).
     """
     pool = load_topology().pool(device.pool)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sanctl.agents.connections import peers
+from sanctl.agents.recovery import reattach_disk
 from sanctl.agents.replica import lost_writes, resource_file
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbd_kernel, drbdadm, loop
@@ -293,6 +294,17 @@ def test_without_those_dropped_a_primary_of_two_replicas_is_not_frozen(kernel: K
     assert kernel.asked[0] == "resource-options vol1 --quorum=off"
     assert kernel.asked[1:4] == ["del-peer vol1 1", "del-peer vol1 2", "del-peer vol1 3"]
     assert kernel.bitmaps == {4}
+
+
+@pytest.mark.parametrize("disk", ["Diskless", "UpToDate"])
+def test_a_change_that_attaches_a_dropped_disk_trusts_no_flash_that_failed(
+    kernel: Kernel9, monkeypatch: pytest.MonkeyPatch, disk: str
+) -> None:
+    told: list[str] = kernel.asked
+    monkeypatch.setattr(reattach_disk, "note_lost_flash", lambda _: told.append("noted"))
+    kernel.disk = disk
+    assert peers.apply_replica_nodes(kernel, device("n1", "n2", "n3"))
+    assert told[: told.index("adjust vol1")] == ["noted"] * (disk == "Diskless")
 
 
 def test_a_start_makes_room_for_a_peer_that_came_while_the_node_was_away(kernel: Kernel9) -> None:
