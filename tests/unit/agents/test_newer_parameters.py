@@ -21,7 +21,7 @@ from sanctl.agents.connections import isolation, peers, start_connection
 from sanctl.agents.device_metadata import METADATA
 from sanctl.agents.node import failure_cleanup
 from sanctl.agents.recovery import fs_shutdown
-from sanctl.agents.replica import access_list, listed_portals, parts
+from sanctl.agents.replica import access_list, listed_portals, parts, resource_file
 from sanctl.agents.reservations import hooks
 from sanctl.agents.sync import settling
 from sanctl.drivers import gate, lio, page_cache, pool_files, pool_mount
@@ -204,3 +204,21 @@ def test_a_disk_that_drbd_refuses_is_tried_once_more_where_room_was_made(
         with pytest.raises(CommandError, match="bitmap slots"):
             device.start()
     assert len(tried) == 1 + is_room_made
+
+
+@pytest.mark.parametrize("is_up", [True, False])
+def test_a_start_gives_a_replica_that_is_up_no_other_activity_log(
+    stopped: Node, monkeypatch: pytest.MonkeyPatch, *, is_up: bool
+) -> None:
+    """As after an action that was interrupted: DRBD may refuse it, and all options with it."""
+    monkeypatch.setenv("OCF_RESKEY_CRM_meta_interval", "0")
+    monkeypatch.setattr(resource_file, "al_extents", lambda _name: 67)
+    given: list[int | None] = []
+
+    def write(*_: object, al_extents: int | None, **__: object) -> None:
+        given.append(al_extents)
+
+    monkeypatch.setattr(resource_file, "write", write)
+    stopped.fake.states["vol1"] = SECONDARY if is_up else None
+    assert device.start() == ocf.SUCCESS
+    assert given == [67 if is_up else None]
