@@ -18,7 +18,7 @@ from typing import Self
 
 import pytest
 
-from sanctl.agents.recovery import reattach_disk
+from sanctl.agents.cache import lost_flash
 from sanctl.agents.replica import lost_writes, parts, resource_file
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import (
@@ -125,7 +125,7 @@ class FakeNode(FakeRunner):
             (time, "clock_gettime", lambda _clock: self.clock.now_s),
             (time, "sleep", self.clock.sleep),
             (parts, "load_topology", lambda: self.topology),
-            (reattach_disk, "load_topology", lambda: self.topology),
+            (lost_flash, "load_topology", lambda: self.topology),
             (drbd_kernel, "generation", lambda: self.generation),
             (drbd_kernel, "is_loaded", lambda: True),
             (drbdsetup, "is_installed", lambda: self.has_drbdsetup),

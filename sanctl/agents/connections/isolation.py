@@ -101,9 +101,9 @@ def apply_rules(runner: Runner, device: Device, state: ResourceState) -> Resourc
     if wanted == now and plan.is_limit_applied(wanted, device.nodes, here, state):
         return state
     if state.disk in NO_DISK:
-        from sanctl.agents.recovery import reattach_disk  # noqa: PLC0415 - rarely needed
+        from sanctl.agents.cache import lost_flash  # noqa: PLC0415 - rarely needed
 
-        reattach_disk.note_lost_flash(device)
+        lost_flash.note(device)
     _connect(runner, device, wanted)
     return drbdsetup.observe(runner, device.name) or state
 

@@ -60,9 +60,9 @@ def apply_replica_nodes(runner: Runner, device: Device) -> bool:
     if state is not None and state.disk in NO_DISK:
         # The change cannot wait for the disk: the replica may serve from a peer's. So it is
         # attached with the change.
-        from sanctl.agents.recovery import reattach_disk  # noqa: PLC0415 - rarely needed
+        from sanctl.agents.cache import lost_flash  # noqa: PLC0415 - rarely needed
 
-        reattach_disk.note_lost_flash(device)
+        lost_flash.note(device)
     # It keeps the size of the activity log: DRBD takes no other one while hosts write.
     if not resource_file.rewrite(runner, device):
         raise CommandError(

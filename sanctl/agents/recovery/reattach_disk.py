@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import time
 
+from sanctl.agents.cache import lost_flash
 from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.fencing import own_marks
 from sanctl.agents.replica import lost_writes
-from sanctl.agents.replica.parts import Device, load_topology
+from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbdadm, drbdsetup, pool_notes
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
@@ -63,7 +64,7 @@ def reattach(runner: Runner, device: Device, state: ResourceState) -> ResourceSt
         return state
     _attempts_file(device).write(str(tries + 1))
     try:
-        note_lost_flash(device)
+        lost_flash.note(device)
         drbdadm.adjust(runner, device.name)
         found = drbdsetup.observe(runner, device.name) or state
     except (SanctlError, OSError) as error:
@@ -71,20 +72,6 @@ def reattach(runner: Runner, device: Device, state: ResourceState) -> ResourceSt
         return state
     _log(device.name, f"the disk answers and is attached again: {found.disk}")
     return found
-
-
-def note_lost_flash(device: Device) -> None:
-    """Clear the pool's note of valid flash, if it is the flash that failed, before an attach.
-
-    Whatever attaches the disk: `drbdadm adjust` does, also where it is called for something else. A
-    replica that is resynced on the slow disk, beside flash that a boot would still take for
-    valid, would be UpToDate and show old blocks after that boot (docs/adr/0031).
-    """
-    pool = load_topology().pool(device.pool)
-    if pool is not None and pool.cache is not None:
-        from sanctl.drivers import flash_cache  # noqa: PLC0415 - no monitor pays for it
-
-        flash_cache.clear_note_of_missing_flash(pool)
 
 
 def _attempts(device: Device) -> tuple[int, float]:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from sanctl.agents.cache import lost_flash
 from sanctl.agents.connections import isolation, primary_node
-from sanctl.agents.recovery import reattach_disk
 from sanctl.agents.replica import lost_writes, parts, reinitialize, resource_file
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbdadm
@@ -224,7 +224,7 @@ def test_the_resource_file_holds_the_single_connection(fake_node: FakeNode) -> N
 def test_a_dropped_disk_that_is_attached_so_trusts_no_flash_that_failed(
     node: Node, monkeypatch: pytest.MonkeyPatch, disk: str
 ) -> None:
-    monkeypatch.setattr(reattach_disk, "note_lost_flash", lambda _: node.done.append("noted"))
+    monkeypatch.setattr(lost_flash, "note", lambda _: node.done.append("noted"))
     apart = BEHIND._replace(disk=disk, peers=(N1._replace(connection="Connecting"),))
     done = node.follow(apart)
     assert "adjust" in done and ("noted" in done[: done.index("adjust")]) is (disk == "Diskless")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from sanctl.agents.cache import lost_flash
 from sanctl.agents.connections import peers
-from sanctl.agents.recovery import reattach_disk
 from sanctl.agents.replica import lost_writes, resource_file
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbd_kernel, drbdadm, loop
@@ -301,7 +301,7 @@ def test_a_change_that_attaches_a_dropped_disk_trusts_no_flash_that_failed(
     kernel: Kernel9, monkeypatch: pytest.MonkeyPatch, disk: str
 ) -> None:
     told: list[str] = kernel.asked
-    monkeypatch.setattr(reattach_disk, "note_lost_flash", lambda _: told.append("noted"))
+    monkeypatch.setattr(lost_flash, "note", lambda _: told.append("noted"))
     kernel.disk = disk
     assert peers.apply_replica_nodes(kernel, device("n1", "n2", "n3"))
     assert told[: told.index("adjust vol1")] == ["noted"] * (disk == "Diskless")
