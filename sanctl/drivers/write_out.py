@@ -25,6 +25,10 @@ _CACHESTAT = 451
 _PIECE_BYTES = 4 << 20
 #: The longest range that is asked about at a time.
 _MOST_BYTES = 4 << 30
+#: Where the kernel does not tell what is dirty: the longest range that is written, after one that
+#: was clean, as it took no time. A call for each few MiB of many TiB would take all the time there
+#: is, and the next flush begins anew.
+_MOST_UNTOLD_BYTES, _CLEAN_S = 64 << 20, 0.1
 
 
 class CachedPages(NamedTuple):
@@ -54,21 +58,27 @@ def write_out_within(handle: int, within_s: float) -> bool:
     end_s = time.monotonic() + within_s
     write, page_bytes = _writer(handle), os.sysconf("SC_PAGE_SIZE")
     at, size, length, has_written = 0, os.fstat(handle).st_size, _PIECE_BYTES, False
+    tells = True
     while at < size:
-        pages = cached_pages(handle, at, length)
-        if pages is None:
-            length = _PIECE_BYTES
-        elif pages.dirty * page_bytes > _PIECE_BYTES and length > _PIECE_BYTES:
+        pages = cached_pages(handle, at, length) if tells else None
+        tells = pages is not None
+        if pages and pages.dirty * page_bytes > _PIECE_BYTES and length > _PIECE_BYTES:
             length //= 2
             continue
+        begun_s = time.monotonic()
         if pages is None or pages.dirty:
-            if has_written and time.monotonic() >= end_s:
+            if has_written and begun_s >= end_s:
                 return False
             write(at, length)
             has_written = True
         at += length
         # What is clean is passed over: a large file with little to write takes no time.
-        length = min(2 * length, _MOST_BYTES)
+        if tells:
+            length = min(2 * length, _MOST_BYTES)
+        elif time.monotonic() - begun_s < _CLEAN_S:
+            length = min(2 * length, _MOST_UNTOLD_BYTES)
+        else:
+            length = _PIECE_BYTES
     return True
 
 

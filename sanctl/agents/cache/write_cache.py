@@ -55,12 +55,15 @@ def prepare_start(
 ) -> None:
     """Put a replica that is being started into a mode that needs no peer.
 
-    A replica without metadata gets a full resync and has no data that could be lost.
+    A replica without metadata gets a full resync and has no data that could be lost. A flush that
+    takes longer than there is time, as after a stop that could not end it either, fails no start:
+    writes are synchronous, the marker stays, and monitors, or a promotion, go on with it.
     """
     write_cache_steps.note_power_protection(is_protected=is_protected)
     if not exists(files.metadata):
         lost_writes.clear_marker(device.name, files.data)
-    apply_policy(runner, device, None)
+    with contextlib.suppress(page_cache.FlushUnfinished):
+        apply_policy(runner, device, None)
 
 
 def apply_policy(runner: Runner, device: Device, state: ResourceState | None) -> None:

@@ -40,6 +40,8 @@ _TIMEOUT_S = 15.0
 _SLOW_START = "slow-start"
 _START_ATTEMPTS = 5
 _NO_ANSWER = "SAN-CMD-002"
+#: A flush takes longer than the start has; the next start goes on with it.
+_UNFINISHED = "SAN-CACHE-012"
 #: The start made way for a failover (agents/node/start_turn.py). The failover comes first, and
 #: the cluster may take long to hear of the failure.
 _MADE_WAY, _MADE_WAY_S = "SAN-AGENT-017", 50.0
@@ -87,7 +89,7 @@ def note_start_failure(device: Device) -> Iterator[None]:
 def note_start_out_of_time(device: Device) -> Iterator[None]:
     """Note a failed start where the code inside is killed, or a program gives it no answer in time.
 
-    Also where its disk gives EIO.
+    Also where its disk gives EIO, and where a flush takes longer than the start has.
 
     Raises:
         SanctlError, OSError: the failure of the code inside.
@@ -102,7 +104,7 @@ def note_start_out_of_time(device: Device) -> Iterator[None]:
         if _MADE_WAY in codes:
             # No attempt: it has begun nothing.
             _write_slow_start(device, attempts - 1, runs_s=_MADE_WAY_S)
-        elif _NO_ANSWER in codes:
+        elif codes & {_NO_ANSWER, _UNFINISHED}:
             _write_slow_start(device, attempts, runs_s=0.0)
         else:
             remove_notes(device.name, _SLOW_START)

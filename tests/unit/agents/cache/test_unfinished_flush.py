@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from sanctl.agents import ocf
 from sanctl.agents.cache import flush_time, write_cache, write_cache_status, write_cache_steps
 from sanctl.agents.replica import lost_writes
 from sanctl.drivers import page_cache
+from sanctl.drivers.pool_files import DeviceFiles
 from sanctl.model.cache_policy import CacheMode
 from sanctl.system import state_files
 from tests.fakes.runner import FakeRunner
@@ -116,6 +118,27 @@ def test_the_start_after_such_a_stop_goes_on(
     write_cache.leave_write_back_unless_in_sync(runner, "vm1")
     assert "flush" in kernel.done and not lost_writes.has_marker(kernel.path)
     assert said[-1] == "write-through"
+
+
+def test_the_start_itself_does_not_fail_for_it(
+    kernel: Kernel, runner: FakeRunner, said: list[str], tmp_path: Path
+) -> None:
+    """What broke: Pacemaker tries no failed start again, so the replica stayed down."""
+    enter(kernel, runner)
+    kernel.unfinished = 2
+    write_cache.before_stop(runner, device(BACK))
+    state_files.remove_device("vm1")
+    kernel.held = page_cache.WriteState(is_buffered=False, is_synchronous=True)
+    files = DeviceFiles(kernel.path, str(tmp_path / "vm1.meta"))
+    Path(files.metadata).touch()
+    kernel.drbd = [None]
+    write_cache.prepare_start(runner, device(BACK), files, is_protected=False)
+    assert said[-1] == "flushing-on" and lost_writes.has_marker(kernel.path)
+    assert kernel.held == page_cache.WriteState(is_buffered=False, is_synchronous=True)
+    # A monitor goes on with it.
+    kernel.drbd = [state()]
+    write_cache.apply_policy(runner, device("write-through"), state())
+    assert kernel.mode is CacheMode.WRITE_THROUGH and not lost_writes.has_marker(kernel.path)
 
 
 @pytest.mark.usefixtures("said")
