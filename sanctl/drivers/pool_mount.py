@@ -33,6 +33,8 @@ from sanctl.system.runner import Runner
 MOUNTS = "/proc/self/mountinfo"
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 _SHUT = frozenset({"ro", "emergency_ro", "shutdown"})
+#: How long another process that reads the same disk is waited for.
+_READ_TURN_S = 1.0
 _TIMEOUT_S = 8.0
 _TRY_S = 3.0
 _POLL_S = 0.02
@@ -258,7 +260,8 @@ def is_readable(device: str) -> bool:
     """Whether a block device can be read, past the page cache, and answers in time."""
     import mmap  # noqa: PLC0415, F401 - for the child, which is to load nothing from a disk
 
-    return _errno_alone(state_files.disk_lock(device), lambda: _read(device)) == 0
+    # Many replicas of a pool ask at once where it gives errors; each is answered within a moment.
+    return _errno_alone(state_files.disk_lock(device), lambda: _read(device), _READ_TURN_S) == 0
 
 
 def _read(device: str) -> None:

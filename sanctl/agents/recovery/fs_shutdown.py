@@ -366,7 +366,13 @@ def _mark_suspect(pool: Pool) -> None:
                 lost_writes.set_shutdown_marker(f"{folder}/{entry}")
     ocf.crash_point("fs-shutdown-marked")
     if passed:
-        raise CommandError(shut_down_problem(name, f"{passed} is in use, and may lack writes"))
+        raise CommandError(
+            shut_down_problem(
+                name,
+                f"{passed} is in use, and may lack writes; it is released once its device is "
+                "stopped on this node ('sanctl node standby')",
+            )
+        )
     pool_notes.clear(name, pool_notes.SHUT_DOWN)
     _log("", f"pool {name}: its replicas may lack writes and get all data again", step="marked")
 

@@ -241,6 +241,22 @@ def test_a_disk_that_hangs_does_not_answer(tmp_path: Path, monkeypatch: pytest.M
     assert not pool_mount.is_readable(str(disk))
 
 
+def test_replicas_that_ask_at_once_take_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them would take the question of another for a disk that does not answer."""
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path / "run"))
+    monkeypatch.setattr(os, "O_DIRECT", 0)
+    disk = tmp_path / "disk"
+    disk.write_bytes(bytes(4096))
+    assert pool_mount.is_readable(str(disk))
+    (path,) = (tmp_path / "run").glob("read-*")
+    other = path.open()
+    fcntl.flock(other, fcntl.LOCK_EX)
+    monkeypatch.setattr(time, "sleep", lambda _duration_s: other.close())
+    assert pool_mount.is_readable(str(disk))
+
+
 def test_damage_is_not_a_failed_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = tmp_path / "errcode"
     monkeypatch.setattr(

@@ -434,7 +434,7 @@ def test_the_note_stays_while_a_file_is_in_use(node: Node) -> None:
     """It is not marked: the note alone tells that it may lack writes."""
     fs_shutdown.record_shutdown("main")
     node.is_shut = False
-    with pytest.raises(CommandError, match=r"SAN-POOL-023.*vol\.0*\.data is in use"):
+    with pytest.raises(CommandError, match=r"SAN-POOL-023.*vol\.0*\.data is in use.*node standby"):
         fs_shutdown.remount(RUNNER, node.pool)
     assert node.markers() == [MARKED, ""] and node.is_noted()
     other = DEVICE._replace(name="other")
