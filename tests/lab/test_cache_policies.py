@@ -183,13 +183,13 @@ def test_the_standby_loses_its_power(load: LedgerLoad) -> None:
         within_s=60,
         every_s=2.0,
     )
-    # Where an operator looks first: in the journal, in crm_mon, in the status.
+    # Where an operator looks first: in the journal, in `device show`, in the status.
     assert re.search(r"all that was in RAM.*: one replica is in sync", journal_text(log))
-    attributes = bed.sh("n3", "crm_mon -1A").stdout
-    assert re.search(
-        rf"sanctl-{NAME}\s.*cache=write-through cache-wanted=write-back cache-why=one-copy",
-        attributes,
+    shown = bed.sh("n3", f"sanctl device show {NAME} --output json", ok=(0, 1), timeout_s=60)
+    of_n1 = next(
+        each for each in json.loads(shown.stdout)["data"]["replicas"] if each["node"] == "n1"
     )
+    assert of_n1["cache"]["mode"] == "write-through" and of_n1["cache"]["reason"]
     status = bed.sh("n3", "sanctl status", ok=(0, 1), timeout_s=60).stdout
     assert re.search(rf"device {NAME}\s+n1\s+write-through \(one replica is in sync", status)
     bed.ensure_power("n2")
