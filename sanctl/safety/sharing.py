@@ -229,7 +229,7 @@ def _lead(state: Sharing, i: int, led: Round, rules: SharingRules) -> Iterator[E
     leader = f"the handler of {NAMES[i]}"
     carried = [j for j in DEVICES if led.tokens[j]]
     if led.stage == LOOKS:
-        facts = [(j, shared_marks.refusal(_facts(state, j))) for j in carried]
+        facts = [(j, shared_marks.refusal(led.tokens[j], _facts(state, j))) for j in carried]
         refused = {j: said for j, said in facts if said is not None}
         tokens = tuple("" if j in refused else led.tokens[j] for j in DEVICES)
         after = _give(state, led, refused)

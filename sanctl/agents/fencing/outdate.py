@@ -31,6 +31,8 @@ _VALID, _CANCELLED = (1.0, 1.0), (0.0, 0.0)
 _BESIDE_LOCK = "lock"
 #: In place of the peer's membership: the replica that is to be promoted is marked itself.
 OWN_MARKED = shared_rules.OWN_MARKED
+#: In place of it: the peer is unknown, and marked, as this node serves on without it.
+AHEAD = shared_rules.AHEAD
 
 
 def mark_outdated(
@@ -41,6 +43,7 @@ def mark_outdated(
     wait_s: float = shared_marks.WAIT_S,
     may_lead_alone: bool = True,
     keeps_mark: bool = False,
+    last: str | None = None,
 ) -> str:
     """Mark the peer's replica as outdated if that can be certain; return the peer's membership.
 
@@ -58,6 +61,7 @@ def mark_outdated(
         may_lead_alone: after that, make a change of its own, without the lock of those.
         keeps_mark: a mark that is there is enough, if nobody but this node can have removed it
             since: for the source of a resync that has one peer.
+        last: see `shared_marks.mark`; for fence-peer.
 
     Raises:
         SanctlError: the cluster did not answer; nothing is certain.
@@ -70,6 +74,7 @@ def mark_outdated(
         wait_s=wait_s,
         may_lead_alone=may_lead_alone,
         keeps_mark=keeps_mark,
+        last=last,
     )
 
 
@@ -210,12 +215,17 @@ def mark_without_disk(
                 mark_outdated(runner, device, peer, wait_s=5.0, may_lead_alone=False)
 
 
-def mark_lost_and_without_disk(runner: Runner, device: str, peer: str) -> str:
+def mark_lost_and_without_disk(runner: Runner, device: str, peer: str, *, last: str = "") -> str:
     """Mark a lost peer, and with it the connected ones that are without a disk where that is due.
 
     With three and four replicas the node goes on as soon as the handlers have answered: with the
     lost peer a replica whose disk is back could be promoted, before a monitor here has looked.
     Called under the device's fencing lock.
+
+    Where DRBD has a majority without the lost peer, the node has gone on already: the peer is
+    marked as soon as it is no member, and the answer is `AHEAD` until it is certain.
+
+    `last` is what the same handler was answered before.
 
     Returns:
         The peer's membership, `unknown` where one of the others is not certain, as `mark_outdated`.
@@ -223,8 +233,10 @@ def mark_lost_and_without_disk(runner: Runner, device: str, peer: str) -> str:
     Raises:
         SanctlError: the cluster or DRBD did not answer; nothing is certain.
     """
-    membership = mark_outdated(runner, device, peer)
-    if not fence_rules.is_certain(membership) or drbd_kernel.generation() < 9:
+    membership = mark_outdated(runner, device, peer, last=last)
+    if not fence_rules.is_certain(membership) and membership != AHEAD:
+        return membership
+    if drbd_kernel.generation() < 9:
         return membership
     state = drbdsetup.observe(runner, device)
     if state is None or not any(each.is_connected and each.name != peer for each in state.peers):
@@ -240,6 +252,7 @@ def mark_lost_and_without_disk(runner: Runner, device: str, peer: str) -> str:
             fence_rules.may_mark_without_disk(state, each, others=others)
             and each not in outdated_marks.read_device(runner, device).devices[device].nodes()
             and not fence_rules.is_certain(mark_outdated(runner, device, each))
+            and membership != AHEAD
         ):
             return "unknown"
     return membership

@@ -35,9 +35,11 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from sanctl.drivers import cib, corosync, drbd_kernel, drbdsetup
+from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.model.vote_mode import Votes
 from sanctl.parse.corosync import parse_conf_vote_mode
+from sanctl.plan.failover import fence_rules
 from sanctl.plan.failover.fence_rules import apply_drbd_quorum, apply_quorum_overlap, is_certain
 from sanctl.system import state_files
 from sanctl.system.files import read_text_or
@@ -119,6 +121,20 @@ def membership_for_device(
         is_never_connected=lambda: _is_never_connected(view, device),
         quorums_intersect=view.present.quorums_intersect,
     )
+
+
+def goes_on_without(view: ClusterView, device: str, peer: str) -> bool:
+    """Whether this node serves a device on without a peer, see `fence_rules.goes_on_without`.
+
+    Not known is no: the peer stays as it is, and the handler asks again.
+    """
+    try:
+        # With DRBD 8.4 nothing is asked: this runs over and over while I/O is frozen.
+        return drbd_kernel.generation() >= 9 and fence_rules.goes_on_without(
+            view.state(device), peer
+        )
+    except (SanctlError, OSError):
+        return False
 
 
 def may_try_promotion(runner: Runner, state: ResourceState, others: Collection[str]) -> bool:

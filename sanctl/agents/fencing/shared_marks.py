@@ -71,6 +71,7 @@ def mark(
     wait_s: float = WAIT_S,
     may_lead_alone: bool = True,
     keeps_mark: bool = False,
+    last: str | None = None,
 ) -> str:
     """Mark a peer's replica, for a caller who holds the device's fencing lock.
 
@@ -83,9 +84,11 @@ def mark(
         may_lead_alone: after that, make a change of its own, without the lock.
         keeps_mark: a mark that is there is enough (`is_kept` in
             sanctl/plan/failover/shared_marks.py).
+        last: what the same handler was answered before, empty at first; the peer is marked before
+            it is certain where this node serves on without it (`ahead` there). None: it is not.
 
     Returns:
-        The peer's membership, or `shared_marks.OWN_MARKED`.
+        The peer's membership, or `shared_marks.OWN_MARKED`, or `AHEAD` there.
 
     Raises:
         SanctlError: the cluster did not answer; nothing is certain.
@@ -93,6 +96,8 @@ def mark(
     token = _new_token()
     if keeps_mark:
         token = shared_marks.keeping(token)
+    elif last is not None:
+        token = shared_marks.ahead(token, last)
     request, answer = _request(device, peer), _answer(device, peer)
     # Without a place for files (a full /run) the handler is its own leader.
     with contextlib.suppress(OSError):
@@ -247,7 +252,7 @@ def _transact(this: _Round, own: str, give: Callable[[str, str], None]) -> None:
     to_mark: dict[str, Facts] = {}
     kept: dict[str, Facts] = {}
     for device, facts in before.items():
-        refused = shared_marks.refusal(facts)
+        refused = shared_marks.refusal(this.tokens[device], facts)
         if refused is not None:
             give(device, refused)
         elif shared_marks.is_kept(this.tokens[device], facts):
@@ -317,17 +322,20 @@ def _look(
         if marks is None:
             give(device, f"{shared_marks.ERROR} the CIB has no device {device}")
             continue
+        known = quorum_overlap.membership_for_device(
+            view,
+            device,
+            this.peer,
+            membership,
+            has_joined=lambda: quorum_overlap.has_joined(seen.state),
+        )
+        may_go_on = known == "unknown" and shared_marks.wants_ahead(this.tokens[device])
         found[device] = Facts(
-            membership=quorum_overlap.membership_for_device(
-                view,
-                device,
-                this.peer,
-                membership,
-                has_joined=lambda: quorum_overlap.has_joined(seen.state),
-            ),
+            membership=known,
             is_marked=this.peer in marks.nodes(),
             is_own_marked=os.uname().nodename in marks.nodes(),
             is_promoting=this.is_promoting(device),
+            goes_on=may_go_on and quorum_overlap.goes_on_without(view, device, this.peer),
         )
     return found, seen
 

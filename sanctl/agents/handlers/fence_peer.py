@@ -8,7 +8,8 @@ serve this device with the data that the peer has?
 
 DRBD 9 calls fence-peer for each peer, at the same time. With three and more replicas and
 `resource-only` DRBD freezes no I/O for that: its quorum does, where the majority of the replicas is
-gone.
+gone. So where I/O goes on the peer is marked at once, also while it is not known to be fenced
+(docs/adr/0029); the answer still waits for that.
 
 The answer is a mark in the CIB (sanctl/agents/fencing/outdate.py). Silence is not absence: while
 the peer is out of the membership and not known to be fenced, this handler waits, and I/O stays
@@ -58,7 +59,9 @@ def main() -> int:
     begin = time.monotonic()
     logged_s = 0.0
     alone_since: float | None = None
+    membership = ""
     while True:
+        before = membership
         try:
             # Before the mark: a crash during this flush must leave the peer's replica promotable.
             _note_dropped_connection(device, peer)
@@ -68,7 +71,9 @@ def main() -> int:
                     return _leave_unmarked(device, peer)
                 membership = "unknown"
                 if is_mine:
-                    membership = outdate.mark_lost_and_without_disk(_RUNNER, device, peer)
+                    membership = outdate.mark_lost_and_without_disk(
+                        _RUNNER, device, peer, last=before
+                    )
             last = "this node has no quorum" if membership == "alone" else f"{peer} is {membership}"
         except Exception as error:
             # Also an error of this program itself: while I/O is frozen, DRBD does not call the
@@ -100,10 +105,15 @@ def main() -> int:
                 duration_ms=round(waited_s * 1000),
             )
             return fence_rules.handler_exit_code(membership)
+        if membership == outdate.AHEAD != before:
+            _start_flushes(device)
         if waited_s - logged_s > _LOG_EVERY_S:
             logged_s = waited_s
+            text = f"not certain that {peer} is gone, I/O is frozen: {last}"
+            if membership == outdate.AHEAD:
+                text = f"{peer} is not known to be gone, and marked as outdated: I/O goes on"
             journal.write(
-                f"{device}: not certain that {peer} is gone, I/O is frozen: {last}",
+                f"{device}: {text}",
                 priority=journal.ERROR,
                 device=device,
                 action="fence-peer",

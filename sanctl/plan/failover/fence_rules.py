@@ -98,9 +98,31 @@ def must_outrank_peer_cib(membership: str) -> bool:
     """Whether marking a peer of that membership must make this CIB newer than any the peer has.
 
     A member shares this CIB. A fenced node may have changed its own CIB while it was alone, as
-    often as this partition changed this one; when the two meet, the newer CIB wins everywhere.
+    often as this partition changed this one; when the two meet, the newer CIB wins everywhere. So
+    may one that is no member and not known to be fenced (`goes_on_without`).
     """
-    return membership == "fenced"
+    return membership in {"fenced", "unknown"}
+
+
+def goes_on_without(state: ResourceState | None, peer: str) -> bool:
+    """Whether a node in that state serves on without a peer, whatever its handler answers.
+
+    With three and more replicas a Primary that DRBD gives a majority waits for no handler. One that
+    is being filled counts for that majority and has no data to compare, so the lost peer and that
+    one are a majority, too, without what this node acknowledges meanwhile. So the peer is marked
+    before it is certain: from the next write on it is behind. Not where nothing is acknowledged
+    without it: the peer may be the only one with every write then.
+    """
+    if state is None or not state.is_primary or not state.has_quorum:
+        return False
+    if not uses_quorum(len(state.peers) + 1) or state.suspended not in {"no", "user"}:
+        return False
+    lost = state.with_only_peer(peer).peers
+    if not lost or any(each.is_connected for each in lost):
+        return False
+    return state.disk == "UpToDate" or any(
+        each.is_connected and each.disk == "UpToDate" for each in state.peers
+    )
 
 
 def may_mark(state: ResourceState | None, *, is_promoting: bool) -> bool:

@@ -22,6 +22,9 @@ from sanctl.plan.failover import fence_rules
 OWN_MARKED = "marked"
 #: For so long a promotion of which nothing is seen yet is waited for.
 QUIET_S = 1.0
+#: In place of the peer's membership: it is unknown, and the peer is marked all the same, in a CIB
+#: that outranks the peer's, as this node serves on without it. Nothing is certain by that.
+AHEAD = "ahead"
 #: In place of the peer's membership, with a reason after it: the cluster did not answer.
 ERROR = "error"
 
@@ -34,12 +37,15 @@ class Facts(NamedTuple):
         is_marked: the peer's replica is marked in this node's CIB.
         is_own_marked: so is this node's.
         is_promoting: a promotion of this node's replica is under way.
+        goes_on: this node serves on without the peer (`fence_rules.goes_on_without`); asked only
+            of one that is unknown, for a handler that `wants_ahead`.
     """
 
     membership: str
     is_marked: bool
     is_own_marked: bool
     is_promoting: bool
+    goes_on: bool = False
 
 
 def open_requests(
@@ -121,11 +127,26 @@ def answer_text(token: str, said: str) -> str:
 
 
 _KEEPING = ":keeps"
+_AHEAD, _IS_AHEAD = ":ahead", ":is-ahead"
 
 
 def keeping(token: str) -> str:
     """Return the token of a request for which a mark that is there is enough."""
     return token + _KEEPING
+
+
+def ahead(token: str, last: str) -> str:
+    """Return the token of a fence-peer handler whose peer may be marked before it is certain.
+
+    `last` is what the same handler was answered before: it asks several times in a second for as
+    long as the peer is unknown, and each change of the CIB costs the whole cluster.
+    """
+    return token + (_IS_AHEAD if last == AHEAD else _AHEAD)
+
+
+def wants_ahead(token: str) -> bool:
+    """Whether a request is one of `ahead`."""
+    return token.endswith((_AHEAD, _IS_AHEAD))
 
 
 def is_kept(token: str, seen: Facts) -> bool:
@@ -146,10 +167,19 @@ def is_kept(token: str, seen: Facts) -> bool:
     )
 
 
-def refusal(seen: Facts) -> str | None:
-    """Return the answer to a handler whose peer must not be marked; None: it is to be marked."""
+def refusal(token: str, seen: Facts) -> str | None:
+    """Return the answer to a handler whose peer must not be marked; None: it is to be marked.
+
+    A mark that is there is enough before the peer is certain only if this very handler has set it
+    so: one that was set while the peer still was a member may not outrank the peer's CIB. Once the
+    peer is certain it is marked anew.
+
+    `token` is that of the handler's request.
+    """
     if not fence_rules.is_certain(seen.membership):
-        return seen.membership
+        if seen.membership != "unknown" or not (seen.goes_on and wants_ahead(token)):
+            return seen.membership
+        return AHEAD if seen.is_marked and token.endswith(_IS_AHEAD) else None
     if seen.is_own_marked and seen.is_promoting:
         # The order to promote this replica is older than its mark: a node that joined since has
         # brought the mark along.
@@ -170,4 +200,6 @@ def confirmation(after: Facts, *, has_outranked: bool) -> str:
         has_outranked: the change has made this CIB newer than any the peer has.
     """
     is_outranking = has_outranked or not fence_rules.must_outrank_peer_cib(after.membership)
-    return after.membership if after.is_marked and is_outranking else "unknown"
+    if not (after.is_marked and is_outranking):
+        return "unknown"
+    return AHEAD if after.membership == "unknown" and after.goes_on else after.membership

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sanctl.agents.fencing.outdate import (
+    AHEAD,
     clear_marks,
     mark_lost_and_without_disk,
     mark_outdated,
@@ -25,6 +26,7 @@ from sanctl.model import promotion_score as scores
 from sanctl.model.drbd import ResourceState
 from sanctl.parse.drbd import parse_events2
 from sanctl.parse.published_state import parse_replica_state
+from sanctl.plan.failover.fence_rules import is_certain
 from sanctl.plan.failover.promotion import (
     are_all_blank,
     promotion_score,
@@ -178,6 +180,117 @@ def test_io_goes_on_once_those_without_a_disk_are_marked_too(
     if expected == "fenced":
         mark_lost_and_without_disk(node, "vol1", "n3")
         assert _marks(node) == ["mark n3"], "those that are marked are left as they are"
+
+
+_FILLING = _events("Primary", "yes", n2="gone", n3="syncing")
+
+
+def _epochs(node: FakeRunner) -> list[str]:
+    """Return the `admin_epoch` of each change of the CIB, which was 0."""
+    changes = [given or "" for argv, given in node.calls if "--modify" in argv]
+    return ["".join(re.findall(r'admin_epoch="(\d+)"', change)) for change in changes]
+
+
+def test_what_io_goes_on_without_is_marked_before_it_is_fenced() -> None:
+    """What broke: the last good standby came back unmarked, and served without what came since."""
+    node = _node(_FILLING, ["n3"], silent="n2")
+    assert mark_lost_and_without_disk(node, "vol1", "n2") == AHEAD
+    assert not is_certain(AHEAD)
+    assert (_marks(node), _epochs(node)) == (["mark n2"], ["1"])
+    # The same handler asks five times in a second.
+    assert mark_lost_and_without_disk(node, "vol1", "n2", last=AHEAD) == AHEAD
+    assert _marks(node) == ["mark n2"]
+
+
+def test_a_mark_that_may_not_outrank_the_peers_cib_is_set_anew() -> None:
+    """It may have been set while the peer was leaving, or by a process that has died."""
+    node = _node(_FILLING, ["n3"], marked=["n2"], silent="n2")
+    for last in ("", "member", "unknown"):
+        assert mark_lost_and_without_disk(node, "vol1", "n2", last=last) == AHEAD
+    assert _epochs(node) == ["1"] * 3
+    # Fenced, or back: as ever.
+    for members, said, epoch in (["n3"], "fenced", "1"), (["n2", "n3"], "member", ""):
+        node = _node(_FILLING, members, marked=["n2"])
+        assert mark_lost_and_without_disk(node, "vol1", "n2", last=AHEAD) == said
+        assert (_marks(node), _epochs(node)) == (["mark n2"], [epoch])
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        _events("Primary", "no", n2="gone", n3="gone"),
+        _events("Secondary", "yes", n2="gone", n3="syncing"),
+        _events("Primary", "yes", n2="good", n3="syncing"),
+        # Two replicas: I/O is frozen until it is certain.
+        _events("Primary", "yes", n2="gone"),
+        _FILLING.replace("suspended:no", "suspended:fencing"),
+        # Nothing is acknowledged without it.
+        _FILLING.replace("suspended:no", "suspended:no-data"),
+        _FILLING.replace("disk:UpToDate client", "disk:Diskless client"),
+        "",
+    ],
+    ids=["frozen", "promotion", "back", "two", "fencing", "no-data", "no-disk", "down"],
+)
+def test_no_other_peer_is_marked_before_it_is_fenced(events: str) -> None:
+    node = _node(events, ["n3"], silent="n2")
+    for last in ("", AHEAD):
+        assert mark_lost_and_without_disk(node, "vol1", "n2", last=last) == "unknown"
+    assert _marks(node) == []
+
+
+def test_nor_by_any_but_fence_peer() -> None:
+    """A resync's source, and who stores reservations, ask again and again, and remember nothing."""
+    node = _node(_FILLING, ["n3"], silent="n2")
+    assert mark_outdated(node, "vol1", "n2") == "unknown"
+    assert _marks(node) == []
+
+
+@pytest.mark.parametrize(("look", "marks"), [(1, []), (2, ["mark n2"])])
+def test_nor_is_it_without_quorum(look: int, marks: list[str]) -> None:
+    node = _node(_FILLING, ["n3"], silent="n2")
+    answer = node.answer
+
+    def lose(argv: Sequence[str]) -> Answer:
+        asked = [call[0] for call, _ in node.calls].count("corosync-quorumtool")
+        if argv[0] == "corosync-quorumtool" and asked >= look:
+            return "Quorate: No\n"
+        assert callable(answer)
+        return answer(argv)
+
+    node.answer = lose
+    assert mark_lost_and_without_disk(node, "vol1", "n2") == "alone"
+    assert _marks(node) == marks
+
+
+def test_beside_it_one_without_a_disk_is_marked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource_file, "replica_nodes", lambda _: ["n1", "n2", "n3"])
+    node = _node(_events("Primary", "yes", n2="gone", n3="bare"), ["n3"], silent="n2")
+    assert mark_lost_and_without_disk(node, "vol1", "n2") == AHEAD
+    assert _marks(node) == ["mark n2", "mark n3"]
+
+
+def test_the_handler_marks_ahead_once_and_answers_when_it_is_fenced(
+    fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRBD_RESOURCE", "vol1")
+    monkeypatch.setenv("DRBD_PEER", "n2")
+    monkeypatch.setattr(resource_file, "replica_nodes", lambda _: ["n1", "n2", "n3"])
+    node = fake_node.programs = _node(_FILLING, ["n3"], silent="n2")
+    silent = node.answer
+    assert callable(silent)
+    fenced = _node(_FILLING, ["n3"], marked=["n2"])
+
+    def answer(argv: Sequence[str]) -> Answer:
+        is_fenced = fake_node.clock.passed_s > 45.0
+        assert callable(fenced.answer)
+        return fenced.answer(argv) if is_fenced and "--modify" not in argv else silent(argv)
+
+    node.answer = answer
+    assert fence_peer.main() == 7
+    assert 45.0 < fake_node.clock.passed_s < 46.0
+    assert (_marks(node), _epochs(node)) == (["mark n2"] * 2, ["1"] * 2)
+    (line,) = [line for line in fake_node.journal if "is not known to be gone" in line]
+    assert "I/O goes on" in line
 
 
 def test_the_handler_does_that(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,11 +36,11 @@ def test_only_a_primary_without_its_peer_marks_it(state: ResourceState | None, m
     [
         ("member", True, False, True),
         ("fenced", True, True, False),
-        ("unknown", False, False, False),
+        ("unknown", False, True, False),
         ("alone", False, False, False),
     ],
 )
-def test_only_a_fenced_peer_may_have_a_cib_of_its_own(
+def test_only_a_peer_that_is_no_member_may_have_a_cib_of_its_own(
     peer: str, is_certain: bool, outranks: bool, may_begin_resync: bool
 ) -> None:
     assert fence_rules.is_certain(peer) == is_certain
