@@ -7,6 +7,7 @@ the way: an error of it is logged, and makes no device that serves a failed one.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 
@@ -19,7 +20,7 @@ from sanctl.agents.connections import (
     reconnect_outdated,
 )
 from sanctl.agents.converge import SLOW_FAILURE_S, Changes
-from sanctl.agents.fencing import all_marked, hung_io_reboot, quorum_overlap
+from sanctl.agents.fencing import all_marked, hung_io_reboot, outdate, quorum_overlap
 from sanctl.agents.node import failure_cleanup, monitor_turn
 from sanctl.agents.promotion import admission, compared_data, first_activation
 from sanctl.agents.publish import attrd_cache, replica_state
@@ -29,6 +30,7 @@ from sanctl.agents.reservations import hooks
 from sanctl.drivers import drbdsetup
 from sanctl.errors import CommandError, SanctlError
 from sanctl.model.drbd import ResourceState
+from sanctl.plan.failover import fence_rules
 from sanctl.plan.failover.promotion import are_all_blank
 from sanctl.system import journal
 from sanctl.system.runner import DeadlineRunner, Runner
@@ -210,6 +212,7 @@ def _do_duties(
         "the mark of a replica without a disk",
         lambda by, now: replica_state.mark_without_disk(by, device, now),
     )
+    duties.run("the mark of a resync's target", lambda by, now: _mark_sync_targets(by, device, now))
     duties.run("a detached disk", lambda by, now: reattach_disk.reattach(by, device, now))
     duties.run("an outdated replica", lambda by, now: _fill_outdated(by, device, now))
     duties.run(
@@ -318,6 +321,22 @@ def _reconnect_stalled(runner: Runner, device: Device, state: ResourceState) -> 
 
 def _unmark_peer(runner: Runner, device: Device, state: ResourceState) -> None:
     all_marked.unmark_peer(runner, device, state, hooks.is_not_older)
+
+
+def _mark_sync_targets(
+    runner: Runner, device: Device, state: ResourceState
+) -> ResourceState | None:
+    """Mark the peers that are filled from here, where before-resync-source has not."""
+    others = sorted(set(device.nodes) - {os.uname().nodename})
+    targets = [node for node in others if fence_rules.is_sync_target(state, node)]
+    if not targets or not outdate.mark_sync_targets(runner, device.name, targets):
+        return None
+    # DRBD has called its handler for the end of the resync, if that has come, before the mark.
+    now = drbdsetup.observe(runner, device.name)
+    if now is not None and now.is_primary:
+        in_sync = [node for node in targets if now.with_only_peer(node).is_in_sync]
+        outdate.clear_marks(runner, device.name, in_sync, hooks.has_current)
+    return now
 
 
 def _ask_whether_new(runner: Runner, device: Device, state: ResourceState) -> None:

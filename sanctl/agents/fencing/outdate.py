@@ -26,6 +26,8 @@ from sanctl.system.runner import DeadlineRunner, Runner
 _MONITOR_S = 12.0
 # A promotion waits so long for its lock, which others hold only to look at it.
 _LOOK_S = 1.0
+# A mark that was found on the target of a resync is looked for again after this time.
+_LOOK_AGAIN_S = 30.0
 # The times of the lock's file: the latter takes back what the lock says, and needs no room.
 _VALID, _CANCELLED = (1.0, 1.0), (0.0, 0.0)
 _BESIDE_LOCK = "lock"
@@ -213,6 +215,52 @@ def mark_without_disk(
                 # A monitor has less time than a handler, and the next one tries again: one for
                 # each device of a pool, on their own, would be more than the cluster bears.
                 mark_outdated(runner, device, peer, wait_s=5.0, may_lead_alone=False)
+
+
+def mark_sync_targets(runner: Runner, device: str, peers: Iterable[str]) -> bool:
+    """Mark those peers whose resync from here began without a mark; return whether one was set.
+
+    Under the handlers' lock, and while DRBD says that the resync goes on. One that ends meanwhile
+    leaves the mark on a peer that is in sync: the caller has it cleared. A mark that was found is
+    looked for again after a while: a query of the CIB for each device that is filled, with every
+    monitor, would be too much.
+
+    Raises:
+        SanctlError: the cluster or DRBD did not answer; the next monitor tries again.
+    """
+    due = [peer for peer in peers if not _was_found(_found_note(device, peer))]
+    if not due:
+        return False
+    runner = DeadlineRunner(runner, time.monotonic() + _MONITOR_S)
+    has_marked = False
+    with locked(device, wait_s=0.0) as is_mine:
+        if not is_mine:
+            return False  # by before-resync-source, say
+        state = drbdsetup.observe(runner, device)
+        for peer in due:
+            if not fence_rules.is_sync_target(state, peer):
+                continue
+            if peer not in outdated_marks.read_device(runner, device).devices[device].nodes():
+                membership = mark_outdated(runner, device, peer, wait_s=5.0, may_lead_alone=False)
+                has_marked = True
+                if not fence_rules.is_certain(membership):
+                    continue
+            # Without room for it the next monitor looks, too.
+            with contextlib.suppress(OSError):
+                _found_note(device, peer).write()
+    return has_marked
+
+
+def _found_note(device: str, peer: str) -> state_files.StateFile:
+    return state_files.of_device(device, f"resync-marked.{peer}")
+
+
+def _was_found(note: state_files.StateFile) -> bool:
+    try:
+        age_s = note.age_s()
+    except OSError:
+        return False
+    return age_s is not None and 0 <= age_s < _LOOK_AGAIN_S
 
 
 def mark_lost_and_without_disk(runner: Runner, device: str, peer: str, *, last: str = "") -> str:

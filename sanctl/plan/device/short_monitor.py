@@ -59,6 +59,7 @@ _HARMLESS_NOTES = frozenset(
         "reattach-tried",
         "refused-entries",
         "restore-since",
+        "resync-marked",
         "resync-received",
         "secrets-digest",
         "sync-policy",

@@ -198,6 +198,19 @@ def may_mark_without_disk(
     return has_data and bool(lost) and all(each.disk in PEER_WITHOUT_DATA for each in lost)
 
 
+def is_sync_target(state: ResourceState | None, peer: str) -> bool:
+    """Whether a node in that state fills the peer's replica, which has to be marked until its end.
+
+    DRBD's handler before-resync-source marks it. Where `drbdadm` is killed, which starts the
+    handler, DRBD 8.4 takes that for the handler's consent (drbd_worker.c, drbd_start_resync: of a
+    status only the exit code counts, and a signal has none).
+    """
+    return state is not None and any(
+        each.is_connected and each.replication in {"SyncSource", "PausedSyncS"}
+        for each in state.with_only_peer(peer).peers
+    )
+
+
 def could_be_missed(whole: int, *, replicas: int) -> bool:
     """Whether replicas could serve of which none has every write, as far as DRBD counts them.
 

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A monitor marks the target of a resync that began although before-resync-source was killed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+
+import pytest
+
+from sanctl.agents import device_monitor
+from sanctl.agents.fencing import outdate
+from sanctl.model.drbd import ResourceState
+from sanctl.system import state_files
+from tests.fakes.node import FakeNode
+from tests.unit.agents.fencing.test_own_mark import GOOD, VOL, Cluster
+
+_TARGET = GOOD._replace(replication="SyncSource", disk="Inconsistent")
+_FILLS = ResourceState("vol1", "Primary", "no", "UpToDate", 1024, (_TARGET,))
+_IN_SYNC = _FILLS._replace(peers=(GOOD,))
+_NOTE = "resync-marked.n2"
+
+
+@pytest.fixture(autouse=True)
+def here(fake_node: FakeNode) -> FakeNode:
+    fake_node.states["vol1"] = _FILLS
+    return fake_node
+
+
+def _monitor(cluster: Cluster, state: ResourceState = _FILLS) -> ResourceState | None:
+    return device_monitor._mark_sync_targets(cluster, VOL, state)
+
+
+@pytest.mark.parametrize("role", ["Primary", "Secondary"])
+@pytest.mark.parametrize("replication", ["SyncSource", "PausedSyncS"])
+def test_a_target_without_a_mark_is_marked(here: FakeNode, role: str, replication: str) -> None:
+    """What broke: with drbdadm killed, DRBD 8.4 let the resync begin, and nobody marked."""
+    state = _FILLS._replace(role=role, peers=(_TARGET._replace(replication=replication),))
+    here.states["vol1"] = state
+    cluster = Cluster()
+    assert _monitor(cluster, state) == state
+    assert cluster.marked == ["n2"]
+
+
+def test_one_that_is_marked_is_left_and_looked_at_again_after_a_while() -> None:
+    cluster = Cluster("n2")
+    assert _monitor(cluster) is None
+    asked = len(cluster.calls)
+    assert (cluster.changes, asked) == (0, 1)
+    assert _monitor(cluster) is None
+    assert len(cluster.calls) == asked
+    cluster.marked.clear()
+    old_s = time.time() - outdate._LOOK_AGAIN_S
+    os.utime(state_files.of_device("vol1", _NOTE).path, (old_s, old_s))
+    _monitor(cluster)
+    assert cluster.marked == ["n2"]
+
+
+@pytest.mark.parametrize("state", [_IN_SYNC, _IN_SYNC._replace(peers=()), None], ids=str)
+def test_none_is_set_when_the_resync_has_ended(here: FakeNode, state: ResourceState | None) -> None:
+    """What counts is what DRBD says under the lock."""
+    here.states["vol1"] = state
+    cluster = Cluster()
+    assert _monitor(cluster) is None
+    assert cluster.calls == []
+
+
+@pytest.mark.parametrize(("role", "left"), [("Primary", []), ("Secondary", ["n2"])])
+def test_one_that_came_too_late_is_taken_off(here: FakeNode, role: str, left: list[str]) -> None:
+    """By a Primary: DRBD called unfence-peer before the mark was there. A standby clears none."""
+    here.states["vol1"] = _FILLS._replace(role=role)
+    cluster = Cluster()
+
+    def end() -> None:
+        here.states["vol1"] = _IN_SYNC._replace(role=role)
+
+    cluster.on_mark = end
+    assert _monitor(cluster) == _IN_SYNC._replace(role=role)
+    assert cluster.marked == left
+
+
+def test_no_other_peer_is_asked_for() -> None:
+    cluster = Cluster()
+    for replication in ("Established", "SyncTarget", "VerifyS", "WFBitMapS", "Off"):
+        peer = GOOD._replace(replication=replication)
+        assert _monitor(cluster, _IN_SYNC._replace(peers=(peer,))) is None
+    assert cluster.calls == []
+
+
+def test_with_drbd_9_each_peer_counts_by_its_name(here: FakeNode) -> None:
+    peers = (GOOD._replace(name="n2"), _TARGET._replace(name="n3"))
+    state = _FILLS._replace(has_quorum=True, peers=peers)
+    here.states["vol1"], here.generation = state, 9
+    cluster = Cluster()
+    device_monitor._mark_sync_targets(cluster, VOL._replace(nodes=("n1", "n2", "n3")), state)
+    assert cluster.marked == ["n3"]
+
+
+@pytest.mark.parametrize("quorate", [("No",), ("Yes", "No")])
+def test_without_quorum_it_is_tried_again(quorate: tuple[str, ...]) -> None:
+    cluster = Cluster(quorate=quorate)
+    _monitor(cluster)
+    assert cluster.marked == ["n2"] * (len(quorate) - 1)
+    assert not state_files.of_device("vol1", _NOTE).exists()
+
+
+def test_not_while_a_handler_marks() -> None:
+    cluster = Cluster()
+    with outdate.locked("vol1", wait_s=0.0):
+        assert _monitor(cluster) is None
+    assert cluster.calls == []
+
+
+def test_without_room_for_the_note_each_monitor_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(file: state_files.StateFile, _: str = "") -> None:
+        raise OSError(errno.ENOSPC, file.path)
+
+    monkeypatch.setattr(state_files.StateFile, "write", refuse)
+    cluster = Cluster("n2")
+    for count in (1, 2):
+        assert _monitor(cluster) is None
+        assert len(cluster.calls) == count
