@@ -27,6 +27,8 @@ LINKED, FROZEN, ALONE, AWAY = "linked", "FROZEN", "alone", "away"
 NO_HANDLER, WAITS, KILLED = "", "waits", "killed"
 NO_MARK, LONE, KEPT = "", "lone", "kept"
 LOOKS, RECHECKS, MARKS, LOOKS_AGAIN = "looks", "rechecks", "marks", "looks again"
+# The peer is fenced, and each change outranks its CIB.
+_RAISED = fence_rules.admin_epoch_rise("fenced")
 # Tokens: of the handler that runs now, and of one before.
 NEW, OLD = "new", "old"
 
@@ -256,7 +258,7 @@ def _lead(state: Sharing, i: int, led: Round, rules: SharingRules) -> Iterator[E
         yield f"{leader} marks", _with_round(after, i, next_round)
     else:
         answers = {
-            j: shared_marks.confirmation(_facts(state, j), has_outranked=True)
+            j: shared_marks.confirmation(_facts(state, j), raised=_RAISED)
             if rules.looks_again
             else "fenced"
             for j in carried

@@ -190,13 +190,13 @@ def _mark_all(runner: Runner, device: str, due: _Due, here: str) -> list[tuple[s
     if not names:
         return []
     try:
-        outdated_marks.set_marks(runner, names, here, due.seen, raises_admin_epoch=False)
+        outdated_marks.set_marks(runner, names, here, due.seen)
     except CommandError as error:
         if error.problems[0].code == _SILENCE or device not in names or len(names) == 1:
             raise
         # It may be another device's fault: one that is being deleted, say.
         names = (device,)
-        outdated_marks.set_marks(runner, names, here, due.seen, raises_admin_epoch=False)
+        outdated_marks.set_marks(runner, names, here, due.seen)
     # As after each mark: partitions that joined meanwhile may have agreed on another CIB.
     is_quorate = corosync.membership(runner).is_quorate
     after = outdated_marks.read(runner, names).devices

@@ -270,14 +270,12 @@ def _transact(this: _Round, own: str, give: Callable[[str, str], None]) -> None:
         }
         if seen is None or not (to_mark or kept):
             return
-        has_outranked = shared_marks.outranks(to_mark)
+        raised = shared_marks.rise(to_mark)
         if to_mark:
-            outdated_marks.set_marks(
-                this.runner, to_mark, this.peer, seen, raises_admin_epoch=has_outranked
-            )
+            outdated_marks.set_marks(this.runner, to_mark, this.peer, seen, raised=raised)
     after, _ = _look(this, to_mark | kept, give)
     for device, facts in after.items():
-        give(device, shared_marks.confirmation(facts, has_outranked=has_outranked))
+        give(device, shared_marks.confirmation(facts, raised=raised))
     if to_mark:
         names = ", ".join(sorted(to_mark))
         journal.write(

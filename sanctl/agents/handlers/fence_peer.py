@@ -42,6 +42,9 @@ _PROMOTION_DEADLINE_S = 40.0
 _LOG_EVERY_S = 30.0
 # A process that holds the lock holds it for a few answers of the cluster.
 _LOCK_WAIT_S = 10.0
+# So long between two looks while hosts may wait for the answer, and while I/O goes on without it:
+# that may take until somebody repairs the fencing, for each device.
+_POLL_S, _AHEAD_POLL_S = 0.2, 1.0
 _RUNNER = LocalRunner()
 
 
@@ -68,7 +71,7 @@ def main() -> int:
             write_cache.leave_write_back_unless_two(_RUNNER, device)
             with outdate.locked(device, wait_s=_LOCK_WAIT_S) as is_mine:
                 if is_mine and not outdate.may_mark(_RUNNER, device, peer):
-                    return _leave_unmarked(device, peer)
+                    return _leave_as_it_is(device, peer, was_ahead=before == outdate.AHEAD)
                 membership = "unknown"
                 if is_mine:
                     membership = outdate.mark_lost_and_without_disk(
@@ -128,7 +131,7 @@ def main() -> int:
                 f" {frozen_io_reboot.REBOOT_AFTER_S:g} s: no other node is going to fence it",
                 device=device,
             )
-        time.sleep(0.2)
+        time.sleep(_AHEAD_POLL_S if membership == outdate.AHEAD else _POLL_S)
 
 
 def _note_dropped_connection(device: str, peer: str) -> None:
@@ -156,9 +159,10 @@ def _start_flushes(device: str) -> None:
         flush_unit.start_unless_stable(_RUNNER, device)
 
 
-def _leave_unmarked(device: str, peer: str) -> int:
+def _leave_as_it_is(device: str, peer: str, *, was_ahead: bool) -> int:
+    what = "stays marked until it is in sync" if was_ahead else "is not marked"
     journal.write(
-        f"{device}: {peer} is not marked: it is connected, or this node is no Primary any more",
+        f"{device}: {peer} {what}: it is connected, or this node is no Primary any more",
         priority=journal.NOTICE,
         device=device,
         action="fence-peer",

@@ -94,14 +94,18 @@ def apply_quorum_overlap(
     return "unknown" if is_open and is_never_connected() else membership
 
 
-def must_outrank_peer_cib(membership: str) -> bool:
-    """Whether marking a peer of that membership must make this CIB newer than any the peer has.
+def admin_epoch_rise(membership: str) -> int:
+    """Return by how much marking a peer of that membership raises the CIB's `admin_epoch`.
 
     A member shares this CIB. A fenced node may have changed its own CIB while it was alone, as
     often as this partition changed this one; when the two meet, the newer CIB wins everywhere. So
     may one that is no member and not known to be fenced (`goes_on_without`).
+
+    A node that is cut off as it marks has raised its own CIB's number for each such peer, before it
+    hears that it is alone. What the partition writes that fences it has to outrank that, too, so
+    there the number rises by more than a cluster has nodes.
     """
-    return membership in {"fenced", "unknown"}
+    return {"fenced": 64, "unknown": 1}.get(membership, 0)
 
 
 def goes_on_without(state: ResourceState | None, peer: str) -> bool:

@@ -158,12 +158,12 @@ def is_kept(token: str, seen: Facts) -> bool:
     been removed a moment ago.
 
     Only of a member, whose CIB has the mark as well: that of a node that was fenced is to be
-    outranked by the change (`fence_rules.must_outrank_peer_cib`).
+    outranked by the change (`fence_rules.admin_epoch_rise`).
     """
     return (
         token.endswith(_KEEPING)
         and seen.is_marked
-        and not fence_rules.must_outrank_peer_cib(seen.membership)
+        and not fence_rules.admin_epoch_rise(seen.membership)
     )
 
 
@@ -187,19 +187,20 @@ def refusal(token: str, seen: Facts) -> str | None:
     return None
 
 
-def outranks(before: Mapping[str, Facts]) -> bool:
-    """Whether the change that sets these marks must make this CIB newer than any the peer has."""
-    return any(fence_rules.must_outrank_peer_cib(seen.membership) for seen in before.values())
+def rise(before: Mapping[str, Facts]) -> int:
+    """Return by how much the change that sets these marks raises the CIB's `admin_epoch`."""
+    return max(
+        (fence_rules.admin_epoch_rise(seen.membership) for seen in before.values()), default=0
+    )
 
 
-def confirmation(after: Facts, *, has_outranked: bool) -> str:
+def confirmation(after: Facts, *, raised: int) -> str:
     """Return the answer to a handler whose peer was marked, once the mark has been read back.
 
     Args:
         after: what is seen of the device after the change.
-        has_outranked: the change has made this CIB newer than any the peer has.
+        raised: by how much the change has raised the CIB's `admin_epoch`.
     """
-    is_outranking = has_outranked or not fence_rules.must_outrank_peer_cib(after.membership)
-    if not (after.is_marked and is_outranking):
+    if not after.is_marked or raised < fence_rules.admin_epoch_rise(after.membership):
         return "unknown"
     return AHEAD if after.membership == "unknown" and after.goes_on else after.membership

@@ -104,12 +104,12 @@ def test_a_single_answer_has_no_wrapper() -> None:
         outdated_marks.read(FakeRunner(_CIB), ["vol1"], "n2")
 
 
-@pytest.mark.parametrize(("outranks", "admin_epoch"), [(True, "6"), (False, None)])
-def test_the_marks_and_the_version_are_one_change(outranks: bool, admin_epoch: str | None) -> None:
+@pytest.mark.parametrize(("raised", "admin_epoch"), [(1, "6"), (64, "69"), (0, None)])
+def test_the_marks_and_the_version_are_one_change(raised: int, admin_epoch: str | None) -> None:
     """Nothing of the section `nodes`: Pacemaker would elect its DC anew."""
     node = FakeRunner("")
     seen = _read(_CIB, _NODE, _UUID, _OTHER, devices=["vol1", "vol2"])
-    outdated_marks.set_marks(node, ["vol1", "vol2"], "n2", seen, raises_admin_epoch=outranks)
+    outdated_marks.set_marks(node, ["vol1", "vol2"], "n2", seen, raised=raised)
     [(argv, stdin)] = node.calls
     assert argv == ("cibadmin", "--modify", "--allow-create", "--sync-call", "--xml-pipe")
     change = ET.fromstring(stdin or "")

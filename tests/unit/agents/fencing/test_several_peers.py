@@ -209,7 +209,7 @@ def test_a_mark_that_may_not_outrank_the_peers_cib_is_set_anew() -> None:
         assert mark_lost_and_without_disk(node, "vol1", "n2", last=last) == AHEAD
     assert _epochs(node) == ["1"] * 3
     # Fenced, or back: as ever.
-    for members, said, epoch in (["n3"], "fenced", "1"), (["n2", "n3"], "member", ""):
+    for members, said, epoch in (["n3"], "fenced", "64"), (["n2", "n3"], "member", ""):
         node = _node(_FILLING, members, marked=["n2"])
         assert mark_lost_and_without_disk(node, "vol1", "n2", last=AHEAD) == said
         assert (_marks(node), _epochs(node)) == (["mark n2"], [epoch])
@@ -243,6 +243,23 @@ def test_nor_by_any_but_fence_peer() -> None:
     node = _node(_FILLING, ["n3"], silent="n2")
     assert mark_outdated(node, "vol1", "n2") == "unknown"
     assert _marks(node) == []
+
+
+def test_one_that_is_fenced_meanwhile_is_marked_anew() -> None:
+    """Its node may have raised the number of its own CIB by as much, before it noticed."""
+    node = _node(_FILLING, ["n3"], silent="n2")
+    silent, fenced = node.answer, _node(_FILLING, ["n3"], marked=["n2"])
+    assert callable(silent) and callable(fenced.answer)
+
+    def answer(argv: Sequence[str]) -> Answer:
+        assert callable(silent) and callable(fenced.answer)
+        is_fenced = bool(_marks(node)) and "--modify" not in argv
+        return fenced.answer(argv) if is_fenced else silent(argv)
+
+    node.answer = answer
+    assert mark_lost_and_without_disk(node, "vol1", "n2") == "unknown"
+    assert mark_lost_and_without_disk(node, "vol1", "n2", last="unknown") == "fenced"
+    assert _epochs(node) == ["1", "64"]
 
 
 @pytest.mark.parametrize(("look", "marks"), [(1, []), (2, ["mark n2"])])
@@ -287,10 +304,38 @@ def test_the_handler_marks_ahead_once_and_answers_when_it_is_fenced(
 
     node.answer = answer
     assert fence_peer.main() == 7
-    assert 45.0 < fake_node.clock.passed_s < 46.0
-    assert (_marks(node), _epochs(node)) == (["mark n2"] * 2, ["1"] * 2)
+    assert 45.0 < fake_node.clock.passed_s < 47.0
+    looks = [argv for argv, _ in node.calls if argv[0] == "corosync-quorumtool"]
+    assert 40 < len(looks) < 60, "nobody waits for the answer: fewer than five times in a second"
+    assert (_marks(node), _epochs(node)) == (["mark n2"] * 2, ["1", "64"])
     (line,) = [line for line in fake_node.journal if "is not known to be gone" in line]
     assert "I/O goes on" in line
+
+
+@pytest.mark.parametrize(("fails", "said"), [(False, "stays marked"), (True, "is not marked")])
+def test_the_handler_says_what_it_leaves_when_the_peer_is_back(
+    fails: bool, said: str, fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRBD_RESOURCE", "vol1")
+    monkeypatch.setenv("DRBD_PEER", "n2")
+    monkeypatch.setattr(resource_file, "replica_nodes", lambda _: ["n1", "n2", "n3"])
+    node = fake_node.programs = _node(_FILLING, ["n3"], silent="n2")
+    silent = node.answer
+    assert callable(silent)
+    back = _events("Primary", "yes", n2="syncing", n3="syncing")
+
+    def answer(argv: Sequence[str]) -> Answer:
+        assert callable(silent)
+        if argv[0] == "drbdsetup" and fake_node.clock.passed_s > 5.0:
+            return back
+        if argv[0] == "corosync-quorumtool" and fails:
+            return "Quorate: No\n"
+        return silent(argv)
+
+    node.answer = answer
+    assert fence_peer.main() == 1
+    assert _marks(node) == ([] if fails else ["mark n2"])
+    assert said in fake_node.journal[-1]
 
 
 def test_the_handler_does_that(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> None:

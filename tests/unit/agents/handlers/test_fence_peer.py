@@ -294,6 +294,20 @@ def test_without_quorum_nothing_is_marked() -> None:
     assert _done(node) == []
 
 
+@pytest.mark.parametrize("suspended", ["no", "fencing"])
+def test_with_drbd_8_a_lost_peer_is_asked_for_and_no_more_until_it_is_fenced(
+    suspended: str, fake_node: FakeNode
+) -> None:
+    """With three replicas of DRBD 9 a Primary marks before; here its I/O waits."""
+    fake_node.generation = 8
+    events = _LOST.replace("suspended:no", f"suspended:{suspended}")
+    for last in ("", "unknown", outdate.AHEAD):
+        node = _node(events, ["Yes/n1"], _Cib(_AWAY))
+        assert outdate.mark_lost_and_without_disk(node, "vol1", "n2", last=last) == "unknown"
+        assert [argv[0] for argv, _ in node.calls] == ["corosync-quorumtool", "cibadmin"]
+        assert _done(node) == []
+
+
 def test_quorum_lost_while_marking_is_not_certain() -> None:
     node = _node("", ["Yes/n2", "No/n1"])
     assert mark_outdated(node, "vol1", "n2") == "alone"
@@ -330,7 +344,7 @@ def test_the_mark_of_a_fenced_peer_makes_this_cib_the_newest() -> None:
     """Newer than any change the peer made to its own CIB while alone; a member shares this CIB."""
     node = _node(_LOST, ["Yes/n1", "Yes/n1"], _Cib(_GONE_NEW))
     assert mark_outdated(node, "vol1", "n2") == "fenced"
-    assert (node.cib.mark, node.cib.admin_epoch) == (_UUID, 4)
+    assert (node.cib.mark, node.cib.admin_epoch) == (_UUID, 3 + 64)
     node = _node(_LOST, ["Yes/n2", "Yes/n2"])
     assert mark_outdated(node, "vol1", "n2") == "member"
     assert (node.cib.mark, node.cib.admin_epoch) == (_UUID, 3)

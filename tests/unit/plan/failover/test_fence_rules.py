@@ -44,8 +44,15 @@ def test_only_a_peer_that_is_no_member_may_have_a_cib_of_its_own(
     peer: str, is_certain: bool, outranks: bool, may_begin_resync: bool
 ) -> None:
     assert fence_rules.is_certain(peer) == is_certain
-    assert fence_rules.must_outrank_peer_cib(peer) == outranks
+    assert (fence_rules.admin_epoch_rise(peer) > 0) == outranks
     assert fence_rules.may_begin_resync(peer) == may_begin_resync
+
+
+def test_the_mark_of_a_fenced_node_outranks_what_that_node_marked_as_it_was_cut_off() -> None:
+    """It has raised its own CIB's number once for each peer that it had lost before."""
+    most_nodes = 16  # of Corosync with knet, as supported
+    own = most_nodes * fence_rules.admin_epoch_rise("unknown")
+    assert fence_rules.admin_epoch_rise("fenced") > own
 
 
 @pytest.mark.parametrize(
