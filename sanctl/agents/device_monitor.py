@@ -331,11 +331,13 @@ def _mark_sync_targets(
     targets = [node for node in others if fence_rules.is_sync_target(state, node)]
     if not targets or not outdate.mark_sync_targets(runner, device.name, targets):
         return None
-    # DRBD has called its handler for the end of the resync, if that has come, before the mark.
+    # DRBD has called its handler for the end of the resync, if that has come, before the mark. A
+    # Secondary leaves it: the next Primary that is in sync takes it off, as any.
     now = drbdsetup.observe(runner, device.name)
     if now is not None and now.is_primary:
         in_sync = [node for node in targets if now.with_only_peer(node).is_in_sync]
-        outdate.clear_marks(runner, device.name, in_sync, hooks.has_current)
+        if in_sync:
+            outdate.clear_marks(runner, device.name, in_sync, hooks.has_current)
     return now
 
 

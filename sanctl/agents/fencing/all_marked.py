@@ -57,6 +57,7 @@ def unmark_peer(
             return False
         if not has_all(device.name, peer):
             return False
+        outdate.forget_found_mark(device.name, peer)
         try:
             outdated_marks.remove_at_version(runner, seen, device.name, peer)
         except CommandError as error:

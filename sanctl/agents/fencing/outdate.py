@@ -184,6 +184,7 @@ def clear_marks(runner: Runner, device: str, peers: Iterable[str], has_all: HasA
             with has_all(runner, device, peer) as may_go:
                 if not may_go:
                     return False
+                forget_found_mark(device, peer)
                 outdated_marks.clear(runner, marks, [peer])
     return True
 
@@ -221,9 +222,9 @@ def mark_sync_targets(runner: Runner, device: str, peers: Iterable[str]) -> bool
     """Mark those peers whose resync from here began without a mark; return whether one was set.
 
     Under the handlers' lock, and while DRBD says that the resync goes on. One that ends meanwhile
-    leaves the mark on a peer that is in sync: the caller has it cleared. A mark that was found is
-    looked for again after a while: a query of the CIB for each device that is filled, with every
-    monitor, would be too much.
+    leaves the mark on a peer that is in sync: the caller has it cleared. A mark that was found, or
+    set by the handler, is looked for again after a while: a query of the CIB for each device that
+    is filled, with every monitor, would be too much.
 
     Raises:
         SanctlError: the cluster or DRBD did not answer; the next monitor tries again.
@@ -245,10 +246,21 @@ def mark_sync_targets(runner: Runner, device: str, peers: Iterable[str]) -> bool
                 has_marked = True
                 if not fence_rules.is_certain(membership):
                     continue
-            # Without room for it the next monitor looks, too.
-            with contextlib.suppress(OSError):
-                _found_note(device, peer).write()
+            record_found_mark(device, peer)
     return has_marked
+
+
+def record_found_mark(device: str, peer: str) -> None:
+    """Note that the target of a resync from here is marked: the next monitors need not look."""
+    # Without room for it they do.
+    with contextlib.suppress(OSError):
+        _found_note(device, peer).write()
+
+
+def forget_found_mark(device: str, peer: str) -> None:
+    """Remove that note, before the mark is removed: the next resync may begin without one."""
+    with contextlib.suppress(OSError):
+        _found_note(device, peer).remove()
 
 
 def _found_note(device: str, peer: str) -> state_files.StateFile:

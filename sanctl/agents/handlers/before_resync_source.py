@@ -82,6 +82,7 @@ def main() -> int:
             last = repr(error)
         else:
             if fence_rules.may_begin_resync(membership):
+                outdate.record_found_mark(device, peer)
                 if drbd_kernel.generation() < 9:
                     reconnect_dropped.remove_note(device, peer)
                 else:

@@ -10,8 +10,14 @@ import time
 import pytest
 
 from sanctl.agents import device_monitor
-from sanctl.agents.fencing import outdate
+from sanctl.agents.cache import read_cache, write_cache_status
+from sanctl.agents.fencing import all_marked, outdate
+from sanctl.agents.promotion import compared_data
+from sanctl.agents.publish import attrd_cache, replica_state
+from sanctl.agents.reservations import hooks
+from sanctl.drivers import lio
 from sanctl.model.drbd import ResourceState
+from sanctl.plan.device.short_monitor import period
 from sanctl.system import state_files
 from tests.fakes.node import FakeNode
 from tests.unit.agents.fencing.test_own_mark import GOOD, VOL, Cluster
@@ -57,6 +63,40 @@ def test_one_that_is_marked_is_left_and_looked_at_again_after_a_while() -> None:
     assert cluster.marked == ["n2"]
 
 
+def test_a_mark_that_is_set_costs_no_more_than_that() -> None:
+    """Quorum, the marks and DRBD before and after; the resync goes on, and nothing is cleared."""
+    cluster = Cluster()
+    _monitor(cluster)
+    programs = [argv[0] for argv, _ in cluster.calls]
+    assert (programs.count("corosync-quorumtool"), programs.count("cibadmin")) == (2, 4)
+
+
+def test_while_the_mark_of_the_handler_is_new_nothing_is_asked() -> None:
+    """Of a node that is back with twenty devices each is filled: a query for each, at once."""
+    outdate.record_found_mark("vol1", "n2")
+    cluster = Cluster("n2")
+    assert _monitor(cluster) is None
+    assert cluster.calls == []
+
+
+@pytest.mark.parametrize("by", ["primary", "secondary"])
+def test_a_resync_right_after_the_mark_was_removed_is_looked_at(here: FakeNode, by: str) -> None:
+    """The note of the one before is not its own."""
+    cluster = Cluster("n2")
+    assert _monitor(cluster) is None
+    if by == "primary":
+        here.states["vol1"] = _IN_SYNC
+        assert outdate.clear_marks(cluster, "vol1", ["n2"], hooks.has_current)
+    else:
+        cluster.marked = ["n1", "n2"]
+        here.states["vol1"] = idle = _IN_SYNC._replace(role="Secondary")
+        assert all_marked.unmark_peer(cluster, VOL, idle, lambda *_: True)
+        cluster.marked = ["n1"]
+    here.states["vol1"] = _FILLS
+    _monitor(cluster)
+    assert "n2" in cluster.marked
+
+
 @pytest.mark.parametrize("state", [_IN_SYNC, _IN_SYNC._replace(peers=()), None], ids=str)
 def test_none_is_set_when_the_resync_has_ended(here: FakeNode, state: ResourceState | None) -> None:
     """What counts is what DRBD says under the lock."""
@@ -78,6 +118,35 @@ def test_one_that_came_too_late_is_taken_off(here: FakeNode, role: str, left: li
     cluster.on_mark = end
     assert _monitor(cluster) == _IN_SYNC._replace(role=role)
     assert cluster.marked == left
+
+
+def test_the_next_monitor_takes_it_off_where_this_one_dies(
+    here: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who publishes the end of the resync meanwhile does not get the lock, and records nothing."""
+    monkeypatch.setattr(attrd_cache, "attrd_pid", lambda: "7")
+    monkeypatch.setattr(lio, "access", lambda _name: ())
+    monkeypatch.setattr(write_cache_status, "published_fields", lambda *_: "")
+    monkeypatch.setattr(read_cache, "published_fields", lambda *_: "")
+    monkeypatch.setattr(compared_data, "is_candidate", lambda *_: True)
+    # Well within the device's period, in which what is recorded is not published again.
+    here.clock.now_s = next(
+        now_s
+        for now_s in map(float, range(1000, 9000))
+        if 30 < period(name="vol1", replicas_here=1, is_in_sync=True, now_s=now_s).passed_s < 100
+    )
+    cluster = Cluster()
+    replica_state.publish(cluster, VOL, _FILLS)
+
+    def end() -> None:
+        here.states["vol1"] = _IN_SYNC
+        assert not replica_state.publish(cluster, VOL, _IN_SYNC), "as unfence-peer has it done"
+
+    cluster.on_mark = end
+    assert outdate.mark_sync_targets(cluster, "vol1", ["n2"])
+    assert cluster.marked == ["n2"]
+    assert replica_state.publish(cluster, VOL, _IN_SYNC)
+    assert cluster.marked == []
 
 
 def test_no_other_peer_is_asked_for() -> None:

@@ -85,6 +85,8 @@ def test_a_resync_begins_when_its_target_is_marked(
     _source(monkeypatch, fake_node, standing)
     assert before_resync_source.main() == 0
     assert not _is_noted()
+    # A monitor need not look for the mark now.
+    assert state_files.of_device("vol1", "resync-marked.n2").exists()
 
 
 def test_drbd_9_may_drop_the_connection_of_an_allowed_resync(
@@ -127,6 +129,7 @@ def test_a_note_that_a_monitor_removes_meanwhile_is_written_again(
     monkeypatch.setattr(outdate, "mark_outdated", secure)
     assert before_resync_source.main() == status
     assert _is_noted()
+    assert state_files.of_device("vol1", "resync-marked.n2").exists() == (status == 0)
     assert reconnect_dropped.is_filled("vol1", "n2") is (status == 0), "not where it refuses"
 
 
