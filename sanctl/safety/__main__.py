@@ -12,7 +12,12 @@ import time
 from collections.abc import Callable
 
 from sanctl.safety.broken_reservations import BROKEN_RESERVATIONS
-from sanctl.safety.broken_rules import BROKEN_RULES, MARKED_DISKLESS, explore_cluster
+from sanctl.safety.broken_rules import (
+    BROKEN_RULES,
+    LATE_TARGET,
+    MARKED_DISKLESS,
+    explore_cluster,
+)
 from sanctl.safety.lone_marks import LoneMarks, explore_lone_marks
 from sanctl.safety.reservation_world import reservations_text
 from sanctl.safety.reservations import ReservationRules, explore_repair, explore_reservations
@@ -65,7 +70,8 @@ def broken_rules_table() -> str:
         f"| {variant.rule} | `{variant.name}`: "
         f"{variant.finds}; {variant.steps} events, {variant.faults} faults, "
         f"{variant.nodes} nodes{' and a quorum device' if variant.has_device else ''}"
-        f"{'' if variant.lost_disk is None else f', the disk of {NAMES[variant.lost_disk]} lost'} |"
+        f"{'' if variant.lost_disk is None else f', the disk of {NAMES[variant.lost_disk]} lost'}"
+        f"{', a resync that began without a mark' if variant.is_unmarked else ''} |"
         for variant in BROKEN_RULES
     ]
     return "\n".join(lines)
@@ -160,6 +166,12 @@ def main(argv: list[str]) -> int:
         help="DRBD has dropped the disk of that replica at an error, and the replica is marked",
     )
     parser.add_argument(
+        "--unmarked-resync",
+        choices=tuple(LATE_TARGET),
+        help="a resync began without a mark, its source in that role, and its end comes before the "
+        "mark that a monitor sets",
+    )
+    parser.add_argument(
         "--progress",
         action="store_true",
         help="say on standard error, after each depth, how many states there are so far",
@@ -194,8 +206,16 @@ def main(argv: list[str]) -> int:
     gaps = {variant.name: variant.gap for variant in BROKEN_RULES}
     if options.lost_disk and (options.rules != "shipped" or options.lone_marks):
         parser.error("--lost-disk belongs to the rules as shipped, without --lone-marks")
+    if options.unmarked_resync and (
+        options.rules != "shipped" or options.lone_marks or options.lost_disk
+    ):
+        parser.error("--unmarked-resync goes with --nodes, --faults and --quorum-device alone")
     lost = None if options.lost_disk is None else int(options.lost_disk == "standby")
     lost_disks = {variant.name: variant.lost_disk for variant in BROKEN_RULES} | {"shipped": lost}
+    begins: tuple[str, ...] = () if lost is None else MARKED_DISKLESS[lost]
+    if options.unmarked_resync:
+        begins = LATE_TARGET[options.unmarked_resync]
+    unmarked = {variant.name for variant in BROKEN_RULES if variant.is_unmarked}
     begin = time.process_time()
     if options.lone_marks:
         lone = explore_lone_marks(
@@ -211,13 +231,15 @@ def main(argv: list[str]) -> int:
         options.faults,
         has_device=options.quorum_device,
         lost_disk=lost_disks[options.rules],
-        begins=() if lost is None else MARKED_DISKLESS[lost],
+        is_unmarked=bool(options.unmarked_resync) or options.rules in unmarked,
+        begins=begins,
         gap=gaps.get(options.rules, EPOCH_GAP),
         progress=_progress if options.progress else None,
     )
     device = " and a quorum device" if options.quorum_device else ""
     disk = "" if lost is None else f", the disk of the {options.lost_disk} replica lost"
-    about = f"{options.rules}, {options.nodes} nodes{device}, {options.faults} faults{disk}"
+    late = f", a late mark of the {options.unmarked_resync}" if options.unmarked_resync else ""
+    about = f"{options.rules}, {options.nodes} nodes{device}, {options.faults} faults{disk}{late}"
     return _report(result, about, begin, world_text)
 
 

@@ -7,16 +7,17 @@ are kept, so that the counterexample is due to the broken one.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.failover import fence_rules
-from sanctl.safety.drbd import lose_disk
+from sanctl.safety.drbd import begin_unmarked, lose_disk
 from sanctl.safety.packed import PackedWorlds
 from sanctl.safety.rules import SHIPPED, MembershipFacts, Rules
 from sanctl.safety.search import Exploration, Progress, explore_machine
 from sanctl.safety.transitions import events
-from sanctl.safety.world import EPOCH_GAP, World, initial_world
+from sanctl.safety.world import EPOCH_GAP, Event, World, initial_world
 
 
 class BrokenRule(NamedTuple):
@@ -35,6 +36,7 @@ class BrokenRule(NamedTuple):
         ends: a dead end is what is found.
         gap: epochs of CIBs that are so far apart, or farther, are not told apart.
         lost_disk: the replica whose disk DRBD has dropped at first.
+        is_unmarked: a resync has begun at first whose target is not marked.
     """
 
     name: str
@@ -49,6 +51,7 @@ class BrokenRule(NamedTuple):
     has_device: bool = False
     gap: int = EPOCH_GAP
     lost_disk: int | None = None
+    is_unmarked: bool = False
 
 
 #: Of a replica whose disk is lost at first (0: the active one's): the events that mark it. Before
@@ -56,6 +59,20 @@ class BrokenRule(NamedTuple):
 MARKED_DISKLESS = {
     0: ("a sees that it has no disk", "a marks a, which has no disk"),
     1: ("a sees that its peer has no disk", "a marks b, which has no disk"),
+}
+_TO_A_RESYNC = ("the replica on b stops", "the replica on b starts", "DRBD connects")
+#: Of a resync that began without a mark: the events that mark its target. Before them writes can be
+#: lost, as above.
+MARKED_TARGET = ("a sees that its target is not marked", "a marks b, a target")
+#: By the source's role: the events after which the mark is written when the resync has ended.
+LATE_TARGET = {
+    "active": (MARKED_TARGET[0], "the resync ends on b", "a learns that its peer is UpToDate"),
+    "standby": (
+        "a is demoted",
+        MARKED_TARGET[0],
+        "the resync ends on b",
+        "a learns that its peer is UpToDate",
+    ),
 }
 
 
@@ -66,6 +83,7 @@ def explore_cluster(
     *,
     has_device: bool = False,
     lost_disk: int | None = None,
+    is_unmarked: bool = False,
     begins: tuple[str, ...] = (),
     ends: bool = True,
     gap: int = EPOCH_GAP,
@@ -80,6 +98,7 @@ def explore_cluster(
         has_device: of two nodes: node-majority with a quorum device.
         faults: how many faults may happen.
         lost_disk: the replica whose disk DRBD has dropped at first; 0 is the active one.
+        is_unmarked: a resync of b, which was stopped and started, has begun without a mark.
         begins: the events before the exploration, by name.
         ends: look for dead ends, too.
         gap: epochs of CIBs that are so far apart, or farther, are not told apart.
@@ -89,12 +108,21 @@ def explore_cluster(
     first, possible = initial_world(nodes, faults, has_device=has_device), events(rules)
     if lost_disk is not None:
         first = lose_disk(first, lost_disk)
-    for event in begins:
-        first = next(world for name, world in possible(first) if name == event)
+    if is_unmarked:
+        first = begin_unmarked(_after(first, _TO_A_RESYNC, possible), 0)
+    first = _after(first, begins, possible)
     machine = PackedWorlds(rules, gap=gap)
     return explore_machine(
         machine, machine.number(first), ends=ends, limit=limit, progress=progress
     )
+
+
+def _after(
+    world: World, names: tuple[str, ...], possible: Callable[[World], Iterator[Event]]
+) -> World:
+    for event in names:
+        world = next(after for name, after in possible(world) if name == event)
+    return world
 
 
 def _silence_is_absence(seen: MembershipFacts) -> str:
@@ -543,5 +571,15 @@ BROKEN_RULES = (
         steps=11,
         begins=("a write of a misses the disk of b", "a loses power"),
         lost_disk=1,
+    ),
+    BrokenRule(
+        "target-not-marked-later",
+        "The monitor of the source of a resync marks a target that is not marked.",
+        SHIPPED._replace(marks_later=False),
+        nodes=3,
+        faults=1,
+        finds="3: a serves alone",
+        steps=3,
+        is_unmarked=True,
     ),
 )

@@ -173,6 +173,15 @@ def resync_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
             yield f"{name} asks again: not certain", retries
 
 
+def begin_unmarked(world: World, i: int) -> World:
+    """Return the world in which a resync has begun whose handler was never started.
+
+    DRBD 8.4 takes a `drbdadm` that was killed for a handler that agrees (drbd_worker.c).
+    """
+    assert world.replicas[i].resync == PREPARES
+    return _begun(world, i)
+
+
 def _begun(world: World, i: int) -> World:
     if is_connected(world):
         world = with_replica(world, 1 - i, world.replicas[1 - i]._replace(disk="I"))
@@ -260,7 +269,7 @@ def stop_replica(world: World, i: int, rules: Rules) -> World:
         resync=NO_RESYNC,
         has_disk=True,
         sees_diskless=False,
-        marks_diskless="",
+        agent_marks="",
     )
     if not (world.is_synced and here.is_linked and there.is_linked):
         return with_replica(world, i, down)

@@ -70,6 +70,7 @@ class Rules(NamedTuple):
         fences_before_start: the cluster starts a replica only where the other node is a member, or
             has been fenced since this one started.
         marks_diskless: a Primary marks a connected peer that has no disk.
+        marks_later: the monitor of the source of a resync marks a target that is not marked.
         marks_own: a Primary without a disk, whose peer has every write, marks its own replica.
         keeps_marks: the source of a resync changes nothing where its peer, a member, is marked.
         promotes_unfenced: whether a partition with quorum promotes before the other node, which is
@@ -111,6 +112,7 @@ class Rules(NamedTuple):
     promotes_unfenced: str = ""
     marks_diskless: bool = True
     marks_own: bool = True
+    marks_later: bool = True
 
 
 #: The rules as shipped.

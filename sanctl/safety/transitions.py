@@ -38,6 +38,7 @@ from sanctl.safety.rules import SHIPPED, Rules
 from sanctl.safety.world import (
     ASKS,
     ASKS_AGAIN,
+    FILLS,
     KILLED,
     MARKS,
     NAMES,
@@ -244,7 +245,7 @@ def _agent(world: World, i: int, rules: Rules) -> Iterator[Event]:
     is_deaf = here.marks_target or (is_connected(world) and world.replicas[1 - i].marks_target)
     if here.role == "S" and not here.is_ordered and not is_deaf and not is_served_from(world, i):
         yield f"the replica on {NAMES[i]} stops", stop_replica(world, i, rules)
-    yield from _mark_diskless(world, i, rules)
+    yield from _marks(world, i, rules)
     if here.is_clearing and here.role == "S":
         yield from _unmark(world, i, rules)
     elif here.is_clearing:
@@ -267,14 +268,19 @@ def _agent(world: World, i: int, rules: Rules) -> Iterator[Event]:
         yield f"{NAMES[i]} clears its own mark", write_mark(world, i, i, is_set=False, rules=rules)
 
 
-def _mark_diskless(world: World, i: int, rules: Rules) -> Iterator[Event]:
-    """Yield how a Primary marks what it goes on without: a peer without a disk, or its own."""
+def _marks(world: World, i: int, rules: Rules) -> Iterator[Event]:
+    """Yield how a monitor marks: what a Primary goes on without, the target of a resync.
+
+    That is a peer without a disk, or its own replica, and a peer that is filled from here without
+    having been marked.
+    """
     here, name = world.replicas[i], NAMES[i]
-    if here.marks_diskless:
-        j = i if here.marks_diskless == "own" else 1 - i
-        done = here._replace(marks_diskless="")
+    if here.agent_marks:
+        j = i if here.agent_marks == "own" else 1 - i
+        done = here._replace(agent_marks="")
         marked = write_mark(world, i, j, is_set=True, rules=rules)
-        yield f"{name} marks {NAMES[j]}, which has no disk", with_replica(marked, i, done)
+        why = "a target" if here.agent_marks == "target" else "which has no disk"
+        yield f"{name} marks {NAMES[j]}, {why}", with_replica(marked, i, done)
         yield f"{name} does not get to marking", with_replica(world, i, done)
         return
     if rules.locks and here.holds_lock:
@@ -286,8 +292,17 @@ def _mark_diskless(world: World, i: int, rules: Rules) -> Iterator[Event]:
         and is_peer_certain(world, i, rules)
         and not marks >> (1 - i) & 1
     ):
-        marking = here._replace(marks_diskless="peer")
+        marking = here._replace(agent_marks="peer")
         yield f"{name} sees that its peer has no disk", with_replica(world, i, marking)
+    if (
+        rules.marks_later
+        and here.resync == FILLS
+        and fence_rules.is_sync_target(state, NAMES[1 - i])
+        and is_peer_certain(world, i, rules)
+        and not marks >> (1 - i) & 1
+    ):
+        marking = here._replace(agent_marks="target")
+        yield f"{name} sees that its target is not marked", with_replica(world, i, marking)
     if rules.marks_own and fence_rules.may_mark_own(
         state,
         is_quorate=world.is_quorate(i),
@@ -295,7 +310,7 @@ def _mark_diskless(world: World, i: int, rules: Rules) -> Iterator[Event]:
         others=NAMES[1 - i],
         marked=[NAMES[j] for j in REPLICAS if marks >> j & 1],
     ):
-        marking = here._replace(marks_diskless="own")
+        marking = here._replace(agent_marks="own")
         yield f"{name} sees that it has no disk", with_replica(world, i, marking)
 
 

@@ -61,8 +61,8 @@ class Replica(NamedTuple):
         resync: as a source: how far the resync is; until it begins, writes are not replicated.
         has_disk: DRBD has its disk; without it `disk` and `is_fresh` are what is on it.
         sees_diskless: DRBD here knows that the connected peer has none.
-        marks_diskless: whose mark the agent is about to set because of a lost disk: its `own`, the
-            `peer`'s, or none.
+        agent_marks: whose mark the agent is about to set: because of a lost disk its `own` or the
+            `peer`'s, or that of the `target` of a resync from here, or none.
     """
 
     role: str = "S"
@@ -80,7 +80,7 @@ class Replica(NamedTuple):
     has_marked: bool = False
     has_disk: bool = True
     sees_diskless: bool = False
-    marks_diskless: str = ""
+    agent_marks: str = ""
 
     @property
     def has_data(self) -> bool:
@@ -110,7 +110,7 @@ class Replica(NamedTuple):
     @property
     def holds_lock(self) -> bool:
         """A handler or the agent holds the lock under which marks are set and cleared."""
-        is_set = self.handler in {MARKS, ASKS_AGAIN} or bool(self.marks_diskless)
+        is_set = self.handler in {MARKS, ASKS_AGAIN} or bool(self.agent_marks)
         return self.is_clearing or is_set or self.marks_target
 
 

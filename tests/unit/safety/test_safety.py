@@ -12,6 +12,7 @@ from sanctl.safety import packed
 from sanctl.safety.__main__ import broken_rules_table, trace_text
 from sanctl.safety.broken_rules import (
     BROKEN_RULES,
+    LATE_TARGET,
     MARKED_DISKLESS,
     BrokenRule,
     explore_cluster,
@@ -69,6 +70,7 @@ def test_each_broken_rule_is_found(variant: BrokenRule) -> None:
         variant.faults,
         has_device=variant.has_device,
         lost_disk=variant.lost_disk,
+        is_unmarked=variant.is_unmarked,
         begins=variant.begins,
         ends=variant.ends,
         gap=variant.gap,
@@ -90,6 +92,33 @@ def test_until_the_next_monitor_a_lost_disk_is_nobodys_news() -> None:
     """docs/explanation/promises.md says so: the mark comes with a monitor."""
     result = explore_cluster(SHIPPED, 3, 1, lost_disk=0, begins=("b loses power",), ends=False)
     assert result.found is not None
+
+
+@pytest.mark.parametrize(
+    "begins",
+    [LATE_TARGET["active"], LATE_TARGET["standby"]],
+    ids=["by the Primary", "by a standby"],
+)
+def test_nothing_goes_wrong_where_a_monitor_marks_the_target_of_a_resync_too_late(
+    begins: tuple[str, ...],
+) -> None:
+    """The resync has ended; whoever is Primary or dies; with one more fault, and the way back."""
+    result = explore_cluster(SHIPPED, 2, 1, is_unmarked=True, begins=begins)
+    assert result.found is None, trace_text(result.found)
+    assert result.states > 40_000, "the exploration did not get far"
+
+
+def test_nor_at_any_moment_of_that_without_another_fault() -> None:
+    result = explore_cluster(SHIPPED, 3, 0, is_unmarked=True)
+    assert result.found is None, trace_text(result.found)
+    assert result.states > 900, "the exploration did not get far"
+
+
+def test_until_the_next_monitor_a_target_may_be_missed() -> None:
+    """docs/adr/0018 says so: a link that breaks as the resync ends, before a monitor has looked."""
+    result = explore_cluster(SHIPPED, 3, 1, is_unmarked=True, ends=False)
+    assert result.found is not None, "the fault is one that the model knows"
+    assert result.found.steps[-1] == "DRBD on a notices that the link is gone"
 
 
 def test_a_mark_whose_writer_lost_its_quorum_goes_without_a_reboot() -> None:

@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection
 
 import pytest
 
-from sanctl.agents.fencing import outdate, shared_marks
+from sanctl.agents.fencing import outdate, quorum_overlap, shared_marks
 from sanctl.agents.fencing.outdate import OWN_MARKED, mark_outdated
 from sanctl.drivers import drbd_kernel
 from sanctl.errors import CommandError, Problem
 from sanctl.model.outdated_mark import mark_id
-from sanctl.plan.failover.shared_marks import answer_text, keeping
+from sanctl.plan.failover.shared_marks import ahead, answer_text, keeping
 from sanctl.system import process_start, state_files
 from tests.fakes.node import FakeNode
 from tests.fakes.runner import Answer, FakeRunner
@@ -123,6 +123,22 @@ def test_the_leader_marks_for_all_in_one_change_and_answers_each(cluster: Cluste
     }
     assert cluster.programs().count("corosync-quorumtool") == 2
     assert cluster.programs().count("cibadmin") == 3
+
+
+def test_a_device_that_waits_is_not_marked_with_one_that_goes_on(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The peer is unknown: the mark of a device with a majority is no answer for any other."""
+    monkeypatch.setattr(
+        quorum_overlap, "goes_on_without", lambda _view, device, _peer: device != "vol2"
+    )
+    monkeypatch.setattr(quorum_overlap, "is_fenced", lambda _: False)
+    waits = ask("vol2", ahead(shared_marks._new_token(), ""))
+    resync = ask("vol3", keeping(shared_marks._new_token()))
+    assert mark_outdated(cluster, "vol1", "n2", last="") == outdate.AHEAD
+    assert cluster.changes == [["vol1"]]
+    assert answer_to("vol2") == answer_text(waits, "unknown")
+    assert answer_to("vol3") == answer_text(resync, "unknown")
 
 
 def test_a_resync_of_a_member_that_is_marked_changes_nothing(cluster: Cluster) -> None:
