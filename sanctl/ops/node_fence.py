@@ -14,6 +14,7 @@ from sanctl.model.findings import Finding, Severity
 from sanctl.model.names import NodeName
 from sanctl.ops.node_standby import put_in_standby
 from sanctl.ops.session import Session
+from sanctl.plan.cluster.preconditions import refuse_without_quorum
 from sanctl.plan.cluster.standby import ACCEPT_STOP, check_fencing, plan_online, stop_problems
 
 
@@ -112,12 +113,15 @@ def fence_node(
     says.
 
     Raises:
-        Refused: no such node, no fencing device for it, or a device would or may stop being served.
+        Refused: no such node, no fencing device for it, no quorum here, or a device would or may
+            stop being served.
         NotConverged: the drain did not end.
         CommandError: the node is not known to have been fenced.
     """
     cluster = session.observe()
     check_fencing(cluster, name)
+    # The fencer obeys without quorum, too: this part would cut off the node that serves.
+    refuse_without_quorum(cluster)
     is_member = cluster.mon.state(name) in MEMBER_STATES
     problems = stop_problems(cluster, name) if is_member else ()
     if problems and ACCEPT_STOP not in accepted:

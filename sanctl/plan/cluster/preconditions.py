@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from sanctl.errors import Problem, Refused
 from sanctl.model.cluster import CibNode, Cluster
 from sanctl.model.crm_mon import MEMBER_STATES
@@ -97,6 +99,18 @@ def quorum_problems(cluster: Cluster) -> tuple[Problem, ...]:
             "the cluster, as this node sees it, has no quorum",
             "run the command on a node of the majority, or bring nodes back first",
         ),
+    )
+
+
+def other_part_advice(nodes: Collection[NodeName]) -> str:
+    """Say what to do about absent nodes where there is no quorum: never what would cut one off.
+
+    A part without quorum sees the nodes of the part that serves as unclean or offline.
+    """
+    names = " or ".join(map(str, nodes))
+    return (
+        f"run 'sanctl status' on {names} first: the other part may be serving. Switch nothing off, "
+        "and confirm nothing, from here"
     )
 
 

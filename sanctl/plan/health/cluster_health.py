@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Collects findings of `sanctl status`; own: nodes (absent, standby), quorum, failures, pools.
+"""Collects findings of `sanctl status`; own: quorum, failures, leftovers, pools.
 
 Read from the CIB and Pacemaker's status alone. Every finding says what was observed and what to do
 next. What is not known counts as not healthy.
@@ -21,6 +21,7 @@ from sanctl.plan.health.device_health import device_findings
 from sanctl.plan.health.fencing_health import fencing_findings, reach_findings
 from sanctl.plan.health.flash_health import flash_findings
 from sanctl.plan.health.group_health import group_findings
+from sanctl.plan.health.node_health import node_findings
 from sanctl.plan.health.point_health import extent_findings, lost_point_findings
 from sanctl.plan.health.release_health import release_findings
 from sanctl.plan.health.schedule_health import hook_findings, schedule_findings
@@ -38,7 +39,7 @@ def all_findings(
     findings: list[Finding] = []
     findings.extend(_cluster_findings(cluster))
     findings.extend(fencing_findings(cluster))
-    findings.extend(_node_findings(cluster))
+    findings.extend(node_findings(cluster))
     findings.extend(release_findings(cluster))
     findings.extend(reach_findings(cluster))
     for device in cluster.cib.devices:
@@ -77,7 +78,8 @@ def _cluster_findings(cluster: Cluster) -> Iterator[Finding]:
             subject="cluster",
             what="this part of the cluster has no quorum",
             why="it serves nothing and changes nothing, so that another part can go on",
-            do="bring nodes or their heartbeat links back; see 'corosync-quorumtool -s'",
+            do="bring nodes or their heartbeat links back; see 'corosync-quorumtool -s'. Switch no "
+            "node off and confirm none: the other part may be serving",
         )
     if cluster.is_maintenance:
         yield Finding(
@@ -131,68 +133,6 @@ _POOL_ADVICE = {
     "SAN-POOL-036": "'journalctl -k' there says why; then remount it read-write: "
     "docs/howto/night-page.md, SAN-POOL-036",
 }
-_NODE_ADVICE = {
-    NodeState.OFFLINE: (
-        WARNING,
-        "its replicas fall behind; another failure may stop devices",
-        "start the node; it joins the cluster and resyncs by itself",
-    ),
-    NodeState.UNCLEAN: (
-        CRITICAL,
-        "what it does is not known; no node takes over what it served until it is fenced",
-        "see 'stonith_admin --history NODE'; if fencing fails, switch the node off, make sure it "
-        "is off, then 'stonith_admin --confirm NODE'",
-    ),
-    NodeState.STANDBY: (
-        WARNING,
-        "it serves nothing and its replicas fall behind",
-        "'sanctl node online NODE' when the work on it is done",
-    ),
-    NodeState.MAINTENANCE: (
-        WARNING,
-        "Pacemaker starts and stops nothing on it",
-        "crm_attribute --node NODE --name maintenance --delete",
-    ),
-    NodeState.PENDING: (
-        WARNING,
-        "it is joining the cluster and not ready yet",
-        "wait a few seconds; if it stays: 'journalctl -u pacemaker' on it",
-    ),
-    NodeState.UNKNOWN: (
-        WARNING,
-        "Pacemaker reports nothing of it",
-        "see 'crm_mon -1' and 'sanctl doctor'",
-    ),
-}
-
-
-def _node_findings(cluster: Cluster) -> Iterator[Finding]:
-    for node in cluster.cib.nodes:
-        state = cluster.mon.state(node.name)
-        if state in _NODE_ADVICE:
-            severity, why, do = _NODE_ADVICE[state]
-            yield Finding(
-                code="SAN-HLT-020",
-                severity=severity,
-                subject=f"node {node.name}",
-                what=f"it is {state.value}",
-                why=why,
-                do=do.replace("NODE", node.name.value),
-            )
-    yield from _drained_findings(cluster)
-
-
-def _drained_findings(cluster: Cluster) -> Iterator[Finding]:
-    for node in cluster.cib.nodes:
-        if node.name.value in cluster.cib.drained:
-            yield Finding(
-                code="SAN-HLT-022",
-                severity=WARNING,
-                subject=f"node {node.name}",
-                what="it is drained: it is about to be shut down, and serves nothing",
-                why="its replicas are kept in sync, but it takes no device over",
-                do=f"'sanctl node undrain {node.name}' if it is to stay",
-            )
 
 
 def _failure_findings(cluster: Cluster) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from sanctl.model.drbd import uses_quorum
 from sanctl.model.findings import Finding, Severity
 from sanctl.model.names import NodeName, format_bytes
 from sanctl.model.verify_result import DIFFERS, INTERRUPTED, RUNNING
+from sanctl.plan.cluster.preconditions import other_part_advice
 from sanctl.plan.health.cache_health import device_cache_findings
 from sanctl.plan.health.connect_wait import connect_wait
 from sanctl.plan.health.growth_health import growth_findings
@@ -193,7 +194,9 @@ def _replica_findings(cluster: Cluster, device: DeviceSpec, now_s: float) -> Ite
                 subject=subject,
                 what=f"replica on {node}: unknown, the node is {state.value}",
                 why="one replica less protects the data",
-                do=f"bring {node} back; it resyncs by itself",
+                do=f"bring {node} back; it resyncs by itself"
+                if cluster.mon.has_quorum
+                else other_part_advice([node]),
             )
             continue
         replica = cluster.replica(device.name, node)
@@ -266,6 +269,10 @@ def _replica_summary(cluster: Cluster, device: DeviceSpec) -> str:
 
 
 def _next_for_unserved(cluster: Cluster, device: DeviceSpec) -> str:
+    away = [n for n in device.nodes if cluster.mon.state(n) not in MEMBER_STATES]
+    if not cluster.mon.has_quorum:
+        # Fencing and heal are for the part that has quorum, which this one does not see.
+        return other_part_advice(away) if away else "there is no quorum: SAN-HLT-002 comes first"
     unclean = [n for n in device.nodes if cluster.mon.state(n) is NodeState.UNCLEAN]
     if unclean:
         return f"fencing of {unclean[0]} must succeed first: 'stonith_admin --history {unclean[0]}'"

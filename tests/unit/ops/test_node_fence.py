@@ -121,3 +121,14 @@ def test_fencing_that_fails_leaves_the_node_out_of_service(
     assert caught.value.problems[0].code == "SAN-FEN-003"
     assert "stays in standby" in caught.value.problems[0].hint
     assert cluster.permanent("n1", "standby") is not None
+
+
+def test_a_part_without_quorum_fences_nobody(cluster: FakePacemaker, session: Session) -> None:
+    """The fencer would do it; what is not seen from here may be serving."""
+    stonith = FakeStonith()
+    cluster.states.update(n1="unclean", n3="unclean")
+    cluster.has_quorum = False
+    with pytest.raises(Refused) as caught:
+        fence_node(session, stonith, N1, accepted=("SAN-NODE-004",), drain=False, timeout_s=30)
+    assert [problem.code for problem in caught.value.problems] == ["SAN-CLU-001"]
+    assert stonith.fenced == []

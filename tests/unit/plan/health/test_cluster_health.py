@@ -405,3 +405,27 @@ def test_a_node_in_standby_may_be_there_when_maintenance_ends() -> None:
     fake.states["n2"] = "standby"
     (ends,) = [each for each in _findings(fake) if each.code == "SAN-HLT-003"]
     assert ends.do.startswith("end it")
+
+
+@pytest.mark.parametrize("state", ["unclean", "offline"])
+def test_a_part_without_quorum_lets_no_other_node_be_switched_off(state: str) -> None:
+    """What it does not see may be the part that serves."""
+    fake = _healthy()
+    fake.crash("n2")
+    fake.crash("n3")
+    fake.states.update(n2=state, n3=state)
+    fake.roles["vm1", "n1"] = Role.UNPROMOTED
+    fake.has_quorum = False
+    told = {(each.code, each.subject): each for each in _findings(fake)}
+    for key in (
+        ("SAN-HLT-020", "node n2"),
+        ("SAN-HLT-032", "device vm1"),
+        ("SAN-HLT-034", "device vm1"),
+    ):
+        assert told[key].do.startswith("run 'sanctl status' on n2 first"), key
+        assert "Switch nothing off" in told[key].do
+    assert not any("stonith_admin" in each.do for each in told.values() if "020" in each.code)
+    fake.states["n3"] = "online"
+    fake.has_quorum = True
+    (node,) = [each for each in _findings(fake) if each.subject == "node n2"]
+    assert "switch nothing off" not in node.do.lower()
