@@ -290,8 +290,10 @@ _CODES = {
     "SAN-NODE-001": "There is no node of that name in the cluster.",
     "SAN-NODE-002": "A witness votes and holds no data.",
     "SAN-NODE-003": "The node is not in service, so nothing can be created on it now.",
-    "SAN-NODE-004": "The node serves a device of which no other node has an up-to-date replica. "
-    "In standby the device would stop. '--accept SAN-NODE-004' goes on despite that.",
+    "SAN-NODE-004": "The node serves a device, or is about to, that no other node could take over: "
+    "no other replica is up to date, the other nodes leave or are away, or Pacemaker is told to "
+    "leave the device alone. In standby the device would stop. '--accept SAN-NODE-004' goes on "
+    "despite that.",
     "SAN-NODE-005": "The node holds replicas, so it cannot be taken out of the cluster. "
     "'sanctl node replace' moves all of them to another node.",
     "SAN-NODE-006": "The node was away when devices were deleted or replicas dropped, and still "

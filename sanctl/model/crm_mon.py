@@ -116,6 +116,10 @@ class Mon:
         ended = [f for f in self.fencings if f.target == str(node) and f.completed]
         return max(ended, key=lambda fencing: fencing.completed, default=None)
 
+    def is_being_fenced(self, node: NodeName | str) -> bool:
+        """Whether a fencing of a node is under way."""
+        return any(f.target == str(node) and f.status == "pending" for f in self.fencings)
+
     def state(self, node: NodeName | str) -> NodeState:
         """Return Pacemaker's view of a node."""
         wanted = str(node)

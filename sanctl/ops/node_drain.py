@@ -20,9 +20,9 @@ from sanctl.plan.cluster.draining import (
     devices_being_flushed,
     devices_between_nodes,
     drain_outlook,
-    stranded_reason,
 )
 from sanctl.plan.cluster.preconditions import existing_node
+from sanctl.plan.cluster.takeover import stranded_reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,6 +91,8 @@ class FakePacemaker:
         }
         self.roles |= {(f"fence-{n}", n): Role.STARTED for n in NODES}
         self.failures: list[dict[str, str]] = []
+        # Nodes whose fencing is under way.
+        self.fencing: list[str] = []
         self.patches: list[str] = []
         # By node and name, as `attrd_updater --private` sets them.
         self.private_attributes: dict[tuple[str, str], str] = {
@@ -170,6 +172,9 @@ class FakePacemaker:
         failures = ET.SubElement(mon, "failures")
         for failure in self.failures:
             ET.SubElement(failures, "failure", failure)
+        history = ET.SubElement(mon, "fence_history")
+        for node in self.fencing:
+            ET.SubElement(history, "fence_event", target=node, status="pending")
         return ET.tostring(mon, encoding="unicode")
 
     def set_transient_attribute(self, node: str, attribute: str, value: str | None) -> None:

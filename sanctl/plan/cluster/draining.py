@@ -14,8 +14,7 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import MEMBER_STATES
 from sanctl.model.device import DeviceSpec, ReplicaState
 from sanctl.model.names import DeviceName, NodeName
-from sanctl.plan.cluster.preconditions import unmanaged_problems
-from sanctl.plan.cluster.standby import takeover_obstacle
+from sanctl.plan.cluster.takeover import stranded_reason
 
 #: The constraint, made by the playbook, that gives the drained attribute its effect.
 DRAIN_CONSTRAINT = "drained-serves-nothing"
@@ -57,20 +56,6 @@ def drain_outlook(cluster: Cluster, node: NodeName) -> DrainOutlook:
             else:
                 stranded.append(StrandedDevice(device=device.name, reason=reason))
     return DrainOutlook(moving=tuple(moving), stranded=tuple(stranded))
-
-
-def stranded_reason(cluster: Cluster, device: DeviceSpec, leaving: NodeName) -> str | None:
-    """Return why no other node would take over a device from a leaving node; None: one would."""
-    if not cluster.mon.has_quorum:
-        return "there is no quorum"
-    if unmanaged_problems(cluster, device):
-        return "Pacemaker is told to leave the device alone"
-    reasons = [
-        takeover_obstacle(cluster, device, other) for other in device.nodes if other != leaving
-    ]
-    if None in reasons:
-        return None
-    return ", ".join(reason for reason in reasons if reason) or "the device has no other replica"
 
 
 def devices_being_flushed(cluster: Cluster, leaving: NodeName) -> tuple[DeviceName, ...]:

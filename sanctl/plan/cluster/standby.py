@@ -8,43 +8,19 @@ from collections.abc import Collection
 from sanctl.errors import Problem, Refused
 from sanctl.model.cib_change import Change, RemoveNodeAttribute, SetNodeAttribute
 from sanctl.model.cluster import Cluster
-from sanctl.model.crm_mon import NodeState
-from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.plan.cluster.preconditions import existing_node, refuse_without_quorum
+from sanctl.plan.cluster.takeover import has_lasting_server, lost_without
 
 ACCEPT_STOP = "SAN-NODE-004"
 
 
-def takeover_obstacle(cluster: Cluster, device: DeviceSpec, node: NodeName) -> str | None:
-    """Return what keeps a node from serving a device now; None when nothing is known to."""
-    state = cluster.mon.state(node)
-    if state is not NodeState.ONLINE:
-        return f"{node} is {state.value}"
-    if node.value in cluster.cib.drained:
-        return f"{node} is drained"
-    replica = cluster.replica(device.name, node)
-    if not replica.is_up_to_date:
-        return f"the replica on {node} is {replica.brief()}"
-    if cluster.is_marked(device, node):
-        return f"the replica on {node} is marked as outdated"
-    if replica.is_suspect:
-        return f"the replica on {node} is suspect"
-    if replica.lacks:
-        return f"the release of sanctl on {node} does not know what it needs"
-    return None
-
-
-def stranded_devices(cluster: Cluster, name: NodeName) -> tuple[DeviceName, ...]:
-    """Return the devices a node serves that no other node could serve now."""
+def stranded_devices(cluster: Cluster, name: NodeName) -> tuple[tuple[DeviceName, str], ...]:
+    """Return the devices that would have no node to serve them without this one, and why."""
     return tuple(
-        device.name
+        (device.name, reason)
         for device in cluster.cib.devices
-        if name.value in cluster.mon.active_nodes(device.name)
-        and not any(
-            other != name and takeover_obstacle(cluster, device, other) is None
-            for other in device.nodes
-        )
+        if (reason := lost_without(cluster, device, name)) is not None
     )
 
 
@@ -57,23 +33,32 @@ def stop_problems(cluster: Cluster, name: NodeName) -> tuple[Problem, ...]:
         *(
             Problem(
                 ACCEPT_STOP,
-                f"device {device} would stop: no other node has an up-to-date replica of it",
-                f"wait for the resync, or accept that with --accept {ACCEPT_STOP}",
+                f"device {device} would stop: no other node could take it over ({reason})",
+                "wait until another node can, or put right what keeps it from that; or accept "
+                f"that with --accept {ACCEPT_STOP}",
             )
-            for device in stranded_devices(cluster, name)
+            for device, reason in stranded_devices(cluster, name)
         ),
         *(
             Problem(
                 ACCEPT_STOP,
-                f"device {identifier} may stop: {name} serves it, and its entry in the CIB cannot "
-                f"be read ({reason}), so whether another node can is not known",
+                f"device {identifier} may stop: its entry in the CIB cannot be read ({reason}), so "
+                f"whether another node than {name} can serve it is not known",
                 "upgrade sanctl on this node if a later release made the entry; else correct it; "
                 f"or accept that with --accept {ACCEPT_STOP}",
             )
             for identifier, reason in cluster.cib.unreadable
-            if name.value in cluster.mon.active_nodes(identifier)
+            if _may_need(cluster, identifier, name)
         ),
     )
+
+
+def _may_need(cluster: Cluster, identifier: str, name: NodeName) -> bool:
+    """Whether a device that cannot be read is served by a node, or has none but it that could."""
+    if name.value in cluster.mon.active_nodes(identifier):
+        return True
+    is_there = any(each.node == name.value for each in cluster.mon.instances_of(identifier))
+    return is_there and not has_lasting_server(cluster, identifier)
 
 
 def plan_standby(

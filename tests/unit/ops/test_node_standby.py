@@ -4,12 +4,14 @@ from __future__ import annotations
 import pytest
 
 from sanctl.errors import NotConverged, Refused
+from sanctl.model.crm_mon import Role
 from sanctl.model.names import NodeName
 from sanctl.ops.node_standby import bring_online, put_in_standby
 from sanctl.ops.session import Session
+from sanctl.plan.cluster.standby import stop_problems
 from tests.fakes.pacemaker import FakeClock, FakePacemaker, FakeReporter
 
-N1 = NodeName.parse("n1")
+N1, N2 = NodeName.parse("n1"), NodeName.parse("n2")
 
 
 @pytest.fixture
@@ -72,3 +74,42 @@ def test_online_waits_for_the_flush_of_what_was_resynced(
     assert "vm1 UpToDate, not flushed after its resync yet" in str(caught.value)
     cluster.settling = set()
     assert not bring_online(session, N1, timeout_s=30)
+
+
+@pytest.mark.parametrize("how", ["standby", "drained", "fenced", "unclean"])
+def test_the_second_of_two_nodes_stays(cluster: FakePacemaker, session: Session, how: str) -> None:
+    """While the first one still serves, or neither does: the second is the only one left."""
+    if how == "standby":
+        # The order is in the CIB, and nothing has moved yet.
+        cluster.set_permanent("n1", "standby", "on")
+    elif how == "drained":
+        cluster.attribute("n1", "sanctl.drained", "true")
+    elif how == "fenced":
+        cluster.fencing.append("n1")
+    else:
+        cluster.states["n1"] = "unclean"
+    for role in (Role.PROMOTED, Role.UNPROMOTED):
+        cluster.roles["vm1", "n1"] = role
+        with pytest.raises(Refused, match=r"SAN-NODE-004.* vm1 .*n1"):
+            put_in_standby(session, N2, accepted=(), timeout_s=30)
+    cluster.roles["vm1", "n2"] = Role.PROMOTED
+    with pytest.raises(Refused, match="SAN-NODE-004"):
+        put_in_standby(session, N2, accepted=(), timeout_s=30)
+
+
+def test_a_device_between_nodes_that_both_may_serve_keeps_neither(
+    cluster: FakePacemaker, session: Session
+) -> None:
+    cluster.roles["vm1", "n1"] = Role.UNPROMOTED
+    assert put_in_standby(session, N2, accepted=(), timeout_s=30)
+
+
+def test_a_device_that_cannot_be_read_keeps_the_second_node_as_well(
+    cluster: FakePacemaker, session: Session
+) -> None:
+    for parent in cluster.root.iter("instance_attributes"):
+        for pair in parent.findall("nvpair[@name='size']"):
+            parent.remove(pair)
+    assert stop_problems(session.observe(), N2) == ()
+    cluster.set_permanent("n1", "standby", "on")
+    assert [each.code for each in stop_problems(session.observe(), N2)] == ["SAN-NODE-004"]

@@ -24,7 +24,8 @@ from sanctl.model.restore_point import RestorePoint
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
 from sanctl.plan.cluster.convergence import standby_progress
-from sanctl.plan.cluster.standby import plan_standby, takeover_obstacle
+from sanctl.plan.cluster.standby import plan_standby
+from sanctl.plan.cluster.takeover import takeover_obstacle
 from sanctl.plan.device.alteration import plan_move
 from sanctl.plan.health.cluster_health import all_findings
 from sanctl.plan.health.device_health import device_findings
