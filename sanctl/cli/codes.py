@@ -159,8 +159,8 @@ _CODES = {
     "SAN-DEV-014": "The deletion of the device has begun: the device is stopped. Finish the "
     "deletion, or take it back by removing the meta attribute target-role from the device's clone.",
     "SAN-DEV-015": "A device can move only to a node that has a replica of it.",
-    "SAN-DEV-016": "The node cannot serve the device now: the node is away or in standby, or the "
-    "replica is not started there.",
+    "SAN-DEV-016": "The node cannot serve the device now: the node is away or in standby, the "
+    "replica is not started there, or a location constraint keeps the device off it.",
     "SAN-DEV-017": "The node's replica is not known to be up to date. Serving from it would lose "
     "writes: wait until it is in sync.",
     "SAN-DEV-018": "The device, or the whole cluster, is unmanaged or in maintenance mode in "

@@ -217,6 +217,11 @@ CODES = {
     "file could not grow, as its pool is full or its filesystem has a largest file "
     "(SAN-POOL-034), or not all replicas were there. Hosts go on with the size before. While "
     "replicas grow it is so for a moment.",
+    "SAN-HLT-132": "A location constraint that sanctl has not made keeps a device off a node of "
+    "its replicas, or has it go back to one: 'crm_resource --ban', '--move' and 'pcs resource "
+    "move' leave such a constraint, and it stays until it is removed. Failover to that node does "
+    "not happen. One with an end counts until it is removed, too.",
+    "SAN-HLT-133": "stop-all-resources is set: Pacemaker stops everything, and starts nothing.",
     "SAN-HLT-119": "The hook of a device's newest restore point failed: before it, and the point "
     "is crash-consistent; or after it, and the application may still be quiet.",
 }

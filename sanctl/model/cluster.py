@@ -15,6 +15,7 @@ from typing import NamedTuple, Self, TypeVar
 from sanctl.model.crm_mon import MEMBER_STATES, Mon, NodeState, Role
 from sanctl.model.device import DeviceSpec, OutdatedMark, PoolUsage, ReplicaState, Tombstone
 from sanctl.model.device_restore import RestoreReport
+from sanctl.model.foreign_constraint import ForeignConstraint
 from sanctl.model.host import Host, HostName
 from sanctl.model.host_group import HostGroup, HostGroupName
 from sanctl.model.names import DeviceName, NodeName, PoolName
@@ -55,6 +56,9 @@ HOST_PREFIX = "sanctl-host."
 GROUP_PREFIX = f"{HOST_PREFIX}@"
 #: A meta attribute of a device's primitive: it changes without a reload of the agents.
 GROUPS_OF_DEVICE = "sanctl-host-groups"
+
+#: How Pacemaker writes that something is so.
+_TRUE = frozenset({"true", "yes", "on", "1", "y"})
 
 
 def host_id(name: HostName) -> str:
@@ -127,6 +131,7 @@ class _Index(NamedTuple):
     marks: frozenset[tuple[str, str, str]]
     """Device, node and UUID."""
     points: Mapping[str, tuple[RestorePoint, ...]]
+    constraints: Mapping[str, tuple[ForeignConstraint, ...]]
     copies: Mapping[tuple[str, str], CopyRecord]
     copy_schedules: Mapping[tuple[str, str], CopySchedule]
     takeovers: Mapping[tuple[str, str], tuple[Takeover, ...]]
@@ -209,6 +214,8 @@ class Cib:
     """Which devices were taken over at which sites, by device and site."""
     restored: tuple[RestoreRecord, ...] = ()
     """The last restore from a copy of each device that was copied, by device and UUID."""
+    foreign_constraints: tuple[ForeignConstraint, ...] = ()
+    """Location constraints of devices that are not sanctl's own."""
     _index: _Index = field(init=False, repr=False, compare=False, hash=False)
 
     def __post_init__(self) -> None:
@@ -218,6 +225,7 @@ class Cib:
             moves={move.device: move for move in reversed(self.moves)},
             marks=frozenset((mark.device, mark.node.value, mark.uuid) for mark in self.outdated),
             points=_grouped((point.device, point) for point in self.points),
+            constraints=_grouped((each.device, each) for each in self.foreign_constraints),
             copies={(each.device, each.site): each for each in reversed(self.copies)},
             copy_schedules={
                 (each.device, each.site): each for each in reversed(self.copy_schedules)
@@ -235,6 +243,10 @@ class Cib:
     def points_of(self, name: DeviceName | str) -> tuple[RestorePoint, ...]:
         """Return the restore points of a device, the oldest first."""
         return self._index.points.get(str(name), ())
+
+    def constraints_of(self, name: DeviceName | str) -> tuple[ForeignConstraint, ...]:
+        """Return the location constraints of a device that are not sanctl's own."""
+        return self._index.constraints.get(str(name), ())
 
     def site(self, name: str) -> Site | None:
         """Return the second site of that name, if there is one."""
@@ -309,13 +321,12 @@ class Cluster:
     @property
     def is_maintenance(self) -> bool:
         """Whether the whole cluster is in maintenance mode: Pacemaker manages no resource."""
-        return self.cib.properties.get("maintenance-mode", "false").lower() in {
-            "true",
-            "yes",
-            "on",
-            "1",
-            "y",
-        }
+        return self.cib.properties.get("maintenance-mode", "false").lower() in _TRUE
+
+    @property
+    def is_all_stopped(self) -> bool:
+        """Whether Pacemaker is told to stop every resource: `stop-all-resources`."""
+        return self.cib.properties.get("stop-all-resources", "false").lower() in _TRUE
 
     @classmethod
     def seen(cls, cib: Cib, mon: Mon) -> Self:

@@ -62,6 +62,7 @@ from sanctl.model.site_takeover import Takeover
 from sanctl.model.sync_policy import SyncPolicy
 from sanctl.model.verify_result import VerifyResult, parse_published
 from sanctl.model.vote_mode import VOTES_ATTRIBUTE, NodeVotes
+from sanctl.parse.foreign_constraints import foreign_constraints
 from sanctl.parse.published_state import (
     parse_pool_usage,
     parse_replica_state,
@@ -112,12 +113,15 @@ def parse_cib(root: ET.Element, states: Mapping[str, str] = _NO_STATES) -> Cib:
     devices: list[DeviceSpec] = []
     unreadable: list[tuple[str, str]] = []
     origins: list[tuple[str, str]] = []
+    names: dict[str, str] = {}
     preferred = {
         location.get("rsc", ""): location.get("node", "")
         for location in configuration.findall("constraints/rsc_location")
         if location.get("id") == f"{location.get('rsc')}-prefer"
     }
     for clone, primitive in _device_elements(configuration):
+        name = primitive.get("id", "")
+        names |= {clone.get("id", ""): name, name: name}
         try:
             devices.append(_device(clone, primitive, preferred.get(clone.get("id", ""))))
         except (SanctlError, ValueError) as error:
@@ -203,6 +207,7 @@ def parse_cib(root: ET.Element, states: Mapping[str, str] = _NO_STATES) -> Cib:
         ),
         takeovers=tuple(sorted(_takeovers(_properties(configuration)))),
         restored=tuple(sorted(_restored(_properties(configuration)))),
+        foreign_constraints=tuple(foreign_constraints(configuration, names)),
         operation_timeouts={
             operation.get("id", ""): operation.get("timeout", "")
             for operation in configuration.iterfind(

@@ -21,6 +21,11 @@ def takeover_obstacle(cluster: Cluster, device: DeviceSpec, node: NodeName) -> s
     leaving = leaving_reason(cluster, node.value)
     if leaving is not None:
         return leaving
+    for each in cluster.cib.constraints_of(device.name):
+        # One whose rule names no node may be about this one; one that has ended, by Pacemaker's
+        # clock, counts until it is removed.
+        if each.is_ban and each.node in {"", node.value}:
+            return f"constraint {each.id} keeps it off {node}: '{each.removal}'"
     replica = cluster.replica(device.name, node)
     if not replica.is_up_to_date:
         return f"the replica on {node} is {replica.brief()}"

@@ -205,6 +205,15 @@ def _move_problems(cluster: Cluster, device: DeviceSpec, node: NodeName) -> list
                 f"it is about to be shut down; 'sanctl node undrain {node}' undoes that",
             )
         )
+    problems.extend(
+        Problem(
+            "SAN-DEV-016",
+            f"constraint {each.id} keeps device {device.name} off {node}",
+            f"'{each.removal}' removes it",
+        )
+        for each in cluster.cib.constraints_of(device.name)
+        if each.is_ban and each.node == node.value
+    )
     if cluster.mon.role(device.name, node) not in {Role.UNPROMOTED, Role.PROMOTED}:
         problems.append(
             Problem(

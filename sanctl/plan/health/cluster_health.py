@@ -90,6 +90,15 @@ def _cluster_findings(cluster: Cluster) -> Iterator[Finding]:
             why="Pacemaker neither moves devices nor repairs them",
             do=end_of_maintenance(cluster),
         )
+    if cluster.is_all_stopped:
+        yield Finding(
+            code="SAN-HLT-133",
+            severity=CRITICAL,
+            subject="cluster",
+            what="Pacemaker is told to stop everything: stop-all-resources is set",
+            why="no device is served or taken over, and no pool is watched",
+            do="crm_attribute --name stop-all-resources --delete",
+        )
     for identifier, reason in cluster.cib.unreadable:
         yield Finding(
             code="SAN-HLT-004",
