@@ -164,7 +164,8 @@ _CODES = {
     "SAN-DEV-017": "The node's replica is not known to be up to date. Serving from it would lose "
     "writes: wait until it is in sync.",
     "SAN-DEV-018": "The device, or the whole cluster, is unmanaged or in maintenance mode in "
-    "Pacemaker. A change would be stored and not carried out.",
+    "Pacemaker. A change would be stored and not carried out. What is known of replicas may be "
+    "from before, so nothing is discarded for it, also where a node alone is in maintenance.",
     "SAN-DEV-019": "A resource in the CIB uses sanctl's agent and is not a valid device: a "
     "parameter is missing or was changed by hand, or a later release than this node's wrote it. "
     "Where the device may be is not known, so nothing is done that could cost its last replica.",

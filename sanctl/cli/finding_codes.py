@@ -40,7 +40,8 @@ CODES = {
     "SAN-HLT-001": "The cluster has no designated controller: the nodes have not elected one. "
     "That is normal for seconds after a start or a failure.",
     "SAN-HLT-002": "The nodes that this node sees are not a majority.",
-    "SAN-HLT-003": "maintenance-mode is set: Pacemaker repairs and takes over nothing.",
+    "SAN-HLT-003": "maintenance-mode is set: Pacemaker repairs and takes over nothing. No monitor "
+    "runs, so the states of devices and replicas may be those from before.",
     "SAN-HLT-004": "A resource in the CIB uses sanctl's agent and is not a valid device.",
     "SAN-HLT-010": "stonith-enabled is off. Without fencing a node that does not answer cannot be "
     "told from a dead one, and a takeover may destroy data.",

@@ -87,7 +87,8 @@ def _cluster_findings(cluster: Cluster) -> Iterator[Finding]:
             severity=WARNING,
             subject="cluster",
             what="the cluster is in maintenance mode",
-            why="Pacemaker neither moves devices nor repairs them",
+            why="Pacemaker neither moves devices nor repairs them, and looks at none: what is "
+            "shown of them may be from before",
             do=end_of_maintenance(cluster),
         )
     if cluster.is_all_stopped:

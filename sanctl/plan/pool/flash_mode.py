@@ -19,6 +19,7 @@ from sanctl.plan.cluster.preconditions import (
     maintenance_problems,
     quorum_problems,
     unknown_pool_problem,
+    unmanaged_problems,
     unreadable_device_problems,
 )
 from sanctl.plan.device.restore_points import only_holder_problems
@@ -254,7 +255,8 @@ def reformat_problems(cluster: Cluster, pool: Pool, node: NodeName) -> tuple[Pro
         for problem in only_holder_problems(cluster, device, [node])
     )
     dropped = tuple(_dropped_replica_problems(cluster, pool, node))
-    return quorum_problems(cluster) or unread + points + dropped + tuple(
+    unseen = quorum_problems(cluster) or stale_state_problems(cluster, pool, node)
+    return unseen or unread + points + dropped + tuple(
         Problem(
             "SAN-POOL-020",
             f"device {device.name} is not known to have a good replica on another node than {node}",
@@ -264,6 +266,40 @@ def reformat_problems(cluster: Cluster, pool: Pool, node: NodeName) -> tuple[Pro
         if device.pool == pool.name
         and node in device.nodes
         and _lacks_good_replica(cluster, device, [each for each in device.nodes if each != node])
+    )
+
+
+def stale_state_problems(cluster: Cluster, pool: Pool, node: NodeName) -> tuple[Problem, ...]:
+    """Return why what is published of the replicas in a node's pool may be old.
+
+    In maintenance Pacemaker runs no monitor: a replica that was lost since is still called good.
+    """
+    if cluster.is_maintenance:
+        return maintenance_problems(cluster)
+    dropped = {stone.device for stone in cluster.cib.tombstones if stone.node == node}
+    devices = [
+        each
+        for each in cluster.cib.devices
+        if each.pool == pool.name and (node in each.nodes or each.name.value in dropped)
+    ]
+    kept = sorted(
+        {
+            each
+            for device in devices
+            for each in device.nodes
+            if cluster.mon.state(each) is NodeState.MAINTENANCE
+        }
+    )
+    return (
+        *(
+            Problem(
+                "SAN-DEV-018",
+                f"node {each} is in maintenance: what is known of its replicas may be old",
+                f"end it: crm_attribute --node {each} --name maintenance --delete",
+            )
+            for each in kept
+        ),
+        *(problem for device in devices for problem in unmanaged_problems(cluster, device)),
     )
 
 

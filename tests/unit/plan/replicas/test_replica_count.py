@@ -461,6 +461,24 @@ def test_nor_is_a_pool_reformatted_before() -> None:
     assert reformat_problems(world(disks={N1: _THROUGH, N2: _THROUGH}), pool, N1) == ()
 
 
+def test_nor_while_nothing_looks_at_the_other_replica() -> None:
+    """In maintenance no monitor runs: what the others have published may be from before."""
+    pool = wide_topology().pool(_BASE.cib.devices[0].pool)
+    assert pool is not None
+    good = world(disks={N1: _THROUGH, N2: _THROUGH})
+    whole = replace(good, cib=replace(good.cib, properties={"maintenance-mode": "true"}))
+    states = {N2: NodeState.MAINTENANCE}
+    node = world(disks={N1: _THROUGH, N2: _THROUGH}, states=states)
+    (device,) = good.cib.devices
+    left = replace(good, cib=replace(good.cib, devices=(replace(device, is_managed=False),)))
+    stone = Tombstone(device=VM1.value, node=N1, value=f"{device.uuid} main")
+    dropped = world((N2,), active=N2, disks={N2: _THROUGH}, states=states)
+    dropped = replace(dropped, cib=replace(dropped.cib, tombstones=(stone,)))
+    for cluster in (whole, node, left, dropped):
+        assert [each.code for each in reformat_problems(cluster, pool, N1)] == ["SAN-DEV-018"]
+    assert reformat_problems(good, pool, N1) == ()
+
+
 def test_nor_is_a_dropped_replica_discarded_that_may_be_the_best_there_is() -> None:
     """Its files are kept by the pool agent, and went with the pool."""
     pool = wide_topology().pool(_BASE.cib.devices[0].pool)
