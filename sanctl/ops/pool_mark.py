@@ -102,6 +102,23 @@ def mark_pool(
     return ("the pool's marker was written",)
 
 
+def is_another_filesystem(pool: Pool, node: str) -> bool:
+    """Whether what is mounted at a pool's path is of the pool, and would have to be accepted.
+
+    Raises:
+        Refused: it is not marked as the pool, or replicas in it are started.
+        CommandError: what there is cannot be read.
+    """
+    path = str(pool.path)
+    with _reading(pool):
+        is_used = any(each.startswith(f"{path}/") for each in loop.backing_files())
+        problems = accepting_problems(pool, node, _evidence(path), is_used=is_used)
+        if problems:
+            raise Refused(*problems)
+        found = pool_files.filesystem_id(path)
+        return found != pool_notes.read(pool.uuid, pool_notes.FILESYSTEM).strip()
+
+
 def accept_filesystem(pool: Pool, node: str) -> tuple[str, ...]:
     """Take the filesystem that is mounted at a pool's path for the pool's; return what was done.
 
@@ -115,14 +132,10 @@ def accept_filesystem(pool: Pool, node: str) -> tuple[str, ...]:
         OSError: a note cannot be written.
     """
     path = str(pool.path)
+    if not is_another_filesystem(pool, node):
+        return ()
     with _reading(pool):
-        is_used = any(each.startswith(f"{path}/") for each in loop.backing_files())
-        problems = accepting_problems(pool, node, _evidence(path), is_used=is_used)
-        if problems:
-            raise Refused(*problems)
         found = pool_files.filesystem_id(path)
-        if found == pool_notes.read(pool.uuid, pool_notes.FILESYSTEM).strip():
-            return ()
     # First: where the process dies in between the filesystem is still refused. The agents mark the
     # replicas by it before they start one (sanctl/agents/recovery/fs_shutdown.py).
     pool_notes.write(pool.name, pool_notes.SHUT_DOWN)

@@ -227,7 +227,7 @@ def test_a_filesystem_that_the_pool_had_before_is_not_used(bed: LabSession) -> N
     )
     assert bed.sh("n2", f"losetup --list | grep -c {PATH}/devices", ok=(0, 1)).stdout == "0\n"
     bed.sh("n3", "sanctl node standby n2", timeout_s=240)
-    done = run(bed, "pool prepare main --accept SAN-POOL-033", node="n2")["done"]
+    done = run(bed, "pool prepare main --accept SAN-POOL-033 --yes", node="n2")["done"]
     assert any("suspect" in each for each in done), done
     bed.sh("n3", "sanctl node online n2", timeout_s=400)
     await_in_sync(bed)

@@ -11,13 +11,18 @@ from sanctl.cli.environment import environment
 from sanctl.cli.options import accept_option, output_option, timeout_option, yes_option
 from sanctl.cli.output import UNKNOWN, finish, print_table
 from sanctl.cli.views.node import pool_data
-from sanctl.errors import SanctlError
+from sanctl.errors import Refused, SanctlError
 from sanctl.model.cache_policy import CacheMode
 from sanctl.model.cluster import Cluster
-from sanctl.model.names import PoolName, format_bytes
+from sanctl.model.names import NodeName, PoolName, format_bytes
 from sanctl.model.topology import Pool, Topology
 from sanctl.ops.pool_cache import change_flash_mode
-from sanctl.ops.pool_mark import accept_filesystem, mark_pool, refuse_marking
+from sanctl.ops.pool_mark import (
+    accept_filesystem,
+    is_another_filesystem,
+    mark_pool,
+    refuse_marking,
+)
 from sanctl.ops.pool_prepare import pool_of_node, prepare_pool
 from sanctl.ops.pool_reformat import check_reformat, clear_pool, give_up_points
 from sanctl.plan.pool.flash_mode import (
@@ -26,7 +31,11 @@ from sanctl.plan.pool.flash_mode import (
     existing_cached_pool,
     node_flash_text,
 )
-from sanctl.plan.pool.marking import ACCEPT_FILESYSTEM
+from sanctl.plan.pool.marking import (
+    ACCEPT_FILESYSTEM,
+    accepting_node_problems,
+    only_replicas,
+)
 from sanctl.system import journal
 
 if TYPE_CHECKING:
@@ -174,7 +183,8 @@ def prepare(
 
     With --accept SAN-POOL-033 another filesystem of the pool, such as that of a disk that was
     replaced, is the pool's again: its replicas count as suspect, and are filled whole from the one
-    that serves.
+    that serves. A device that has its only replica there is served as old as that disk is: the
+    command names such devices, and asks. The node has to be in standby.
     """
     accepts = ACCEPT_FILESYSTEM in accepted
     if anew and accepts:
@@ -210,6 +220,8 @@ def prepare(
             refuse_marking(pool_of_node(topology, wanted, node), node)
         if not yes:
             click.confirm(_anew_question(wanted, node, is_plain=is_plain), abort=True, err=True)
+    if accepts and is_another_filesystem(pool_of_node(topology, wanted, node), node):
+        _ask_to_accept(pool_of_node(topology, wanted, node), node, yes=yes)
     options = f"{' --anew' if anew else ''}{f' --accept {ACCEPT_FILESYSTEM}' if accepts else ''}"
     options += " --leave-failed-flash" if leaves_failed_flash else ""
     with env.logged("pool-prepare", command_line=f"pool prepare {name}{options}"):
@@ -250,6 +262,34 @@ def prepare(
             f"pool {wanted} on {node}: {'; '.join((*done, *left)) or 'nothing to do'}"
         ),
     )
+
+
+def _ask_to_accept(found: Pool, node: str, *, yes: bool) -> None:
+    """Say which devices would be served from a filesystem, and ask; the node stays in standby."""
+
+    def observe() -> Cluster:
+        with environment().session() as session:
+            cluster = session.observe()
+        problems = accepting_node_problems(cluster, found, NodeName.parse(node))
+        if problems:
+            raise Refused(*problems)
+        return cluster
+
+    cluster = observe()
+    for device in only_replicas(cluster, found, NodeName.parse(node)):
+        click.echo(
+            f"device {device} has its only replica on {node}: hosts will get it as it is on this "
+            "disk, however old that is, and no other replica says what it lacks.",
+            err=True,
+        )
+    if not yes:
+        click.confirm(
+            f"Take the filesystem that is mounted at {found.path} for pool {found.name} on {node}, "
+            "whatever its age?",
+            abort=True,
+            err=True,
+        )
+        observe()
 
 
 def _anew_question(name: PoolName, node: str, *, is_plain: bool) -> str:

@@ -14,6 +14,9 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from sanctl.errors import Problem
+from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import NodeState
+from sanctl.model.names import DeviceName, NodeName
 from sanctl.model.topology import Pool
 
 ACCEPT_FILESYSTEM = "SAN-POOL-033"
@@ -113,6 +116,32 @@ def accepting_problems(
             ),
         )
     return ()
+
+
+def accepting_node_problems(cluster: Cluster, pool: Pool, node: NodeName) -> tuple[Problem, ...]:
+    """Return why a filesystem is not taken for a pool's on a node that may use it at once.
+
+    In service its replicas would start the moment it is accepted, and one without peers be served.
+    """
+    state = cluster.mon.state(node)
+    if state is NodeState.STANDBY:
+        return ()
+    return (
+        Problem(
+            "SAN-POOL-021",
+            f"node {node} is {state.value}, so replicas in pool {pool.name} may start at any time",
+            f"'sanctl node standby {node}' first",
+        ),
+    )
+
+
+def only_replicas(cluster: Cluster, pool: Pool, node: NodeName) -> tuple[DeviceName, ...]:
+    """Return the devices whose only replica is in a node's pool: served as old as that is."""
+    return tuple(
+        device.name
+        for device in cluster.cib.devices
+        if device.pool == pool.name and device.nodes == (node,)
+    )
 
 
 def _place_problem(pool: Pool, node: str, found: MountEvidence, do: str) -> Problem | None:

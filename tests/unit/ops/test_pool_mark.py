@@ -363,9 +363,36 @@ def test_the_command_takes_a_filesystem_back(run: Run, plain: FakeEnvironment, p
     assert status == 2 and "--accept SAN-POOL-033 keeps one" in err
     assert run("pool", "prepare", "main", "--accept", "SAN-POOL-032")[0] == 4
     refused(pool)
-    status, out, _ = run("pool", "prepare", "main", "--accept", "SAN-POOL-033")
+    command = ("pool", "prepare", "main", "--accept", "SAN-POOL-033")
+    status, _, err = run(*command, "--yes")
+    assert status == 4 and "SAN-POOL-021" in err and "'sanctl node standby n2' first" in err
+    refused(pool)
+    assert run("node", "standby", "n2")[0] == 0
+    status, out, _ = run(*command, "--yes")
     assert status == 0 and "count as suspect" in out
     pool_files.check_marker(str(pool.path), pool.uuid)
+    assert "nothing to do" in run(*command)[1], "it is the pool's, and nothing is asked"
+
+
+def test_the_command_asks_before_an_old_disk_counts(
+    run: Run, plain: FakeEnvironment, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A device with one replica is served from it, and no other one says what it lacks."""
+    assert run("pool", "prepare", "main", "--anew", "--yes")[0] == 0
+    old_disk(pool)
+    for name, *more in (("vm1",), ("alone", "--replicas", "1", "--nodes", "n2")):
+        assert run("device", "create", name, "--size", "1G", *more)[0] == 0
+    assert run("node", "standby", "n2", "--accept", "SAN-NODE-004")[0] == 0
+    command = ("pool", "prepare", "main", "--accept", "SAN-POOL-033")
+    status, _, err = run(*command)
+    assert status != 0 and "Take the filesystem" in err
+    assert "device alone has its only replica on n2" in err and "vm1" not in err
+    refused(pool)
+    # It came back into service while the question stood.
+    monkeypatch.setattr("click.confirm", lambda *_, **__: run("node", "online", "n2"))
+    status, _, err = run(*command)
+    assert status == 4 and "SAN-POOL-021" in err
+    refused(pool)
 
 
 def test_the_command_gives_up_restore_points(run: Run, plain: FakeEnvironment, pool: Pool) -> None:
