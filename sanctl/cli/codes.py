@@ -197,6 +197,10 @@ _CODES = {
     "SAN-FEN-003": "Fencing was ordered and not confirmed. The node may or may not be off: other "
     "nodes take over none of its devices until that is certain.",
     "SAN-FEN-004": "The CIB contains no fencing device for this node.",
+    "SAN-FEN-005": "'node fence' was run on the node that it is to fence. The command would be cut "
+    "off with it: run it on another node. A node that is to restart in order needs no fencing.",
+    "SAN-FEN-006": "The cluster was set up by a release whose CIB has no constraint for drained "
+    "nodes: setting the attribute moves nothing. The playbook makes the constraint.",
     "SAN-HEAL-001": "'device heal' is for replicas that have diverged, or of which none may be "
     "served. Replicas that are only disconnected resync by themselves.",
     "SAN-HEAL-002": "That replica cannot be kept: its node is away, its data is not known or not "

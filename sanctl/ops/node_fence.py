@@ -3,19 +3,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from sanctl.drivers.stonith import StonithPort
-from sanctl.errors import CommandError, Problem, Refused
-from sanctl.model.cluster import Cluster
+from sanctl.errors import CommandError, NotConverged, Problem, Refused, SanctlError
+from sanctl.model.cluster import DRAINED_ATTRIBUTE, Cluster
 from sanctl.model.crm_mon import MEMBER_STATES
 from sanctl.model.findings import Finding, Severity
 from sanctl.model.names import NodeName
-from sanctl.ops.node_standby import put_in_standby
+from sanctl.ops.node_drain import drain_node
 from sanctl.ops.session import Session
-from sanctl.plan.cluster.preconditions import refuse_without_quorum
-from sanctl.plan.cluster.standby import ACCEPT_STOP, check_fencing, plan_online, stop_problems
+from sanctl.plan.cluster.draining import DRAIN_CONSTRAINT
+from sanctl.plan.cluster.standby import check_fencing, refuse_fencing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,39 +103,52 @@ def fence_node(
     stonith: StonithPort,
     name: NodeName,
     *,
+    here: str,
     accepted: Collection[str],
     drain: bool,
     timeout_s: float,
 ) -> bool:
     """Fence a node for real, drained first if it is in service; return whether it was drained.
 
-    To drain the node, the command puts it into standby, and ends the standby once the node has been
-    fenced, so that it comes back into service. If fencing fails the standby stays, as the error
-    says.
+    The drain ends with the node's membership, so the node is in service again once it is back,
+    whatever becomes of this command. Where the node is not fenced after all the drain is ended; if
+    fencing fails it stays, as the error says: the node may be off, or go off yet.
+
+    Args:
+        session: the cluster.
+        stonith: the fencer.
+        name: the node to fence.
+        here: this node.
+        accepted: codes of refusals to go on despite.
+        drain: let other nodes serve its devices first.
+        timeout_s: for the drain, and for the fencing.
 
     Raises:
-        Refused: no such node, no fencing device for it, no quorum here, or a device would or may
-            stop being served.
-        NotConverged: the drain did not end.
+        Refused: as `refuse_fencing` says, before the drain or after it; or the node cannot be
+            drained.
+        NotConverged: the drain did not end. Nothing was fenced.
         CommandError: the node is not known to have been fenced.
     """
     cluster = session.observe()
-    check_fencing(cluster, name)
-    # The fencer obeys without quorum, too: this part would cut off the node that serves.
-    refuse_without_quorum(cluster)
-    is_member = cluster.mon.state(name) in MEMBER_STATES
-    problems = stop_problems(cluster, name) if is_member else ()
-    if problems and ACCEPT_STOP not in accepted:
-        raise Refused(*problems)
-    drained = False
-    if is_member and drain:
-        drained = put_in_standby(session, name, accepted=accepted, timeout_s=timeout_s)
-    session.reporter.update(f"fencing {name}")
+    refuse_fencing(cluster, name, here, accepted=accepted)
+    is_drained_now = drain and cluster.mon.state(name) in MEMBER_STATES
+    was_drained = name.value in cluster.cib.drained
+    try:
+        if is_drained_now:
+            _drain(session, cluster, name, timeout_s=timeout_s)
+            # Another node may have been lost meanwhile, or another part have taken over.
+            refuse_fencing(session.observe(), name, here, accepted=accepted)
+        session.reporter.update(f"fencing {name}")
+    except BaseException:
+        if is_drained_now and not was_drained:
+            with contextlib.suppress(SanctlError):
+                session.set_transient_attribute(name, DRAINED_ATTRIBUTE, None)
+        raise
     try:
         ways = sum(name.value in fence.targets for fence in cluster.cib.fencing)
         stonith.fence(name.value, ways=ways, timeout_s=timeout_s)
     except CommandError as error:
-        kept = f"; {name} stays in standby: 'sanctl node online {name}'" if drained else ""
+        kept = f"; {name} stays drained: 'sanctl node undrain {name}'" if is_drained_now else ""
         raise CommandError(
             Problem(
                 "SAN-FEN-003",
@@ -142,6 +156,33 @@ def fence_node(
                 f"'sanctl node fence {name} --test', 'stonith_admin --history {name}'{kept}",
             )
         ) from error
-    if drained:
-        session.change(lambda seen: plan_online(seen, name))
-    return drained
+    return is_drained_now
+
+
+def _drain(session: Session, cluster: Cluster, name: NodeName, *, timeout_s: float) -> None:
+    """Let other nodes serve the devices of a node that is to be fenced.
+
+    Raises:
+        Refused: the CIB is of a rollout that knows no drain.
+        NotConverged: not all devices have moved, or what a resync wrote elsewhere is not flushed.
+    """
+    if DRAIN_CONSTRAINT not in cluster.cib.ids:
+        raise Refused(
+            Problem(
+                "SAN-FEN-006",
+                f"{name} cannot be drained: the CIB has no constraint {DRAIN_CONSTRAINT} yet",
+                "run the playbook, which makes it; or fence without, with --no-drain",
+            )
+        )
+    outcome = drain_node(session, name, timeout_s=timeout_s)
+    if outcome.late or outcome.unflushed:
+        what = [f"{each} is still being moved" for each in outcome.late]
+        what += [f"{each} is not flushed on another node" for each in outcome.unflushed]
+        raise NotConverged(
+            Problem(
+                "SAN-WAIT-001",
+                f"the drain of {name} has not ended within {timeout_s:g} s: {', '.join(what)}; "
+                f"{name} was not fenced, and may serve again",
+                "'sanctl status' shows the state of the cluster; --no-drain does not wait",
+            )
+        )

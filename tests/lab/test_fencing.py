@@ -264,7 +264,7 @@ def test_the_node_that_serves_is_fenced_on_request(
         within_s=RETURN_DEADLINE_S,
         every_s=1.0,
     )
-    # The standby attribute has ended with the fencing: no `node online` is needed.
+    # The drain has ended with the fencing: no `node undrain` is needed.
     failover.await_healthy(bed, survivor)
     await_idle(bed, survivor)
     assert collect.active_node(bed, NAME) == survivor

@@ -13,10 +13,15 @@ from sanctl.cli.options import accept_option, output_option, timeout_option, yes
 from sanctl.cli.output import finish, finish_change, print_table
 from sanctl.cli.views.node import NODE_COLUMNS, node_data, node_rows
 from sanctl.errors import ExitStatus
+from sanctl.model.cluster import Cluster
 from sanctl.model.names import NodeName
 from sanctl.ops.node_drain import drain_node, undrain_node
 from sanctl.ops.node_fence import FencingAnswer, fence_node, query_fencing_of_node
 from sanctl.ops.node_standby import bring_online, put_in_standby
+from sanctl.plan.cluster.standby import refuse_fencing
+
+#: Of the devices that a node serves, so many are named in a question.
+_NAMED = 32
 
 
 @click.group(
@@ -100,8 +105,10 @@ def fence(
     """Cut a node's power and give it back, by its fencing device; or test that this would work.
 
     The node's devices are moved away first; the command refuses if no other node can serve one of
-    them. A test switches nothing: it asks the fencing devices for their status from this node. Exit
-    status 1: a fencing device did not answer.
+    them, without quorum, and on NODE itself. If the command dies before the cut the node stays
+    drained: 'sanctl node undrain' ends that, as does the node's next stop. A test switches nothing:
+    it asks the fencing devices for their status from this node. Exit status 1: a fencing device did
+    not answer.
     """
     env = environment()
     wanted = NodeName.parse(name)
@@ -130,13 +137,19 @@ def fence(
             status=ExitStatus.OK if proven else ExitStatus.DEGRADED,
         )
         return
+    here = env.host.node_name()
     if not yes:
+        with env.session() as session:
+            cluster = session.observe()
+        refuse_fencing(cluster, wanted, here, accepted=accepted)
+        click.echo(_served_text(cluster, wanted), err=True)
         click.confirm(f"Cut the power of node {wanted}?", abort=True, err=True)
     with env.session() as session, env.logged("fence", command_line=f"node fence {name}"):
         drained = fence_node(
             session,
             env.stonith,
             wanted,
+            here=here,
             accepted=accepted,
             drain=not no_drain,
             timeout_s=timeout_s,
@@ -146,6 +159,17 @@ def fence(
         data={"name": wanted.value, "drained": drained},
         text=lambda: print(f"node {wanted} was fenced; it boots and rejoins by itself"),
     )
+
+
+def _served_text(cluster: Cluster, node: NodeName) -> str:
+    """Say which devices a node serves, also those that cannot be read."""
+    names = [device.name.value for device in cluster.cib.devices]
+    names += [identifier for identifier, _ in cluster.cib.unreadable]
+    served = [name for name in names if node.value in cluster.mon.active_nodes(name)]
+    if not served:
+        return f"node {node} serves no device"
+    more = f" and {len(served) - _NAMED} more" if len(served) > _NAMED else ""
+    return f"node {node} serves {len(served)}: {', '.join(served[:_NAMED])}{more}"
 
 
 def _print_answers(here: str, answers: tuple[FencingAnswer, ...]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from sanctl.errors import Problem, Refused
 from sanctl.model.cib_change import Change, RemoveNodeAttribute, SetNodeAttribute
 from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import MEMBER_STATES
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.plan.cluster.preconditions import existing_node, refuse_without_quorum
 from sanctl.plan.cluster.takeover import has_lasting_server, lost_without
@@ -95,6 +96,32 @@ def check_fencing(cluster: Cluster, name: NodeName) -> None:
                 "run the rollout again with a fencing device for it",
             )
         )
+
+
+def refuse_fencing(
+    cluster: Cluster, name: NodeName, here: str, *, accepted: Collection[str] = ()
+) -> None:
+    """Check that a node may be fenced from this one.
+
+    Raises:
+        Refused: no such node, no fencing device for it, it is this node, no quorum here, or a
+            device would or may stop being served.
+    """
+    check_fencing(cluster, name)
+    if name.value == here:
+        raise Refused(
+            Problem(
+                "SAN-FEN-005",
+                f"{name} is this node: the command would end with it, and nobody would see whether "
+                "it was fenced",
+                f"run it on another node; to restart {name} in order: 'reboot'",
+            )
+        )
+    # The fencer obeys without quorum, too: this part would cut off the node that serves.
+    refuse_without_quorum(cluster)
+    problems = stop_problems(cluster, name) if cluster.mon.state(name) in MEMBER_STATES else ()
+    if problems and ACCEPT_STOP not in accepted:
+        raise Refused(*problems)
 
 
 def plan_online(cluster: Cluster, name: NodeName) -> tuple[Change, ...]:

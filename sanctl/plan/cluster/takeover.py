@@ -21,11 +21,21 @@ def takeover_obstacle(cluster: Cluster, device: DeviceSpec, node: NodeName) -> s
     leaving = leaving_reason(cluster, node.value)
     if leaving is not None:
         return leaving
+    return constraint_obstacle(cluster, device, node) or replica_obstacle(cluster, device, node)
+
+
+def constraint_obstacle(cluster: Cluster, device: DeviceSpec, node: NodeName) -> str | None:
+    """Return which constraint of others keeps a device off a node; None: none is known to."""
     for each in cluster.cib.constraints_of(device.name):
         # One whose rule names no node may be about this one; one that has ended, by Pacemaker's
         # clock, counts until it is removed.
         if each.is_ban and each.node in {"", node.value}:
             return f"constraint {each.id} keeps it off {node}: '{each.removal}'"
+    return None
+
+
+def replica_obstacle(cluster: Cluster, device: DeviceSpec, node: NodeName) -> str | None:
+    """Return why a replica is none that may be served; None when nothing is known against it."""
     replica = cluster.replica(device.name, node)
     if not replica.is_up_to_date:
         return f"the replica on {node} is {replica.brief()}"
@@ -70,13 +80,14 @@ def lost_without(cluster: Cluster, device: DeviceSpec, node: NodeName) -> str | 
     """Return why a device would be served no more, or not again, without a node; None: it would.
 
     Also where the node does not serve it yet: two nodes that leave one after the other leave
-    nobody, where the device is still on its way from the first to the second.
+    nobody, where the device is still on its way from the first to the second. And where the node is
+    drained: it is the one that could serve it again.
     """
     if node.value not in cluster.mon.active_nodes(device.name) and (
         device.is_stopping
         or node not in device.nodes
         or has_lasting_server(cluster, device.name)
-        or takeover_obstacle(cluster, device, node) is not None
+        or replica_obstacle(cluster, device, node) is not None
     ):
         return None
     return stranded_reason(cluster, device, node)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -204,6 +205,9 @@ def test_every_command_keeps_the_promise(
     fake = FakeEnvironment()
     fake.host = FakeHost()  # type: ignore[attr-defined]
     fake.pacemaker.keep_reservations()
+    constraints = fake.pacemaker.root.find("configuration/constraints")
+    assert constraints is not None
+    ET.SubElement(constraints, "rsc_location", {"id": "drained-serves-nothing"})
     monkeypatch.setattr(sanctl.cli.environment, "Environment", lambda: fake)
     for line in _LIFE:
         status, out = _printed(line, monkeypatch, capsys)

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 from __future__ import annotations
 
+import xml.etree.ElementTree as ET
+
 import pytest
 
-from sanctl.errors import CommandError, Refused
+from sanctl.errors import CommandError, NotConverged, Refused
 from sanctl.model.findings import Severity
 from sanctl.model.names import NodeName
 from sanctl.ops.node_fence import (
@@ -23,6 +25,9 @@ N1, N2 = NodeName.parse("n1"), NodeName.parse("n2")
 @pytest.fixture
 def cluster() -> FakePacemaker:
     fake = FakePacemaker(golden="one-device")
+    constraints = fake.root.find("configuration/constraints")
+    assert constraints is not None
+    ET.SubElement(constraints, "rsc_location", {"id": "drained-serves-nothing"})
     fake.tick()
     fake.tick()
     return fake
@@ -83,10 +88,10 @@ def test_a_test_asks_about_one_node_and_switches_nothing(session: Session) -> No
 def test_a_node_is_drained_then_fenced_then_back(cluster: FakePacemaker, session: Session) -> None:
     stonith = FakeStonith()
     assert cluster.active("vm1") == ["n1"]
-    assert fence_node(session, stonith, N1, accepted=(), drain=True, timeout_s=30)
+    assert fence_node(session, stonith, N1, here="n3", accepted=(), drain=True, timeout_s=30)
     assert stonith.fenced == ["n1"]
     assert cluster.active("vm1") == ["n2"]
-    assert cluster.permanent("n1", "standby") is None
+    assert cluster.patches == [], "nothing is left that does not end with the node's membership"
 
 
 def test_what_only_that_node_can_serve_is_refused(cluster: FakePacemaker, session: Session) -> None:
@@ -95,11 +100,11 @@ def test_what_only_that_node_can_serve_is_refused(cluster: FakePacemaker, sessio
     cluster.tick()
     for drain in (True, False):
         with pytest.raises(Refused) as caught:
-            fence_node(session, stonith, N1, accepted=(), drain=drain, timeout_s=30)
+            fence_node(session, stonith, N1, here="n3", accepted=(), drain=drain, timeout_s=30)
         assert [problem.code for problem in caught.value.problems] == ["SAN-NODE-004"]
     assert stonith.fenced == []
     assert not fence_node(
-        session, stonith, N1, accepted=("SAN-NODE-004",), drain=False, timeout_s=30
+        session, stonith, N1, here="n3", accepted=("SAN-NODE-004",), drain=False, timeout_s=30
     )
     assert stonith.fenced == ["n1"]
 
@@ -107,7 +112,7 @@ def test_what_only_that_node_can_serve_is_refused(cluster: FakePacemaker, sessio
 def test_a_node_that_is_away_is_not_drained(cluster: FakePacemaker, session: Session) -> None:
     cluster.crash("n2")
     stonith = FakeStonith()
-    assert not fence_node(session, stonith, N2, accepted=(), drain=True, timeout_s=30)
+    assert not fence_node(session, stonith, N2, here="n3", accepted=(), drain=True, timeout_s=30)
     assert stonith.fenced == ["n2"]
 
 
@@ -117,10 +122,11 @@ def test_fencing_that_fails_leaves_the_node_out_of_service(
     stonith = FakeStonith()
     stonith.fails = True
     with pytest.raises(CommandError) as caught:
-        fence_node(session, stonith, N1, accepted=(), drain=True, timeout_s=30)
+        fence_node(session, stonith, N1, here="n3", accepted=(), drain=True, timeout_s=30)
     assert caught.value.problems[0].code == "SAN-FEN-003"
-    assert "stays in standby" in caught.value.problems[0].hint
-    assert cluster.permanent("n1", "standby") is not None
+    assert "stays drained: 'sanctl node undrain n1'" in caught.value.problems[0].hint
+    assert session.observe().cib.drained == {"n1"}
+    assert cluster.permanent("n1", "standby") is None
 
 
 def test_a_part_without_quorum_fences_nobody(cluster: FakePacemaker, session: Session) -> None:
@@ -129,6 +135,71 @@ def test_a_part_without_quorum_fences_nobody(cluster: FakePacemaker, session: Se
     cluster.states.update(n1="unclean", n3="unclean")
     cluster.has_quorum = False
     with pytest.raises(Refused) as caught:
-        fence_node(session, stonith, N1, accepted=("SAN-NODE-004",), drain=False, timeout_s=30)
+        fence_node(
+            session, stonith, N1, here="n3", accepted=("SAN-NODE-004",), drain=False, timeout_s=30
+        )
     assert [problem.code for problem in caught.value.problems] == ["SAN-CLU-001"]
     assert stonith.fenced == []
+
+
+def test_a_node_does_not_fence_itself(session: Session) -> None:
+    stonith = FakeStonith()
+    with pytest.raises(Refused, match="on another node") as caught:
+        fence_node(
+            session, stonith, N1, here="n1", accepted=("SAN-NODE-004",), drain=True, timeout_s=30
+        )
+    assert [problem.code for problem in caught.value.problems] == ["SAN-FEN-005"]
+    assert stonith.fenced == []
+
+
+@pytest.mark.parametrize("event", ["the other is lost", "it is stopped", "it is late"])
+def test_what_happens_in_the_drain_leaves_the_node_alone_and_in_service(
+    cluster: FakePacemaker, event: str
+) -> None:
+    """The node that is to be cut off may be the only one left by then."""
+    stonith = FakeStonith()
+    cluster.is_frozen = event == "it is late"
+
+    def meanwhile() -> None:
+        cluster.tick()
+        if event == "the other is lost" and not cluster.active("vm1"):
+            cluster.crash("n2")
+        elif event == "it is stopped":
+            raise KeyboardInterrupt
+
+    session = Session(cluster, FakeClock(meanwhile), FakeReporter())
+    expected = {
+        "the other is lost": Refused,
+        "it is stopped": KeyboardInterrupt,
+        "it is late": NotConverged,
+    }[event]
+    with pytest.raises(expected):
+        fence_node(session, stonith, N1, here="n3", accepted=(), drain=True, timeout_s=30)
+    assert stonith.fenced == []
+    assert session.observe().cib.drained == set()
+    for _ in range(3):
+        cluster.is_frozen = False
+        cluster.tick()
+    assert len(cluster.active("vm1")) == 1
+
+
+def test_a_drain_by_hand_is_not_ended(cluster: FakePacemaker, session: Session) -> None:
+    stonith = FakeStonith()
+    cluster.attribute("n1", "sanctl.drained", "true")
+    cluster.is_frozen = True
+    with pytest.raises(NotConverged):
+        fence_node(session, stonith, N1, here="n3", accepted=(), drain=True, timeout_s=5)
+    assert session.observe().cib.drained == {"n1"}
+
+
+def test_what_an_older_rollout_cannot_drain_is_not_fenced_as_if(
+    cluster: FakePacemaker, session: Session
+) -> None:
+    stonith = FakeStonith()
+    constraints = cluster.root.find("configuration/constraints")
+    assert constraints is not None
+    constraints.remove(constraints.findall("rsc_location[@id='drained-serves-nothing']")[0])
+    with pytest.raises(Refused, match="SAN-FEN-006"):
+        fence_node(session, stonith, N1, here="n3", accepted=(), drain=True, timeout_s=5)
+    assert not fence_node(session, stonith, N1, here="n3", accepted=(), drain=False, timeout_s=5)
+    assert stonith.fenced == ["n1"]
