@@ -59,7 +59,7 @@ _STATUSES = {
     ExitStatus.COMMAND: "a program or an agent failed",
     ExitStatus.UNREACHABLE: "the cluster cannot be observed from here",
     ExitStatus.NOT_CONVERGED: "the change is made, its effect was not seen before the deadline",
-    ExitStatus.PARTIAL: "some steps were done, a later one was refused",
+    ExitStatus.PARTIAL: "done in part: the rest was refused, or cannot be done now",
     ExitStatus.BUSY: "others were changing the same thing",
     ExitStatus.BUG: "an error in sanctl",
     ExitStatus.INTERRUPTED: "stopped by Ctrl-C",

@@ -15,7 +15,7 @@ from sanctl.cli.views.node import NODE_COLUMNS, node_data, node_rows
 from sanctl.errors import ExitStatus
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import NodeName
-from sanctl.ops.node_drain import drain_node, undrain_node
+from sanctl.ops.node_drain import DrainOutcome, drain_node, undrain_node
 from sanctl.ops.node_fence import FencingAnswer, fence_node, query_fencing_of_node
 from sanctl.ops.node_standby import bring_online, put_in_standby
 from sanctl.plan.cluster.standby import refuse_fencing
@@ -190,7 +190,8 @@ def drain(name: str, timeout_s: float, output: str) -> None:
 
     The node's replicas stay in sync. The drain ends with the node's next stop, or with 'sanctl node
     undrain'. The command refuses nothing: a device that no other node can serve is listed, and
-    stops with the node; so is one of which what a resync wrote on another node is not flushed yet.
+    stops with the node (exit status 8); so is one that is still being moved, or of which what a
+    resync wrote on another node is not flushed yet (7). With 0 the node is free of devices.
     """
     env = environment()
     wanted = NodeName.parse(name)
@@ -223,8 +224,15 @@ def drain(name: str, timeout_s: float, output: str) -> None:
             "unflushed": [device.value for device in result.unflushed],
         },
         text=text,
-        status=ExitStatus.NOT_CONVERGED if result.late or result.unflushed else ExitStatus.OK,
+        status=_drain_status(result),
     )
+
+
+def _drain_status(result: DrainOutcome) -> ExitStatus:
+    """Whether a node is free of devices; a device that stays weighs more than one that is late."""
+    if result.stranded:
+        return ExitStatus.PARTIAL
+    return ExitStatus.NOT_CONVERGED if result.late or result.unflushed else ExitStatus.OK
 
 
 @node.command(short_help="Let a drained node serve devices again.")

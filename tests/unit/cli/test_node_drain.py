@@ -7,6 +7,7 @@ import json
 import sys
 import xml.etree.ElementTree as ET
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 
@@ -61,3 +62,29 @@ def test_it_names_what_was_not_flushed_on_another_node_in_its_time(
     fake.pacemaker.tick()
     status, out = drain("--output", "json")
     assert (status, json.loads(out)["data"]["unflushed"]) == (ExitStatus.OK, [])
+
+
+def test_a_device_that_stays_on_the_node_has_a_status_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`node drain && poweroff` took away what no other node could serve."""
+    fake = Environment()
+    fake.pacemaker.crash("n2")
+    monkeypatch.setattr(sanctl.cli.environment, "Environment", lambda: fake)
+    words = ["sanctl", "node", "drain", "n1", "--timeout", "10"]
+    for argv, said in (
+        (words, "device vm1 stops with n1: n2 is offline"),
+        ([*words, "--output", "json"], '"status": "partial"'),
+    ):
+        monkeypatch.setattr(sys, "argv", argv)
+        with pytest.raises(SystemExit) as stop:
+            main()
+        assert int(stop.value.code or 0) == ExitStatus.PARTIAL
+        assert said in capsys.readouterr().out
+
+
+def test_the_unit_that_drains_at_a_stop_does_not_fail_by_that_status() -> None:
+    """A unit that fails while everything is stopped in order would be taken for a fault."""
+    role = Path(__file__).parents[3] / "ansible" / "roles" / "sanctl_software"
+    unit = (role / "templates" / "sanctl-drain.service.j2").read_text()
+    assert "\nExecStop=-/usr/sbin/sanctl node drain %H" in unit
