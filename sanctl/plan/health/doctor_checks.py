@@ -13,7 +13,7 @@ CHECKS = (
     ("kernel", ("SAN-DOC-01",)),
     ("files", ("SAN-DOC-02",)),
     ("clock", ("SAN-DOC-03",)),
-    ("cluster", ("SAN-HLT-00", "SAN-HLT-128", "SAN-CLU-", "SAN-CIB-")),
+    ("cluster", ("SAN-HLT-00", "SAN-HLT-128", "SAN-HLT-133", "SAN-CLU-", "SAN-CIB-")),
     ("votes", ("SAN-HLT-08",)),
     ("fencing", ("SAN-HLT-01", "SAN-FEN-")),
     ("nodes", ("SAN-HLT-02", "SAN-HLT-059")),
@@ -46,6 +46,7 @@ CHECKS = (
             "SAN-HLT-125",
             "SAN-HLT-127",
             "SAN-HLT-130",
+            "SAN-HLT-132",
         ),
     ),
     (
