@@ -5,7 +5,8 @@ from __future__ import annotations
 
 CODES = {
     "SAN-DOC-001": "Corosync and Pacemaker must run on every node.",
-    "SAN-DOC-002": "The service runs, but will not be started at the next boot.",
+    "SAN-DOC-002": "The service runs, but will not be started at the next boot: the node would "
+    "stay away from the cluster, and its devices with one replica less.",
     "SAN-DOC-003": "target.service restores a stored target configuration at boot and clears the "
     "running one at shutdown. Both would remove sanctl's targets while hosts use them, so the "
     "service must be masked.",

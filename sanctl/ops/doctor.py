@@ -219,7 +219,7 @@ def _service_findings(host: NodeFactsPort, must_not_run: tuple[str, ...]) -> Ite
         }:
             yield Finding(
                 code="SAN-DOC-002",
-                severity=Severity.NOTE,
+                severity=Severity.WARNING,
                 subject=name,
                 what=f"the service is {unit.enabled}: it will not start at boot",
                 why="the node stays away from the cluster after a restart",

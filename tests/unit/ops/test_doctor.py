@@ -10,7 +10,7 @@ import pytest
 from sanctl.cli.finding_codes import CODES as FINDING_CODES
 from sanctl.drivers.node_facts import Unit
 from sanctl.errors import ConfigError, Problem
-from sanctl.model.findings import Finding, Severity
+from sanctl.model.findings import Finding, Severity, is_degraded
 from sanctl.ops import doctor
 from sanctl.ops.doctor import Examination, examine
 from sanctl.ops.session import Session
@@ -158,6 +158,16 @@ def test_services(unit: str, state: Unit, code: str) -> None:
     assert host.unit_states is not None
     host.unit_states[unit] = state
     assert [finding.code for finding in check(host).findings] == [code]
+
+
+def test_a_node_that_would_not_come_back_is_a_finding_that_counts() -> None:
+    """With a note the exit status was 0, and after the next power cut the node stayed away."""
+    host = FakeHost()
+    assert host.unit_states is not None
+    host.unit_states["pacemaker.service"] = Unit(load="loaded", active="active", enabled="disabled")
+    result = check(host)
+    assert is_degraded(result.findings)
+    assert dict(result.checks)["services"] == 1
 
 
 def test_a_secret_others_can_read() -> None:
