@@ -63,9 +63,9 @@ CODES = {
     "SAN-HLT-021": "The watch over the iscsi network reports that this node reaches none of the "
     "addresses configured for it. The node's devices move to a node that does reach one, if there "
     "is one.",
-    "SAN-HLT-022": "A node is being shut down, or was drained by hand. Other nodes serve its "
-    "devices; its replicas stay in sync until they stop. The drain ends when the node leaves the "
-    "cluster: a node that has rebooted is in full service.",
+    "SAN-HLT-022": "A node is being shut down, or was drained by hand or by 'sanctl node fence'. "
+    "Other nodes serve its devices; its replicas stay in sync until they stop. The drain ends when "
+    "the node leaves the cluster: a node that has rebooted is in full service.",
     "SAN-HLT-030": "A device is stopped because its deletion has begun.",
     "SAN-HLT-031": "Pacemaker reports a device as active on two nodes. This must never happen: "
     "treat it as an emergency.",
