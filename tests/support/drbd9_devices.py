@@ -18,7 +18,7 @@ from sanctl.lab.harness.failover import LedgerLoad, await_healthy
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines import lab_state
-from sanctl.lab.machines.spec import LabSpec, Network, Role
+from sanctl.lab.machines.spec import DEFAULT_FILESYSTEM, LabSpec, Network, Role
 from sanctl.lab.measure import ledger_latency
 from tests.support import ledgers
 from tests.support.laboratory import laboratory
@@ -38,8 +38,13 @@ def storage_of(spec: LabSpec) -> list[str]:
     return [node.name for node in spec.cluster_nodes if node.role is Role.STORAGE]
 
 
-def laboratory_with_drbd_9(request: pytest.FixtureRequest) -> Iterator[LabSession]:
-    """A laboratory with DRBD 9, in place of the shared one with Linux' own DRBD 8.4."""
+def laboratory_with_drbd_9(
+    request: pytest.FixtureRequest, *, filesystem: str = DEFAULT_FILESYSTEM
+) -> Iterator[LabSession]:
+    """A laboratory with DRBD 9, in place of the shared one with Linux' own DRBD 8.4.
+
+    An operator's own has the filesystem that it was made with.
+    """
     found = lab_state.find(OWN_LAB) if OWN_LAB else None
     is_own = found is not None and len(storage_of(found.spec)) >= 3
     if not is_own and not (KERNEL and MODULES):
@@ -47,7 +52,7 @@ def laboratory_with_drbd_9(request: pytest.FixtureRequest) -> Iterator[LabSessio
             "no kernel with DRBD 9: name a UML kernel that has its modules in SANCTL_TEST_KERNEL, "
             "and the folder of its modules in SANCTL_TEST_MODULES"
         )
-    spec = LabSpec(name=OWN_LAB if is_own else "testcopies", nodes=_NODES)
+    spec = LabSpec(name=OWN_LAB if is_own else "testcopies", nodes=_NODES, filesystem=filesystem)
     kernel = () if is_own else ("--kernel", KERNEL, "--modules", MODULES)
     for made in laboratory(request, spec, is_own=is_own, options=kernel):
         version = made.sh("n1", "modprobe drbd; cat /sys/module/drbd/version").stdout.strip()

@@ -94,6 +94,7 @@ FAMILIES = {
     "Restore points": (
         "test_clones",
         "test_device_restore",
+        "test_drbd9_points",
         "test_lost_points",
         "test_point_extents",
         "test_point_exports",

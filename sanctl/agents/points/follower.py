@@ -12,12 +12,12 @@ from typing import Any
 
 from sanctl.agents import ocf
 from sanctl.agents.device_log import DeviceLog
+from sanctl.agents.points import replica_states
 from sanctl.agents.points.local_copy import LocalCopy
-from sanctl.drivers import drbd_kernel
 from sanctl.drivers.node_channel import Channel
-from sanctl.errors import CommandError, Problem, SanctlError
+from sanctl.errors import SanctlError
 from sanctl.model.restore_point import PointFailure
-from sanctl.plan.device.hold import HOLD_S, standby_problem
+from sanctl.plan.device.hold import HOLD_S
 
 _STEP_S = 60.0
 #: The most that a hook may take before the copy, whatever the active node says.
@@ -43,7 +43,7 @@ def serve(channel: Channel, wanted: dict[str, Any]) -> None:
 
 def _follow(channel: Channel, name: str, minor: int, wanted: dict[str, Any]) -> None:
     with LocalCopy(wanted["pool"], name, wanted["uuid"], wanted["token"]) as copy:
-        _check_in_sync(name, minor)
+        replica_states.check_standby(name, minor)
         channel.send("ready", extents=copy.prepare())
         ocf.crash_point("point-peer-ready")
         # A hook that hangs, and its end, come before the next word: nothing is held here meanwhile.
@@ -55,7 +55,7 @@ def _follow(channel: Channel, name: str, minor: int, wanted: dict[str, Any]) -> 
             channel.send("settled")
             word = channel.receive("copy", within_s=_STEP_S)
         # The active node holds I/O: what is UpToDate and connected now holds all that hosts wrote.
-        _check_in_sync(name, minor)
+        replica_states.check_standby(name, minor)
         # No longer than the active node holds it, and no longer than that node waits: it says
         # nothing more before, and ends the connection where it gives up, or dies.
         left_s = min(float(word.get("left_s", HOLD_S)), HOLD_S)
@@ -73,14 +73,3 @@ def _follow(channel: Channel, name: str, minor: int, wanted: dict[str, Any]) -> 
             return
         copy.keep()
         channel.send("kept")
-
-
-def _check_in_sync(name: str, minor: int) -> None:
-    """Check that this replica holds every write that the active node has acknowledged.
-
-    Raises:
-        CommandError: it does not, or that is not known.
-    """
-    why = standby_problem(drbd_kernel.proc_state(minor))
-    if why:
-        raise CommandError(Problem("SAN-SNAP-005", f"the replica of {name} is not copied: {why}"))

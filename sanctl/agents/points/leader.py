@@ -43,7 +43,7 @@ from typing import Any, NamedTuple
 
 from sanctl.agents import ocf
 from sanctl.agents.device_log import DeviceLog
-from sanctl.agents.points import hook_unit, scheduled, unit
+from sanctl.agents.points import hook_unit, replica_states, scheduled, unit
 from sanctl.agents.points.group_barrier import GroupBarrier, GroupFailed
 from sanctl.agents.points.hook_unit import Quiet
 from sanctl.agents.points.local_copy import LocalCopy
@@ -63,7 +63,7 @@ from sanctl.model.restore_point import FAILED_PREFIX, PointFailure, PointOrder, 
 from sanctl.ops.cib_room import within_room
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.cib_size import DEFAULT_IPC_BUFFER_BYTES, point_of_order
-from sanctl.plan.device.hold import HOLD_S, active_problem, is_standby_in_sync
+from sanctl.plan.device.hold import HOLD_S
 from sanctl.plan.device.point_group import plan_group_recorded
 from sanctl.plan.device.point_schedule import plan_pruning
 from sanctl.plan.device.restore_points import due_order, plan_point_recorded
@@ -341,30 +341,19 @@ def _standbys(device: DeviceSpec) -> tuple[str, ...]:
     """Return the nodes whose replicas are in sync, as the active node sees them.
 
     Raises:
-        CommandError: this node does not serve the device from a good disk of its own, or DRBD is 9.
+        CommandError: this node does not serve the device from a good disk of its own.
     """
-    name, here = device.name.value, os.uname().nodename
-    if drbd_kernel.generation() >= 9:
-        raise CommandError(
-            Problem(
-                "SAN-SNAP-015",
-                f"{here} has DRBD 9, and restore points need DRBD 8.4 so far",
-                "a backup of the hosts saves what a restore point would",
-            )
-        )
-    _check_active(device, has_standby=False)
+    name = device.name.value
+    found = replica_states.standbys(_RUNNER, device)
     if not gate.gate_table(name).startswith("drbd") or gate.is_suspended(name):
         raise CommandError(
             Problem(
                 "SAN-SNAP-005",
-                f"{here} does not serve {name} at the moment",
+                f"{os.uname().nodename} does not serve {name} at the moment",
                 "'sanctl status' shows why; try again when it does",
             )
         )
-    state = drbd_kernel.proc_state(device.minor)
-    others = tuple(node.value for node in device.nodes if node.value != here)
-    # With 8.4 there is one peer at most.
-    return others[:1] if state is not None and is_standby_in_sync(state) else ()
+    return found
 
 
 @contextlib.contextmanager
@@ -434,7 +423,7 @@ def _copy_held(
             channel.send("copy", left_s=max(0.0, end_s - time.monotonic()))
         # In a child: a copy that hangs must not keep this one from letting I/O go on.
         copy.take()
-        _check_active(device, has_standby=bool(channels))
+        replica_states.check_active(device, channels)
         for channel in channels.values():
             channel.receive("copied", within_s=HOLD_S)
         ocf.crash_point("point-all-copied")
@@ -461,18 +450,6 @@ def _copy_held(
     finally:
         # The caller resumes the gate, also where the signal comes just here.
         signal.setitimer(signal.ITIMER_REAL, 0)
-
-
-def _check_active(device: DeviceSpec, *, has_standby: bool) -> None:
-    why = active_problem(drbd_kernel.proc_state(device.minor), has_standby=has_standby)
-    if why:
-        raise CommandError(
-            Problem(
-                "SAN-SNAP-005",
-                f"{os.uname().nodename} does not copy its replica of {device.name}: {why}",
-                "'sanctl status' shows the replicas; try again when they are in sync",
-            )
-        )
 
 
 def _end_hold(_number: int, _frame: FrameType | None) -> Any:

@@ -12,11 +12,7 @@ from sanctl.model.restore_point import RestorePoint
 
 
 def origin_problems(
-    cluster: Cluster,
-    point: RestorePoint,
-    *,
-    pool: PoolName | None,
-    drbd_version: str | None,
+    cluster: Cluster, point: RestorePoint, *, pool: PoolName | None
 ) -> tuple[Problem, ...]:
     """Return why no device can be made from a restore point now.
 
@@ -24,7 +20,6 @@ def origin_problems(
         cluster: as it is.
         point: the restore point.
         pool: the pool that was asked for, None: that of the restore point.
-        drbd_version: the kernel's DRBD, None where that is not known.
     """
     name = f"{point.device}@{point.name}"
     problems = []
@@ -44,15 +39,6 @@ def origin_problems(
                 f"restore point {name} is in pool {point.pool}, and no device in pool {pool} can "
                 "share its blocks",
                 f"leave --pool away, or say --pool {point.pool}",
-            )
-        )
-    if drbd_version is not None and not drbd_version.startswith("8."):
-        problems.append(
-            Problem(
-                "SAN-SNAP-015",
-                f"the kernel has DRBD {drbd_version}, and clones of restore points need DRBD 8.4 "
-                "so far",
-                "a new device that a host copies the data onto does what a clone would",
             )
         )
     return tuple(problems)

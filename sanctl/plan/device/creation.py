@@ -50,7 +50,7 @@ def creation_problems(
 ) -> tuple[Problem, ...]:
     """Return every reason in the cluster's state against a request."""
     problems: list[Problem] = [*quorum_problems(cluster)]
-    point = _point_of(request, cluster, problems, drbd_version)
+    point = _point_of(request, cluster, problems)
     if point is not None:
         request = _with_origin(request, point)
     elif request.origin is not None:
@@ -113,7 +113,7 @@ def creation_problems(
 
 
 def _point_of(
-    request: DeviceRequest, cluster: Cluster, problems: list[Problem], drbd_version: str | None
+    request: DeviceRequest, cluster: Cluster, problems: list[Problem]
 ) -> RestorePoint | None:
     if request.origin is None:
         return None
@@ -123,7 +123,7 @@ def _point_of(
     except Refused as error:
         problems.extend(error.problems)
         return None
-    problems.extend(origin_problems(cluster, point, pool=request.pool, drbd_version=drbd_version))
+    problems.extend(origin_problems(cluster, point, pool=request.pool))
     size = ByteSize(bytes=point.size_bytes)
     problems.extend(read_cache_problems("the restore point", size, request.cache.read_bytes))
     return point

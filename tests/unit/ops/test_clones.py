@@ -129,14 +129,6 @@ def test_what_is_refused(bed: Bed, run: Run, line: str, status: int, codes: list
     assert bed.cluster.query() == before
 
 
-def test_drbd_9_makes_no_clones(bed: Bed) -> None:
-    bed.create("one")
-    request = parse_device_request(ASKED)
-    for version, codes in (("9.3.3", ["SAN-SNAP-015"]), (None, []), ("8.4.11", [])):
-        found = creation_problems(request, bed.seen(), topology(), drbd_version=version)
-        assert [problem.code for problem in found] == codes
-
-
 def test_a_point_that_is_going_is_no_origin(bed: Bed) -> None:
     point = bed.create("one")
     deleting = render_patchset(
@@ -151,7 +143,7 @@ def test_a_point_that_is_going_is_no_origin(bed: Bed) -> None:
     assert problems(bed) == ["SAN-CLONE-002"]
     # A restore point outlives no device, but what is read may be between two changes.
     orphan = cloning.origin_problems(
-        replace(seen, cib=replace(seen.cib, devices=())), point, pool=None, drbd_version=None
+        replace(seen, cib=replace(seen.cib, devices=())), point, pool=None
     )
     assert [problem.code for problem in orphan] == ["SAN-CLONE-002"]
 

@@ -75,6 +75,11 @@ class Line:
         return self.receive(kinds[0], within_s=within_s)
 
 
+@pytest.fixture(autouse=True)
+def drbd_8(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drbd_kernel, "generation", lambda: 8)
+
+
 def serve(monkeypatch: pytest.MonkeyPatch, *, left_s: float | None = None, **more: Any) -> Line:
     line = Line(left_s)
     monkeypatch.setattr(follower, "LocalCopy", Copy)

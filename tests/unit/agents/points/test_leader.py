@@ -87,6 +87,7 @@ def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     monkeypatch.setattr(gate, "is_held", lambda _: made.is_held)
     monkeypatch.setattr(gate, "size_bytes", lambda _: made.size_bytes)
     monkeypatch.setattr(drbd_kernel, "ended_writes", lambda _: made.writes)
+    monkeypatch.setattr(drbd_kernel, "generation", lambda: 8)
     monkeypatch.setattr(drbd_kernel, "proc_state", lambda _: made.state)
     monkeypatch.setattr(leader, "notify", lambda text: made.note(text.partition("=")[0]))
     yield made
