@@ -311,7 +311,9 @@ def _fill_outdated(runner: Runner, device: Device, state: ResourceState) -> Reso
 
 def _reconnect_stalled(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
     is_exchanging = any(peer.replication.startswith("WFBitMap") for peer in state.peers)
-    if not is_exchanging and state.disk != "Negotiating":
+    is_dropped = any(peer.connection == "StandAlone" for peer in state.peers)
+    disks = {state.disk, *(peer.disk for peer in state.peers)}
+    if not (is_exchanging or is_dropped or disks & {"Negotiating", "Inconsistent"}):
         return state
     # Imported here: rarely needed, and monitors must start fast.
     from sanctl.agents.connections import reconnect_stalled  # noqa: PLC0415

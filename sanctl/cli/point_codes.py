@@ -241,9 +241,8 @@ CODES = {
     "they may go as well.",
     "SAN-SNAP-014": "A restore point's file is beside a replica, and goes with that. Restore "
     "points that no other node has would be lost.",
-    "SAN-SNAP-015": "While hosts wait, what DRBD 9 says of the replicas is read from debugfs, and "
-    "that could not be read on that node. systemd mounts it at /sys/kernel/debug, unless "
-    "sys-kernel-debug.mount is masked.",
+    "SAN-SNAP-015": "While hosts wait, DRBD 9 is asked by netlink how the replicas are, and it did "
+    "not answer on that node.",
     "SAN-SNAP-016": "Restore points of several devices at one moment are made of 2 to 8 devices.",
     "SAN-SNAP-017": "Restore points of several devices at one moment are made by the one node "
     "that serves all of them.",

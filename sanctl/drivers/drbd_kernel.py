@@ -8,7 +8,6 @@ sanctl/drivers/drbdsetup.py.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -98,43 +97,6 @@ def size_bytes(minor: int) -> int:
 def proc_state(minor: int) -> ProcState | None:
     """Return what /proc/drbd says of a device, without a process; None with DRBD 9 or unknown."""
     return parse_proc_state(read_text_or("/proc/drbd", ""), minor)
-
-
-def states_by_peer(name: str, minor: int) -> dict[str, ProcState]:
-    """Return what DRBD 9 says of each of a device's connections, by the name of the peer.
-
-    From files that have the lines of DRBD 8.4's /proc/drbd (drbd_debugfs.c,
-    peer_device_proc_drbd_show); a connection whose file says something else is left out. Empty:
-    there is no such device, or it has no connection.
-
-    Raises:
-        OSError: debugfs is not mounted, or a kernel that is locked down does not show it.
-    """
-    os.listdir(_DEBUG)
-    found = {}
-    for peer in _connection_names(name):
-        text = read_text_or(f"{_DEBUG}/{name}/connections/{peer}/0/proc_drbd", "")
-        state = parse_proc_state(text, minor)
-        if state is not None:
-            found[peer] = state
-    return found
-
-
-def _connection_names(name: str) -> list[str]:
-    with contextlib.suppress(FileNotFoundError):
-        return sorted(os.listdir(f"{_DEBUG}/{name}/connections"))
-    return []
-
-
-def has_running_disk(name: str) -> bool:
-    """Whether a device of DRBD 9 has a disk, and does not hold its I/O back, by debugfs.
-
-    Raises:
-        OSError: that cannot be read.
-    """
-    # drbd_debugfs.c, device_io_frozen_show: only of a disk that is attached, with a version first.
-    text = read_text_or(f"{_DEBUG}/{name}/volumes/0/io_frozen", "")
-    return text.startswith("v: 0\n") and "drbd_suspended(): 0\n" in text
 
 
 def count_standbys_without_peer() -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reconnects a DRBD 9 peer whose handshake stalls, as plan.drbd.stalled_handshake says.
+"""Reconnects a DRBD 9 peer whose handshake or resync stalls, as plan.drbd.stalled_handshake says.
 
 Which peers, and why so: sanctl/plan/drbd/stalled_handshake.py. What DRBD's bitmap says of the peer
 stays, and its mark in the CIB, too, until the Primary is in sync with it. Where the next handshake
@@ -41,7 +41,8 @@ class _Stall(NamedTuple):
 def reconnect(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
     """Disconnect from a peer whose handshake has stalled; connect again, or leave that to the next.
 
-    Called while bitmaps are exchanged, or the disk here is negotiating.
+    Called while there are such peers. One that DRBD has disconnected from is left to the next
+    monitor, which connects.
 
     Returns:
         The state after that.
@@ -52,6 +53,12 @@ def reconnect(runner: Runner, device: Device, state: ResourceState) -> ResourceS
     if drbd_kernel.generation() < 9:
         return state
     now_s = time.monotonic()
+    for peer in plan.dropped_peers(state):
+        seen = _seen(device, peer.name, now_s)
+        if now_s - seen.first_s >= plan.STALLED_AFTER_S * 2**seen.attempts:
+            seen = _Stall(now_s, now_s, min(seen.attempts + 1, _MAX_DOUBLINGS))
+            reconnect_dropped.write_later(device.name, peer.name)
+        _save(device, peer.name, seen)
     for peer in plan.exchanging_peers(state):
         seen = _seen(device, peer.name, now_s)
         is_stalled = now_s - seen.first_s >= plan.STALLED_AFTER_S * 2**seen.attempts
@@ -59,7 +66,10 @@ def reconnect(runner: Runner, device: Device, state: ResourceState) -> ResourceS
             _save(device, peer.name, seen)
             continue
         is_negotiating = plan.is_negotiating(state)
+        is_exchanging = is_negotiating or peer.replication.startswith("WFBitMap")
         what = state.disk if is_negotiating else peer.replication
+        if not is_exchanging:
+            what = f"a resync ({state.disk} here, {peer.disk} there)"
         journal.write(
             f"{device.name}: {what} with {peer.name} does not end: reconnecting; then"
             f" 'sanctl device verify {device.name}' shows whether the replicas are the same",

@@ -344,7 +344,7 @@ def _standbys(device: DeviceSpec) -> tuple[str, ...]:
         CommandError: this node does not serve the device from a good disk of its own.
     """
     name = device.name.value
-    found = replica_states.standbys(_RUNNER, device)
+    found = replica_states.standbys(device)
     if not gate.gate_table(name).startswith("drbd") or gate.is_suspended(name):
         raise CommandError(
             Problem(

@@ -10,6 +10,16 @@ A disk that is attached beside connected peers is Negotiating until each has tol
 that arrives before the attaching is complete here is passed over (9.3.3, drbd_receiver.c,
 receive_state; seen on a busy machine), and no other follows. The replica could not be promoted, nor
 its disk attached again, for good.
+
+A resync whose source was not stable while it ran ends with the target's disk Inconsistent and no
+block out of sync (9.3.3: "Peer was unstable during resync"; seen: the source became Primary in
+those seconds). DRBD begins it anew once the source is stable, if it notices that; seen that it does
+not, for good. The next handshake resends what either bitmap names, and the disk is UpToDate.
+
+Two standbys that DRBD has disconnected, as one was Inconsistent beside another's generation, stay
+StandAlone although both have the Primary's data meanwhile. Without that Primary neither has a
+majority. So a standby in sync with the Primary connects to the other one again; replicas that have
+diverged are refused by DRBD as before, and nothing of them is overwritten.
 """
 
 from __future__ import annotations
@@ -20,6 +30,7 @@ from sanctl.model.drbd import PeerState, ResourceState
 STALLED_AFTER_S = 60.0
 
 _EXCHANGES = frozenset({"WFBitMapS", "WFBitMapT"})
+_UNFINISHED = frozenset({"Inconsistent", "UpToDate"})
 
 
 def is_negotiating(state: ResourceState) -> bool:
@@ -28,15 +39,46 @@ def is_negotiating(state: ResourceState) -> bool:
 
 
 def exchanging_peers(state: ResourceState) -> tuple[PeerState, ...]:
-    """Return the peers of whose handshake no end has been seen.
+    """Return the peers of whose handshake no end has been seen, or of whose resync none is made.
 
     Which peer a disk waits for is not to be seen: it may be each.
     """
     return tuple(
         peer
         for peer in state.peers
-        if peer.is_connected and (peer.replication in _EXCHANGES or is_negotiating(state))
+        if peer.is_connected
+        and (
+            peer.replication in _EXCHANGES
+            or is_negotiating(state)
+            or _is_left_unfinished(state, peer)
+        )
     )
+
+
+def _is_left_unfinished(state: ResourceState, peer: PeerState) -> bool:
+    """Whether one of the two disks is Inconsistent, the other is good, and no resync is under way.
+
+    None of this node's: the peer's may be with another node. Then the end of this connection takes
+    nothing from it.
+    """
+    return (
+        {state.disk, peer.disk} == _UNFINISHED
+        and all(each.replication in {"Established", "Off"} for each in state.peers)
+        and peer.replication == "Established"
+    )
+
+
+def dropped_peers(state: ResourceState) -> tuple[PeerState, ...]:
+    """Return the peers to which a standby connects again, as it has the Primary's data.
+
+    Of two replicas none: there the other one is the Primary, or nobody serves.
+    """
+    has_data = state.disk == "UpToDate" and any(
+        peer.role == "Primary" and peer.is_in_sync for peer in state.peers
+    )
+    if state.is_primary or not has_data:
+        return ()
+    return tuple(peer for peer in state.peers if peer.connection == "StandAlone")
 
 
 def may_reconnect(state: ResourceState, peer: PeerState) -> bool:
@@ -46,7 +88,8 @@ def may_reconnect(state: ResourceState, peer: PeerState) -> bool:
     Between two standbys no majority is at stake.
 
     Of two replicas one whose disk is negotiating is no second copy: its Primary is frozen until it
-    has marked it, as after any lost connection, and has a second copy again.
+    has marked it, as after any lost connection, and has a second copy again. Nor is one that is
+    Inconsistent, which is marked.
 
     The peer is one of `exchanging_peers`.
     """
@@ -55,4 +98,6 @@ def may_reconnect(state: ResourceState, peer: PeerState) -> bool:
         return state.disk == "UpToDate" and 2 * good > len(state.peers) + 1
     if peer.role != "Primary":
         return True
-    return state.is_connected if len(state.peers) > 1 else is_negotiating(state)
+    if len(state.peers) > 1:
+        return state.is_connected
+    return is_negotiating(state) or state.disk == "Inconsistent"

@@ -9,7 +9,7 @@ from sanctl.agents.connections import reconnect_stalled
 from sanctl.agents.replica.parts import Device
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
-from sanctl.plan.drbd.stalled_handshake import exchanging_peers, may_reconnect
+from sanctl.plan.drbd.stalled_handshake import dropped_peers, exchanging_peers, may_reconnect
 from sanctl.system import state_files
 from tests.fakes.node import FakeNode
 
@@ -116,3 +116,65 @@ def test_of_two_replicas_one_that_goes_on_negotiating_is_reconnected() -> None:
     assert not may_reconnect(alone, SERVING)
     # It is served from the peer's disk.
     assert not may_reconnect(negotiating._replace(role="Primary", peers=(OTHER,)), OTHER)
+
+
+LEFT = STUCK._replace(replication="Established", disk="Inconsistent", out_of_sync_kib=0)
+
+
+def test_a_resync_that_ended_without_an_end_is_begun_anew_by_the_primary(node: FakeNode) -> None:
+    """Seen with 9.3.3: the source became Primary meanwhile, and the target stayed Inconsistent."""
+    primary = STANDBY._replace(role="Primary", peers=(LEFT, OTHER))
+    node.states["vol"] = primary
+    monitors(node, 6, state=primary)
+    assert node.commands() == []
+    monitors(node, 1, state=primary)
+    assert node.commands() == RECONNECT
+    # Not where hosts would wait.
+    assert not may_reconnect(primary._replace(peers=(LEFT, OTHER._replace(connection="Off"))), LEFT)
+
+
+def test_the_target_of_such_a_resync_waits_for_a_majority_without_it() -> None:
+    target = STANDBY._replace(disk="Inconsistent", peers=(SERVING, OTHER))
+    assert exchanging_peers(target) == (SERVING, OTHER)
+    assert may_reconnect(target, SERVING)
+    lost = OTHER._replace(connection="Connecting", replication="Off", disk="DUnknown")
+    assert exchanging_peers(target._replace(peers=(SERVING, lost))) == (SERVING,)
+    assert not may_reconnect(target._replace(peers=(SERVING, lost)), SERVING)
+    # Of two replicas it is no second copy.
+    assert may_reconnect(target._replace(peers=(SERVING,)), SERVING)
+    # While any resync is under way none was left.
+    filled = SERVING._replace(replication="SyncTarget")
+    assert exchanging_peers(target._replace(peers=(filled, OTHER))) == ()
+    paused = SERVING._replace(replication="PausedSyncT")
+    assert exchanging_peers(target._replace(peers=(paused, OTHER))) == ()
+    # Neither has data that could be sent.
+    blank = OTHER._replace(disk="Inconsistent")
+    assert exchanging_peers(target._replace(peers=(blank,))) == ()
+
+
+def test_a_standby_with_the_primarys_data_connects_to_the_other_one_again(node: FakeNode) -> None:
+    alone = OTHER._replace(connection="StandAlone", replication="Off", disk="DUnknown")
+    standby = STANDBY._replace(peers=(SERVING, alone))
+    monitors(node, 6, state=standby)
+    assert state_files.device_suffixes("vol", "connects-later") == []
+    monitors(node, 1, state=standby)
+    assert state_files.device_suffixes("vol", "connects-later") == ["n3"]
+    assert node.commands() == []
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        STANDBY._replace(role="Primary"),
+        STANDBY._replace(disk="Inconsistent"),
+        STANDBY._replace(peers=(SERVING._replace(role="Secondary"), OTHER)),
+        STANDBY._replace(peers=(SERVING._replace(replication="SyncTarget"), OTHER)),
+        STANDBY._replace(peers=(SERVING._replace(connection="StandAlone"),)),
+    ],
+)
+def test_who_does_not_have_the_primarys_data_connects_to_none(state: ResourceState) -> None:
+    others = tuple(
+        peer if peer.name != "n3" else peer._replace(connection="StandAlone", replication="Off")
+        for peer in state.peers
+    )
+    assert dropped_peers(state._replace(peers=others)) == ()
