@@ -213,6 +213,20 @@ def end_quorum(runner: Runner, name: str) -> None:
     runner.run(["drbdsetup", "resource-options", name, "--quorum=off"], timeout_s=_TIMEOUT_S)
 
 
+def fence_before_going_on(runner: Runner, name: str, node_id: int) -> None:
+    """Have a Primary of DRBD 9 that loses this peer freeze its I/O until a handler has answered.
+
+    Taken at once, whatever the connection's state (drbd_nl.c, drbd_adm_net_opts).
+
+    Raises:
+        CommandError: refused, or DRBD did not answer.
+    """
+    runner.run(
+        ["drbdsetup", "net-options", name, str(node_id), "--fencing=resource-and-stonith"],
+        timeout_s=_TIMEOUT_S,
+    )
+
+
 def force_detach(runner: Runner, minor: int) -> None:
     """Detach from a disk that has failed, as DRBD does at an error: without waiting for it.
 

@@ -12,9 +12,12 @@ has the previous nodes, and so names those to disconnect. The order:
 3. DRBD 9 keeps a bitmap for each peer that it has been connected to, and has room for three. Where
    it is to connect to a new peer, removed ones are ended before, and their bitmaps given up
    (forget-peer): a drop and an addition may be seen together.
-4. The new resource file, and `drbdadm adjust`: it connects to new nodes, and sets whether a lost
+4. Where two replicas are left, DRBD 9 is told before all that to freeze I/O at the loss of the peer
+   that stays: with more the majority did that, and it counts no longer before `drbdadm adjust`
+   comes to the options of connections.
+5. The new resource file, and `drbdadm adjust`: it connects to new nodes, and sets whether a lost
    peer has to be fenced. The only replica of a device has no peer.
-5. What DRBD 9 still keeps of nodes that hold no replica is given up, too.
+6. What DRBD 9 still keeps of nodes that hold no replica is given up, too.
 
 A start attaches the disk while DRBD knows all peers, and is refused where there is no room for one
 (`make_room`).
@@ -56,6 +59,7 @@ def apply_replica_nodes(runner: Runner, device: Device) -> bool:
     write_cache.leave_write_back(runner, device.name)
     disconnect_removed(runner, device)
     state = drbdsetup.observe(runner, device.name)
+    _fence_without_quorum(runner, device, state)
     _make_room_for_new(runner, device, state)
     if state is not None and state.disk in NO_DISK:
         # The change cannot wait for the disk: the replica may serve from a peer's. So it is
@@ -104,6 +108,22 @@ def disconnect_removed(runner: Runner, device: Device) -> None:
                 "the monitor tries again",
             )
         )
+
+
+def _fence_without_quorum(runner: Runner, device: Device, state: ResourceState | None) -> None:
+    """Have the loss of the one peer that DRBD 9 keeps freeze I/O, before quorum ends.
+
+    `drbdadm adjust` ends quorum first, and gives connections their options last (drbdadm.h,
+    drbd_cfg_stage). A Primary that loses its peer in between would write without asking anybody.
+
+    Raises:
+        CommandError: DRBD refused, or did not answer.
+    """
+    if state is None or drbd_kernel.generation() < 9 or len(device.nodes) != 2:
+        return
+    for peer in state.peers:
+        if peer.name in device.nodes and peer.node_id is not None:
+            drbdsetup.fence_before_going_on(runner, device.name, peer.node_id)
 
 
 def _make_room_for_new(runner: Runner, device: Device, state: ResourceState | None) -> None:

@@ -296,6 +296,27 @@ def test_without_those_dropped_a_primary_of_two_replicas_is_not_frozen(kernel: K
     assert kernel.bitmaps == {4}
 
 
+@pytest.mark.parametrize("left", [("n1", "n2"), ("n1", "n2", "n5")])
+def test_with_two_replicas_the_peer_that_stays_is_fenced_before_quorum_ends(
+    kernel: Kernel9, left: tuple[str, ...]
+) -> None:
+    """Also by `adjust`, which ends quorum before it comes to the options of connections."""
+    assert peers.apply_replica_nodes(kernel, device(*left))
+    fenced = ["net-options vol1 1 --fencing=resource-and-stonith"]
+    assert kernel.asked[:1] == (fenced if len(left) == 2 else ["del-peer vol1 2"])
+    assert sum(each.startswith("net-options") for each in kernel.asked) == (len(left) == 2)
+
+
+def test_quorum_stays_where_the_peer_that_stays_cannot_be_fenced(kernel: Kernel9) -> None:
+    kernel.dies_at = "net-options"
+    with pytest.raises(CommandError):
+        peers.apply_replica_nodes(kernel, device("n1", "n2"))
+    assert len(kernel.asked) == 1
+    kernel.dies_at = ""
+    assert peers.apply_replica_nodes(kernel, device("n1", "n2"))
+    assert "adjust vol1" in kernel.asked
+
+
 @pytest.mark.parametrize("disk", ["Diskless", "UpToDate"])
 def test_a_change_that_attaches_a_dropped_disk_trusts_no_flash_that_failed(
     kernel: Kernel9, monkeypatch: pytest.MonkeyPatch, disk: str
