@@ -43,9 +43,9 @@ CODES = {
     "server hangs, and was ended. No backup was made; a restore is tried again.",
     "SAN-BKP-022": "By its time a backup is newer than ones that were made after it, or than now: "
     "a clock was ahead. 'sanctl backup prune' neither counts nor deletes it.",
-    "SAN-BKP-023": "While a backup with --skip-elsewhere waited for its turn another node became "
-    "the one to read the device, as after a failover. That node's own command has ended long ago, "
-    "as this node was the one: so none of them has made the backup.",
+    "SAN-BKP-023": "While a backup with --skip-elsewhere waited for its turn this node came to "
+    "serve the device, or its replica went out of sync. The other nodes' commands have ended long "
+    "ago, as this node was the one to read: so none of them has made the backup.",
     "SAN-BKP-024": "A backup that was to go is the one that a device of this cluster is being "
     "filled from, so it stays until that has ended.",
     "SAN-CLONE-001": "A device that is made from a restore point has the size that the restore "

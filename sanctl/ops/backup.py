@@ -119,10 +119,7 @@ def run_backup(
         with backup_notes.turn(into, wait_s=borg.lock_s) as is_next:
             if not is_next:
                 raise no_turn(into, borg.lock_s)
-            # Anew: hours may have passed.
-            found = _find(session, request)
-            if found is None:
-                raise _moved(request)
+            found = _find_again(session, request)
             return _run(
                 session,
                 topology,
@@ -134,20 +131,36 @@ def run_backup(
             )
 
 
+def _find_again(session: Session, request: BackupRequest) -> _Found:
+    """Return what is to be read after the wait for a turn: hours may have passed.
+
+    This node was the one to read it, and the others have left it to this one: so it stays the one
+    while it can, also where one that comes first of several standbys is in sync again.
+    """
+    try:
+        found = _find(session, replace(request, may_be_elsewhere=False))
+    except Refused:
+        # Where it runs on all nodes, a reader that has changed is no mistake of the one who asked.
+        found = _find(session, request)
+    if found is None:
+        raise _moved(request)
+    return found
+
+
 def _moved(request: BackupRequest) -> CommandError:
     """Return that another node is the one to read by now.
 
-    That one has looked hours ago, and left it to this one: with a success here nobody would make
-    the backup, and nobody be told.
+    Each of the others has looked hours ago, and left it to this one: with a success here nobody
+    would make the backup, and nobody be told.
     """
     return CommandError(
         Problem(
             "SAN-BKP-023",
             f"{request.here} was the node to read device {request.device}, and after the wait for "
-            "its turn another one is: the device has moved, or another replica is in sync again. "
-            "No backup was made here, and that node may have left it to this one",
+            "its turn it is not: it serves the device by now, or its replica is not in sync. No "
+            "backup was made here, and the other nodes have left it to this one",
             "'sanctl backup list' shows whether there is one; else 'sanctl backup run "
-            f"{request.device}' on that node",
+            f"{request.device}' on a node with a standby in sync",
         )
     )
 

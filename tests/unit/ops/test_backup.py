@@ -29,6 +29,7 @@ from sanctl.model.restore_point import RestorePoint
 from sanctl.ops import backup as ops
 from sanctl.ops.session import Session
 from sanctl.parse.borg import Writer, comment_of
+from sanctl.plan.device import backups as plan
 from sanctl.system import state_files
 from tests.fakes.pacemaker import FakeReporter
 from tests.support.json_contract import breaches
@@ -304,6 +305,25 @@ def test_a_device_that_moves_while_its_backup_waits_is_no_success(
     status, problems = bed.run("backup run web --skip-elsewhere --wait 3600")
     assert status == 5 and problems[0]["code"] == "SAN-BKP-023"
     assert bed.points() == () and bed.backups() == []
+
+
+def test_a_standby_that_is_in_sync_again_takes_no_backup_from_the_one_that_waits(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three replicas: the first standby's own command has left it to this one, hours ago."""
+    able = ["n2", "n1"]
+
+    @contextmanager
+    def turn(_repository: str, *, wait_s: float) -> Iterator[bool]:
+        able.insert(0, "n0")
+        yield True
+
+    monkeypatch.setattr(plan, "readers", lambda *_: tuple(able))
+    monkeypatch.setattr(backup_notes, "turn", turn)
+    assert bed.run("backup run web --skip-elsewhere --wait 3600")[0] == 0
+    assert len(bed.backups()) == 1
+    # One that looks only now leaves it to that one.
+    assert bed.run("backup run web --skip-elsewhere") == (0, {"skipped": True})
 
 
 def test_a_restore_point_of_an_operator_is_never_a_backups_own(bed: Bed) -> None:
