@@ -269,6 +269,15 @@ def disconnect_peer(runner: Runner, name: str, node_id: int, *, is_forced: bool 
     runner.run(["drbdsetup", "disconnect", name, str(node_id), *force], timeout_s=_TIMEOUT_S)
 
 
+def connect_peer(runner: Runner, name: str, node_id: int) -> None:
+    """Connect to a peer of DRBD 9 that is StandAlone; nothing else of the resource is adjusted.
+
+    Raises:
+        CommandError: refused, as where it is connected or connecting already.
+    """
+    runner.run(["drbdsetup", "connect", name, str(node_id)], timeout_s=_TIMEOUT_S)
+
+
 def new_peer(runner: Runner, name: str, node_id: int, node: str) -> None:
     """Make a peer known to a resource of DRBD 9, without an address: nothing connects.
 

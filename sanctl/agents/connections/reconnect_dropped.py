@@ -25,6 +25,7 @@ also of what the Primary's alone names.
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 
 from sanctl.agents.connections import connect_turn, primary_node
 from sanctl.agents.replica import lost_writes
@@ -32,6 +33,7 @@ from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbd_kernel, drbdadm, drbdsetup
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
+from sanctl.plan.failover.promotion import NO_DISK
 from sanctl.system import journal, state_files
 from sanctl.system.runner import Runner
 
@@ -73,7 +75,7 @@ def reconnect(runner: Runner, device: str, state: ResourceState) -> ResourceStat
             for peer in dropped:
                 _note(device, peer).remove()
         try:
-            drbdadm.adjust(runner, device)
+            connect_again(runner, device, state, dropped)
         except BaseException:
             for peer in set(dropped) - set(later):
                 write_note(device, peer)
@@ -92,6 +94,32 @@ def reconnect(runner: Runner, device: str, state: ResourceState) -> ResourceStat
     return state
 
 
+def connect_again(
+    runner: Runner, device: str, state: ResourceState, peers: Collection[str]
+) -> None:
+    """Connect to peers that are StandAlone; a disk that DRBD has dropped stays as it is.
+
+    `drbdadm adjust` attaches that first, past the rules for it (recovery/reattach_disk.py), and
+    connects to nobody where the disk still fails. Once there is contact these rules have a peer to
+    go by.
+
+    Raises:
+        SanctlError: DRBD refused or did not answer.
+    """
+    if state.disk not in NO_DISK:
+        drbdadm.adjust(runner, device)
+    elif drbd_kernel.generation() < 9:
+        drbdadm.connect(runner, device)
+    else:
+        from sanctl.agents.replica import resource_file  # noqa: PLC0415 - rarely needed
+
+        only = resource_file.only_peer(device)
+        for peer in state.peers:
+            is_meant = peer.name in peers and only in {"", peer.name}
+            if is_meant and peer.connection == "StandAlone" and peer.node_id is not None:
+                drbdsetup.connect_peer(runner, device, peer.node_id)
+
+
 def _forget_filled(device: str, state: ResourceState) -> None:
     for peer in state_files.device_suffixes(device, _FILLED_KIND):
         pair = state.with_only_peer(peer)
@@ -106,7 +134,7 @@ def _connect_noticed(runner: Runner, device: str, state: ResourceState) -> Resou
         if state.peers and not drbdsetup.is_standalone(pair):
             _noticed(device, peer).remove()
         elif state.peers and _has_noticed(runner, device, peer):
-            drbdadm.adjust(runner, device)
+            connect_again(runner, device, state, [peer])
             _noticed(device, peer).remove()
             return drbdsetup.observe(runner, device) or state
     return state

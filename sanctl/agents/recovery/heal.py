@@ -191,7 +191,7 @@ def carry_out_order(runner: Runner, device: Device, state: ResourceState) -> Res
         and not lost_writes.is_suspect(device.name, lost_writes.data_file(device.name))
     ):
         # The other node is about to discard its replica, and DRBD here refuses its connection.
-        drbdadm.adjust(runner, device.name)
+        reconnect_dropped.connect_again(runner, device.name, state, device.nodes)
         _log(device.name, "connecting again: the other replica is to be discarded", step="connect")
     else:
         return state

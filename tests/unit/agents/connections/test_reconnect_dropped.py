@@ -27,6 +27,9 @@ from tests.fakes.node import FakeNode
 DEVICE = Device("vol1", "a" * 32, 1 << 20, "main", ("n1", "n2"), 3, ())
 ALONE = ResourceState("vol1", "Secondary", "no", "Outdated", 1024, (), minor=3)
 NOTE = "connects-later"
+GIVEN_UP = PeerState("n2", "StandAlone", "Unknown", "Off", "DUnknown", 0, node_id=1)
+IN_CONTACT = PeerState("n3", "Connected", "Primary", "Established", "UpToDate", 0, node_id=2)
+TWO_PEERS = ALONE._replace(peers=(GIVEN_UP, IN_CONTACT), has_quorum=True)
 
 
 @pytest.fixture
@@ -59,6 +62,30 @@ def test_the_monitor_connects_in_its_turn(node: FakeNode, monkeypatch: pytest.Mo
     assert state_files.device_suffixes("vol1", NOTE) == []
     reconnect_dropped.reconnect(node, "vol1", ALONE)
     assert len(node.commands("drbdadm")) == 1, "they may have diverged"
+
+
+@pytest.mark.parametrize(
+    ("generation", "state", "asked"),
+    [
+        (8, ALONE, ["drbdadm connect vol1"]),
+        (9, TWO_PEERS, ["drbdsetup connect vol1 1"]),
+    ],
+)
+def test_a_disk_that_drbd_has_dropped_is_not_attached_with_the_connection(
+    node: FakeNode,
+    monkeypatch: pytest.MonkeyPatch,
+    generation: int,
+    state: ResourceState,
+    asked: list[str],
+) -> None:
+    """`drbdadm adjust` attaches it unmarked, and with flash that has failed noted as valid."""
+    monkeypatch.setattr(drbd_kernel, "generation", lambda: generation)
+    monkeypatch.setattr(connect_turn, "take", lambda _, *, waited_s: True)
+    node.states["vol1"] = state = state._replace(disk="Diskless")
+    reconnect_dropped.write_note("vol1", "n2")
+    reconnect_dropped.reconnect(node, "vol1", state)
+    changes = [each for each in node.commands("drbdadm", "drbdsetup") if "events2" not in each]
+    assert changes == asked
 
 
 def test_an_attempt_that_failed_is_repeated(
@@ -212,6 +239,14 @@ def test_one_that_goes_on_is_connected_once(
     assert node.commands("drbdadm") == ["drbdadm adjust vol1"] * 2
     reconnect_dropped.reconnect(node, "vol1", BESIDE)
     assert len(node.commands("drbdadm")) == 2, "they may have diverged"
+
+
+def test_its_disk_that_was_lost_meanwhile_is_not_attached_with_the_connection(
+    node: FakeNode, primary: dict[str, str | None]
+) -> None:
+    primary["text"] = "connection=Connecting suspended=no"
+    reconnect_dropped.reconnect(node, "vol1", BESIDE._replace(disk="Diskless"))
+    assert node.commands("drbdadm") == ["drbdadm connect vol1"]
 
 
 def test_one_that_somebody_has_connected_is_not_waited_for(

@@ -318,6 +318,9 @@ def test_the_kept_replica_reconnects_and_discards_nothing() -> None:
     forgotten = Node(order(node="n1"))
     heal.carry_out_order(forgotten, DEVICE, state("Connecting")._replace(peers=()))
     assert forgotten.acts == ["drbdadm adjust vm1"]
+    diskless = Node(order(node="n1"))
+    heal.carry_out_order(diskless, DEVICE, state("StandAlone", disk="Diskless"))
+    assert diskless.acts == ["drbdadm connect vm1"], "its disk has rules of its own"
     waiting = Node(order(node="n1"))
     heal.carry_out_order(waiting, DEVICE, state("Connecting"))
     assert waiting.acts == []
