@@ -200,6 +200,19 @@ def attach(
         _delete_unconnected(runner, state, bitmaps_for or {})
 
 
+def make_peers_known(runner: Runner, name: str) -> None:
+    """Have DRBD 9 know the peers that the resource file names, and connect to none (StandAlone).
+
+    DRBD tells a replica's generations towards a peer that it knows, and in no other way. What is
+    left is what `adjust` leaves that ends before it connects. Known ones are fine.
+
+    Raises:
+        CommandError: drbdadm did not answer.
+    """
+    for command in ("new-peer", "new-path"):
+        runner.run(_argv(name, command), timeout_s=_TIMEOUT_S, ok=range(256))
+
+
 def _delete_unconnected(runner: Runner, state: ResourceState, nodes: Mapping[str, int]) -> None:
     for peer in state.peers:
         if peer.name in nodes and peer.connection == "StandAlone":

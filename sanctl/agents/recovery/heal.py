@@ -83,6 +83,7 @@ def no_contact_fields(runner: Runner, device: Device, state: ResourceState) -> s
             since = str(int(time.time()))
             write_atomically(note, f"{since}\n")
         fields = f" apart={since}"
+    state = _with_known_peers(runner, device, state)
     held = data_generations(runner, device, state)
     if held is not None:
         ids = (held.current, held.bitmap, *held.history)
@@ -90,6 +91,24 @@ def no_contact_fields(runner: Runner, device: Device, state: ResourceState) -> s
         fields += _bitmap_fields(runner, device, state)
         fields += " last=1" if held.was_primary else ""
     return fields
+
+
+def _with_known_peers(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
+    """Return DRBD's state after a suspect replica that is attached alone has been told its peers.
+
+    A start connects it to none, so DRBD 9 knows none, and says nothing of its generations. Of two
+    such replicas, as after a loss of all power, `device heal` could compare nothing.
+    """
+    if (
+        drbd_kernel.generation() < 9
+        or state.is_primary
+        or not state.is_attached
+        or state.with_only_peers(device.nodes).peers
+        or not lost_writes.is_suspect(device.name, lost_writes.data_file(device.name))
+    ):
+        return state
+    drbdadm.make_peers_known(runner, device.name)
+    return drbdsetup.observe(runner, device.name) or state
 
 
 def _are_both_unsure(device: Device, state: ResourceState) -> bool:

@@ -452,6 +452,29 @@ def test_a_replica_that_was_dropped_is_not_compared_with(here: FakeNode) -> None
     assert asked == [("vm1", "2", "0")]
 
 
+def test_a_suspect_replica_of_drbd_9_is_attached_alone_and_publishes_its_generations(
+    here: FakeNode,
+) -> None:
+    """What was refused for ever: a decision about two of them, of which neither was known."""
+    here.generation = 9
+    alone = of_three(disk="UpToDate")._replace(peers=())
+    here.states["vm1"] = of_three(disk="UpToDate")
+    node = Node({})
+    assert "gi=" not in heal.no_contact_fields(node, THREE, alone), "it is about to be connected"
+    assert node.acts == []
+    lost_writes.record_failed_flush("vm1")
+    assert "gi=" not in heal.no_contact_fields(node, THREE, alone._replace(disk="Diskless"))
+    assert node.acts == []
+    for device in (THREE, DEVICE._replace(nodes=("n2", "n3"))):
+        node = Node({})
+        text = heal.no_contact_fields(node, device, alone)
+        assert f" gi={GI[:67]}" in text and ("bitmaps=" in text) == (device is THREE)
+        assert node.acts == ["drbdadm new-peer vm1", "drbdadm new-path vm1"]
+    known = Node({})
+    heal.no_contact_fields(known, THREE, of_three(disk="UpToDate"))
+    assert known.acts == []
+
+
 @pytest.mark.parametrize(
     ("disk", "has_quorum", "is_revived"),
     [("Outdated", False, True), ("UpToDate", False, True), ("UpToDate", True, False)],
