@@ -17,6 +17,7 @@ from sanctl.drivers import drbdadm, drbdsetup, node_attributes, outdated_marks
 from sanctl.drivers.outdated_marks import DeviceMarks, SeenMarks
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
+from sanctl.plan.failover.promotion import promotion_score
 from sanctl.system import state_files
 from tests.fakes.node import FakeNode
 from tests.fakes.runner import Answer, FakeRunner
@@ -487,6 +488,30 @@ def test_one_of_three_is_revived_without_a_majority(
     heal.carry_out_order(node, THREE, of_three(disk=disk, has_quorum=has_quorum))
     assert ("drbdsetup primary vm1" in node.acts) is is_revived
     assert node.acts[-1].startswith("crm_attribute")
+
+
+@pytest.mark.parametrize("disk", ["UpToDate", "Consistent", "Outdated"])
+def test_one_of_two_that_missed_the_drop_of_a_third_is_revived_without_a_majority(
+    here: FakeNode, disk: str
+) -> None:
+    """DRBD counts the dropped one, n3. Forced, it takes all that it misses for Outdated.
+
+    It has quorum then (drbd_nl.c, drbd_set_role: SS_NO_QUORUM), so the replica gets a score, and
+    is promoted; and the drop is carried out, as its I/O is frozen no more.
+    """
+    here.generation = 9
+    stuck = of_three(disk=disk)
+    text = heal.no_contact_fields(Node({}), DEVICE, stuck)
+    assert f" gi={GI[:67]}" in text and "bitmaps=" not in text
+    node = Node({"n2": ("revive", f"{UUID} {HELD}")})
+    here.states["vm1"] = freed = of_three(disk="UpToDate", has_quorum=True)
+    assert heal.carry_out_order(node, DEVICE, stuck) == freed and node.orders == {}
+    assert [act for act in node.acts if "drbdsetup" in act] == [
+        "drbdsetup primary vm1",
+        "drbdsetup secondary vm1",
+    ]
+    assert promotion_score(stuck, is_new=False) is None
+    assert promotion_score(freed, is_new=False) is not None
 
 
 def test_none_of_several_is_discarded(here: FakeNode) -> None:

@@ -359,3 +359,18 @@ def test_nothing_to_decide_is_never_said_of_a_device_that_nobody_serves(
                 loss_of_keeping(shown, node)
             except Refused as error:
                 assert error.problems[0].code in {"SAN-HEAL-002", "SAN-HEAL-003"}
+
+
+@pytest.mark.parametrize("disk", ["UpToDate", "Consistent", "Outdated"])
+def test_one_of_two_that_missed_the_drop_of_a_third_is_kept_by_an_order(disk: str) -> None:
+    """Of its own, without a majority of what DRBD still counts, it would stay where it is."""
+    stuck = alone(N2, disk=disk, nodes=3)
+    shown = diagnosed(gone(N1), stuck)
+    assert shown.condition is Condition.BLOCKED
+    assert "cannot be known" in loss_of_keeping(shown, N2).text
+    assert changes(shown, N2) == [
+        SetMark(name=DEVICE.name, node=N1, uuid=DEVICE.uuid),
+        SetNodeAttribute(
+            node=N2, attribute="sanctl-revive-vm1", value=f"{DEVICE.uuid} 00000000000000A0"
+        ),
+    ]
