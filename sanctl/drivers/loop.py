@@ -75,6 +75,43 @@ def backing_files() -> list[str]:
     return [backing.removesuffix(_DELETED) for _, backing in _all()]
 
 
+def attachments() -> dict[str, str]:
+    """Return the files under loop devices, each with a number that no other attachment has.
+
+    Those of deleted files not, and none where the kernel has no such number. Since Linux 5.15 it is
+    raised when a loop device gets a file, and when it loses it (disk_force_media_change).
+    """
+    found = {}
+    for device, path in _all():
+        number = read_text_or(f"/sys/block/{device.removeprefix('/dev/')}/diskseq", "").strip()
+        if number and not path.endswith(_DELETED):
+            found[path] = number
+    return found
+
+
+def is_over(path: str) -> bool:
+    """Whether a loop device is attached to the file that is at a path now.
+
+    The kernel's names of files do not tell it from one below another mount at the same place.
+
+    Raises:
+        OSError: not known.
+    """
+    device = find(path)
+    if device is None:
+        return False
+    handle = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        status = fcntl.ioctl(handle, _GET_STATUS64, bytes(_STATUS64_BYTES))
+    finally:
+        os.close(handle)
+    number, inode = struct.unpack_from("=QQ", status)
+    # huge_encode_dev() in linux/kdev_t.h.
+    numbers = (number >> 8) & 0xFFF, (number & 0xFF) | ((number >> 12) & 0xFFF00)
+    there = os.stat(path)
+    return (*numbers, inode) == (os.major(there.st_dev), os.minor(there.st_dev), there.st_ino)
+
+
 def _all() -> Iterator[tuple[str, str]]:
     """Read from sysfs: no process, no open of any device."""
     for entry in sorted(os.listdir("/sys/block")):

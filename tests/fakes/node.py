@@ -134,6 +134,8 @@ class FakeNode(FakeRunner):
             (corosync, "membership", lambda runner: self.membership or _membership(runner)),
             (loop, "backing_files", lambda: list(self.loops)),
             (loop, "find", self.loop_of),
+            (loop, "attachments", lambda: dict(self.loops)),
+            (loop, "is_over", lambda path: path in self.loops),
             (loop, "is_claimed", lambda device: device in self.claimed),
             (loop, "attach", self.attach),
             (loop, "detach", lambda path: self.loops.pop(path, None)),

@@ -179,7 +179,12 @@ def record_shutdown(pool: str) -> None:
     try:
         if pool_notes.exists(pool, pool_notes.SHUT_DOWN):
             return
-        pool_notes.write(pool, pool_notes.SHUT_DOWN)
+        from sanctl.agents.recovery import unbroken_use  # noqa: PLC0415 - rarely needed
+
+        text = ""
+        with contextlib.suppress(OSError):  # A note that proves nothing stays for longer.
+            text = unbroken_use.describe()
+        pool_notes.write(pool, pool_notes.SHUT_DOWN, text)
     except OSError as error:
         _log(
             "",
@@ -340,6 +345,7 @@ def _mark_suspect(pool: Pool) -> None:
 
     Only once the filesystem is known to take writes, and the note stays while a file is in use: a
     replica that is not marked, and of which no note tells, passes for whole after a loss of power.
+    But for a file whose use proves that this filesystem was not shut down (unbroken_use.py).
 
     Raises:
         SanctlError, OSError: the note stays; the next call goes on.
@@ -355,11 +361,14 @@ def _mark_suspect(pool: Pool) -> None:
         raise CommandError(shut_down_problem(name, "it is not known to take writes again"))
     check_marker(str(pool.path), pool.uuid)
     used, passed = set(loop.backing_files()), ""
+    unbroken = _unbroken(name, used, str(pool.path))
     with contextlib.suppress(FileNotFoundError):  # a pool that never had a device
         for entry in sorted(os.listdir(folder)):
             if not entry.endswith(".data"):
                 continue
             # DRBD reads and writes it, and the marker would not stop that.
+            if f"{folder}/{entry}" in unbroken:
+                continue
             if f"{folder}/{entry}" in used:
                 passed = passed or f"{folder}/{entry}"
             else:
@@ -375,6 +384,15 @@ def _mark_suspect(pool: Pool) -> None:
         )
     pool_notes.clear(name, pool_notes.SHUT_DOWN)
     _log("", f"pool {name}: its replicas may lack writes and get all data again", step="marked")
+
+
+def _unbroken(name: str, used: set[str], path: str) -> frozenset[str]:
+    mine = {file for file in used if file.startswith(f"{path}/")}
+    if not mine:
+        return frozenset()
+    from sanctl.agents.recovery import unbroken_use  # noqa: PLC0415 - rarely needed
+
+    return unbroken_use.proven(pool_notes.read(name, pool_notes.SHUT_DOWN), mine, path)
 
 
 def shut_down_problem(pool: str, why: str) -> Problem:

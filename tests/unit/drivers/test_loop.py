@@ -7,6 +7,7 @@ import errno
 import fcntl
 import os
 import re
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -255,3 +256,38 @@ def test_a_device_open_with_o_excl_is_claimed(attached: tuple[Path, str]) -> Non
     handle = os.open(device, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC)
     assert loop.is_claimed(device)
     os.close(handle)
+
+
+def test_an_attachment_is_known_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = {
+        "loop0/loop/backing_file": f"{VOL}\n",
+        "loop0/diskseq": "41\n",
+        "loop1/loop/backing_file": f"{OTHER} (deleted)\n",
+        "loop1/diskseq": "42\n",
+        "loop2/loop/backing_file": f"{OTHER}\n",  # a kernel without such numbers
+    }
+
+    def read(path: str) -> str:
+        try:
+            return texts[path.removeprefix("/sys/block/")]
+        except KeyError:
+            raise FileNotFoundError(path) from None
+
+    monkeypatch.setattr(os, "listdir", lambda _: ["loop0", "loop1", "loop2"])
+    monkeypatch.setattr(files, "read_text", read)
+    assert loop.attachments() == {VOL: "41"}
+
+
+@pytest.mark.parametrize("hides", [False, True])
+def test_a_file_below_another_mount_is_not_the_one_that_is_attached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hides: bool
+) -> None:
+    file = tmp_path / "vol"
+    file.touch()
+    there = file.stat()
+    major, minor = os.major(there.st_dev), os.minor(there.st_dev)
+    number = (minor & 0xFF) | (major << 8) | ((minor & ~0xFF) << 12)
+    status = struct.pack("=QQ216x", number, there.st_ino + hides)
+    monkeypatch.setattr(loop, "find", lambda _path: "/dev/null")
+    monkeypatch.setattr(fcntl, "ioctl", lambda *_: status)
+    assert loop.is_over(str(file)) is not hides

@@ -16,7 +16,7 @@ from sanctl.agents.recovery import fs_shutdown
 from sanctl.agents.recovery.fs_shutdown import FilesystemState
 from sanctl.agents.replica import lost_writes, parts, resource_file
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdsetup, node_attributes, pool_mount, pool_notes
+from sanctl.drivers import drbdsetup, loop, node_attributes, pool_mount, pool_notes
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.system.files import file_lock
@@ -434,6 +434,8 @@ def test_the_note_stays_while_a_file_is_in_use(node: Node) -> None:
     """It is not marked: the note alone tells that it may lack writes."""
     fs_shutdown.record_shutdown("main")
     node.is_shut = False
+    (file,) = node.loops
+    node.loops[file] = "/dev/loop99"  # Attached anew since.
     with pytest.raises(CommandError, match=r"SAN-POOL-023.*vol\.0*\.data is in use.*node standby"):
         fs_shutdown.remount(RUNNER, node.pool)
     assert node.markers() == [MARKED, ""] and node.is_noted()
@@ -443,6 +445,47 @@ def test_the_note_stays_while_a_file_is_in_use(node: Node) -> None:
     node.loops = {}
     fs_shutdown.remount(RUNNER, node.pool)
     assert node.markers() == [MARKED, MARKED] and not node.is_noted()
+
+
+def test_a_file_in_use_shows_that_a_filesystem_that_takes_writes_was_never_shut_down(
+    node: Node,
+) -> None:
+    """The only replica of a device, say, which nothing would release: no start came by."""
+    fs_shutdown.record_shutdown("main")
+    node.is_shut = False
+    start(node)
+    assert node.markers() == [MARKED, ""] and not node.is_noted()
+
+
+@pytest.mark.parametrize("doubt", ["shut", "boot", "empty", "attached anew", "hidden"])
+def test_a_use_that_proves_nothing_keeps_the_note(
+    node: Node, monkeypatch: pytest.MonkeyPatch, doubt: str
+) -> None:
+    fs_shutdown.record_shutdown("main")
+    node.is_shut = doubt == "shut"
+    note = node.folder / "notes/main.shut-down"
+    (file,) = node.loops
+    if doubt == "boot":
+        note.write_text("another\n" + note.read_text().partition("\n")[2])
+    elif doubt == "empty":
+        note.write_text("")
+    elif doubt == "attached anew":
+        node.loops[file] = "/dev/loop99"
+    elif doubt == "hidden":
+        monkeypatch.setattr(loop, "is_over", lambda _path: False)
+    else:
+        assert file in note.read_text()
+    with pytest.raises(CommandError, match="SAN-POOL-023"):
+        fs_shutdown.remount(RUNNER, node.pool)
+    assert node.is_noted()
+
+
+def test_a_note_is_written_where_what_is_attached_is_not_known(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "attachments", lambda: os.listdir("/gone"))
+    fs_shutdown.record_shutdown("main")
+    assert (node.folder / "notes/main.shut-down").read_text() == ""
 
 
 @pytest.mark.parametrize("is_used", [True, False])
