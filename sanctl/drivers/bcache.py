@@ -303,16 +303,33 @@ def observe(origin: str) -> OriginState | None:
 
 
 def is_cached_disk(number: str) -> bool | None:
-    """Whether a device is a disk of bcache's, by its `major:minor`; None: there is no such device.
+    """Whether a device is on a disk of bcache's, by its `major:minor`; None: it is not there.
 
-    By its name, too: where bcache lets go of a slow disk whose disk is still mounted, the link goes
-    before the disk does.
+    Also where device-mapper or md lies between: LVM, or an encrypted disk. By a disk's name, too:
+    where bcache lets go of a slow disk whose disk is still mounted, the link goes before the disk
+    does.
+
+    Raises:
+        OSError: sysfs cannot be read.
     """
     folder = f"{_NUMBERED}/{number}"
     if not _is(folder):
         return None
-    name = os.path.basename(os.path.realpath(folder))
-    return name.startswith("bcache") or exists(f"{folder}/bcache", follow_symlinks=False)
+    return _is_on_cached_disk(os.path.realpath(folder))
+
+
+def _is_on_cached_disk(folder: str) -> bool:
+    """Whether a block device, by its folder in sysfs, is a disk of bcache's or lies on one."""
+    name = os.path.basename(folder)
+    if name.startswith("bcache") or exists(f"{folder}/bcache", follow_symlinks=False):
+        return True
+    # A partition is on what its disk is on: it has no folder of that itself.
+    disk = os.path.dirname(folder) if exists(f"{folder}/partition") else folder
+    try:
+        below = os.listdir(f"{disk}/slaves")
+    except FileNotFoundError:
+        return False
+    return any(_is_on_cached_disk(os.path.realpath(f"{disk}/slaves/{each}")) for each in below)
 
 
 def cache_set_folder(flash: str) -> str | None:

@@ -272,6 +272,39 @@ def test_a_disk_of_bcaches_is_known_by_its_link_too(mounted: MountedPool) -> Non
     assert bcache.is_cached_disk("8:16") is True
 
 
+def stack(folder: Path, upper: str, *lower: str) -> None:
+    """Have one block device lie on others, as sysfs says it."""
+    slaves = folder / "virtual" / upper / "slaves"
+    slaves.mkdir(parents=True)
+    for each in lower:
+        disk = folder / "virtual" / each
+        disk.mkdir(parents=True, exist_ok=True)
+        if "/" in each:
+            (disk / "partition").write_text("1\n")
+        (slaves / disk.name).symlink_to(disk)
+
+
+@pytest.mark.parametrize("is_cached", [True, False])
+def test_a_disk_of_bcaches_below_device_mapper_is_found(
+    mounted: MountedPool, is_cached: bool
+) -> None:
+    """An encrypted disk on LVM, on a partition of a RAID."""
+    folder = mounted.folder
+    stack(folder, "dm-0", "dm-1")
+    stack(folder, "dm-1", "sdc/sdc1", "md0/md0p1")
+    stack(folder, "md0", "sdd", "sde/sde1")
+    (folder / "253:0").symlink_to(folder / "virtual" / "dm-0")
+    if is_cached:
+        (folder / "virtual/sde/sde1/bcache").symlink_to("/gone")
+    assert bcache.is_cached_disk("253:0") is is_cached
+    stack(folder, "dm-2", "bcache0")
+    (folder / "253:2").symlink_to(folder / "virtual" / "dm-2")
+    assert bcache.is_cached_disk("253:2") is True
+    mounted.mount_on("253:2")
+    with pytest.raises(CommandError, match="SAN-POOL-017"):
+        mounted.apply(CacheMode.NONE)
+
+
 def test_a_filesystem_without_a_disks_number_is_found_by_its_source(mounted: MountedPool) -> None:
     """btrfs."""
     number = os.stat("/dev/null").st_rdev
