@@ -34,6 +34,7 @@ from sanctl.drivers import (
     point_files,
     pool_files,
     pool_mount,
+    sbd,
 )
 from sanctl.errors import CommandError, ConfigError, SanctlError
 from sanctl.model.drbd import bitmaps_per_replica
@@ -191,7 +192,7 @@ def _check_pools(*, may_mount: bool = True) -> None:
                 # Nor keep what hosts reserve.
                 f"{growth} clones=1 reservations={int(hooks.are_kept_here())} "
                 f"holds={cluster_run.word()}{memory_fields}{pool_space.largest_file_field(path)} "
-                f"release={own_release()}{cache}"
+                f"release={own_release()}{_sbd_field()}{cache}"
             )
             usable[name] = path
         except (SanctlError, OSError) as error:
@@ -334,6 +335,15 @@ def _memory_fields() -> str:
         return f" memory={memory.total_bytes()} bitmaps={bitmaps}"
     except (CommandError, OSError):
         return ""
+
+
+def _sbd_field() -> str:
+    """Return the published field that says how SBD runs here; empty: not known."""
+    try:
+        mode = sbd.mode()
+    except OSError:
+        return ""
+    return f" sbd={mode}" if mode else ""
 
 
 def _cache_fields(one: Pool, attributes: dict[str, str]) -> str:

@@ -219,6 +219,10 @@ CODES = {
     "file could not grow, as its pool is full or its filesystem has a largest file "
     "(SAN-POOL-034), or not all replicas were there. Hosts go on with the size before. While "
     "replicas grow it is so for a moment.",
+    "SAN-HLT-131": "SBD on a node does not run as the cluster's fencing counts on: with a "
+    "`stonith-watchdog-timeout` the others wait for a node to reset itself, which SBD does without "
+    "a disk alone; a fencing device of type fence_sbd writes to a disk, which SBD has to watch. A "
+    "fencing would be confirmed of a node that goes on, and two would serve.",
     "SAN-HLT-132": "A location constraint that sanctl has not made keeps a device off a node of "
     "its replicas, or has it go back to one: 'crm_resource --ban', '--move' and 'pcs resource "
     "move' leave such a constraint, and it stays until it is removed. Failover to that node does "

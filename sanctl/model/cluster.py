@@ -116,11 +116,13 @@ class FencingResource:
         id: its name.
         targets: the nodes that it can fence by its own parameters; none named: unknown.
         banned: the nodes that may never run it.
+        agent: its agent, such as `fence_ipmilan`.
     """
 
     id: str
     targets: tuple[str, ...]
     banned: tuple[str, ...] = ()
+    agent: str = ""
 
 
 class _Index(NamedTuple):

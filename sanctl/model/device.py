@@ -343,6 +343,8 @@ class PoolUsage:
     release: str | None = None
     """The release of sanctl there, as its folder is called; None: it does not say, or an error is
     published instead."""
+    sbd: str | None = None
+    """How SBD runs on the node, a word of sanctl.model.sbd_mode; None: not known."""
     memory_bytes: int | None = None
     """The node's memory; None: its release publishes none, or it has no DRBD."""
     bitmaps: int | None = None

@@ -413,6 +413,7 @@ def _fencing(configuration: ET.Element) -> Iterator[FencingResource]:
                 id=name,
                 targets=tuple(sorted({*listed, *mapped})),
                 banned=tuple(sorted(banned.get(name, ()))),
+                agent=element.get("type", ""),
             )
 
 

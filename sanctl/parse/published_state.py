@@ -138,6 +138,7 @@ def parse_pool_usage(text: str) -> PoolUsage:
         holds_run=parse_run(pairs.get("holds")),
         keeps_reservations=pairs.get("reservations") == "1",
         release=_known(pairs.get("release")),
+        sbd=_known(pairs.get("sbd")),
         cache=parse_cache_state(pairs),
         # No node has none of either: 0 is as unknown as a word.
         memory_bytes=_number(pairs.get("memory")) or None,

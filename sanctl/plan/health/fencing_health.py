@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from sanctl.model.cluster import Cluster, FencingResource
 from sanctl.model.crm_mon import MEMBER_STATES, NodeState, Role
 from sanctl.model.findings import Finding, Severity
+from sanctl.model.sbd_mode import DISK, DISKLESS, MODES, OFF
 
+_FENCE_SBD = "fence_sbd"
 CRITICAL, WARNING = Severity.CRITICAL, Severity.WARNING
 
 
@@ -58,6 +60,7 @@ def fencing_findings(cluster: Cluster) -> Iterator[Finding]:
                     why="when it falls silent nothing it served can be taken over",
                     do="run the rollout again with a fencing device for it",
                 )
+    yield from _sbd_findings(cluster, is_reset=watchdog)
     yield from _history_findings(cluster)
     for fence in cluster.cib.fencing:
         yield from _user_findings(cluster, fence)
@@ -87,6 +90,34 @@ def _fenced_by_watchdog(cluster: Cluster) -> bool:
     """Whether every node resets itself by its watchdog when it has lost quorum (diskless SBD)."""
     wait = cluster.cib.properties.get("stonith-watchdog-timeout", "0")
     return wait.strip().rstrip("sm") not in {"", "0"}
+
+
+def _sbd_findings(cluster: Cluster, *, is_reset: bool) -> Iterator[Finding]:
+    """Return the nodes whose SBD does not do what the cluster counts on when it fences them.
+
+    A witness publishes nothing: the rollout looks there.
+    """
+    wanted = DISKLESS if is_reset else DISK
+    if not is_reset and all(fence.agent != _FENCE_SBD for fence in cluster.cib.fencing):
+        return
+    modes = {node: usage.sbd for (_, node), usage in cluster.cib.pools.items() if usage.sbd}
+    for node, mode in sorted(modes.items()):
+        # Of a mode that a later release has nothing is known.
+        if mode == wanted or mode not in MODES or cluster.mon.state(node) not in MEMBER_STATES:
+            continue
+        yield Finding(
+            code="SAN-HLT-131",
+            severity=CRITICAL,
+            subject=f"node {node}",
+            what="SBD does not run there" if mode == OFF else f"SBD runs there as {mode}",
+            why="the others take the node for reset a moment after it has lost quorum "
+            "(stonith-watchdog-timeout), and it would go on"
+            if is_reset
+            else "the others take the node for reset once a message is on SBD's disk, and it reads "
+            "none",
+            do=f"'sanctl node standby {node}', 'systemctl restart corosync pacemaker' there, "
+            f"'sanctl node online {node}'; if it stays so, the playbook (docs/howto/fencing.md)",
+        )
 
 
 def _user_findings(cluster: Cluster, fence: FencingResource) -> Iterator[Finding]:

@@ -30,7 +30,7 @@ from sanctl.agents.recovery import (
     refill_suspect,
 )
 from sanctl.agents.replica import parts
-from sanctl.drivers import cib, drbd_kernel, drbdsetup, gate, lio, pool_files
+from sanctl.drivers import cib, drbd_kernel, drbdsetup, gate, lio, pool_files, sbd
 from sanctl.errors import CommandError, ConfigError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.system import state_files
@@ -364,6 +364,7 @@ def test_a_node_without_drbdsetup_says_that_its_pools_cannot_be_used(
     monkeypatch.setattr(pool_files, "space_bytes", lambda _path: (1 << 30, 1 << 29))
     monkeypatch.setattr(pool_files, "allocated_bytes", lambda *_: 0)
     monkeypatch.setattr(cluster_run, "here", lambda: RUN)
+    monkeypatch.setattr(sbd, "mode", lambda: "diskless")
     for has_it in (True, False, True):
         serving.calls.clear()
         serving.has_drbdsetup = has_it
@@ -371,6 +372,7 @@ def test_a_node_without_drbdsetup_says_that_its_pools_cannot_be_used(
         (told,) = [call for call, _ in serving.calls if "sanctl-pool-main" in " ".join(call)]
         assert ("error=SAN-CMD-001" in " ".join(told)) is not has_it
         assert (f" holds={RUN}" in " ".join(told)) is has_it
+        assert (" sbd=diskless" in " ".join(told)) is has_it
         assert (f" release={ROOT.name}" in " ".join(told)) is has_it
 
 

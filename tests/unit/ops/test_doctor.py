@@ -264,6 +264,7 @@ def test_each_code_of_a_finding_belongs_to_one_check() -> None:
         ("SAN-HLT-127", "devices"),
         ("SAN-HLT-057", "devices"),
         ("SAN-HLT-130", "devices"),
+        ("SAN-HLT-131", "fencing"),
         ("SAN-HLT-124", "restore points"),
         ("SAN-HLT-091", "pools"),
         ("SAN-HLT-129", "hosts"),

@@ -131,3 +131,43 @@ def test_reachability_published_by_an_absent_node_does_not_count() -> None:
     fake.states["n1"] = "offline"
     seen = _cluster(fake)
     assert not list(reach_findings(replace(seen, cib=replace(seen.cib, reach={"n1": 0}))))
+
+
+@pytest.mark.parametrize(
+    ("wait", "agent", "mode", "is_found"),
+    [
+        ("10s", "fence_ipmilan", "diskless", False),
+        ("10s", "fence_ipmilan", "disk", True),
+        ("10s", "fence_ipmilan", "off", True),
+        ("0", "fence_sbd", "disk", False),
+        ("0", "fence_sbd", "diskless", True),
+        ("0", "fence_sbd", "off", True),
+        ("0", "fence_ipmilan", "off", False),
+        ("0", "fence_ipmilan", "diskless", False),
+        # Of an earlier release, or a later one.
+        ("10s", "fence_ipmilan", "", False),
+        ("10s", "fence_ipmilan", "another", False),
+    ],
+)
+def test_a_node_whose_sbd_does_not_do_what_fencing_counts_on(
+    wait: str, agent: str, mode: str, is_found: bool
+) -> None:
+    fake = FakePacemaker()
+    fake.attribute("n2", "sanctl-pool-main", f"total=2 free=1 sbd={mode}")
+    right = "diskless" if wait != "0" else "disk"
+    fake.attribute("n1", "sanctl-pool-main", f"total=2 free=1 sbd={right}")
+    seen = _cluster(fake)
+    fences = tuple(replace(fence, agent=agent) for fence in seen.cib.fencing)
+    properties = {**seen.cib.properties, "stonith-watchdog-timeout": wait}
+    seen = replace(seen, cib=replace(seen.cib, fencing=fences, properties=properties))
+    found = [f for f in fencing_findings(seen) if f.code == "SAN-HLT-131"]
+    assert [f.subject for f in found] == ["node n2"] * is_found
+    assert all(("disk" in f.why) is (agent == "fence_sbd") for f in found)
+    fake.states["n2"] = "offline"
+    gone = replace(seen, mon=_cluster(fake).mon)
+    assert "SAN-HLT-131" not in _codes(gone)
+
+
+def test_the_agent_of_a_fencing_device_is_read() -> None:
+    agents = [fence.agent for fence in _cluster().cib.fencing]
+    assert agents and all(agent.startswith("fence_") for agent in agents)
