@@ -17,6 +17,7 @@ from sanctl.rollout.running_cluster import members_of
 # What the names of a node's fencing devices end with (role sanctl_pacemaker).
 _KINDS = ("", "_fallback")
 _LEVELS = (1, 2, 3)
+_SHARED = "fence-sbd"
 
 
 def newcomers(
@@ -40,8 +41,7 @@ def newcomers(
 def fencing_of(configuration: str, nodes: Collection[str]) -> dict[str, Any]:
     """Return the part of the role's configuration of the CIB by which these nodes are fenced.
 
-    A device that several nodes share (fence-sbd) is none of it: for it each node has to be asked
-    first what it runs with.
+    A device that several nodes share is none of it: `shared_fencing`.
 
     Returns:
         `configuration`, XML, empty where there is no such device; `owned`, the ids by which an
@@ -72,3 +72,19 @@ def fencing_of(configuration: str, nodes: Collection[str]) -> dict[str, Any]:
             *(f"fence-{node}_level{index}" for node in sorted(nodes) for index in _LEVELS),
         ],
     }
+
+
+def shared_fencing(configuration: str) -> str:
+    """Return the part of the role's configuration of the CIB by which SBD's disk fences all nodes.
+
+    Only for a cluster that fences by it already, and once each new node has been asked what its SBD
+    runs with: a message counts once it is on the disk, whether or not the node reads it.
+
+    Raises:
+        CommandError: the configuration is not XML.
+    """
+    full = parse_xml(configuration, "the template cib.xml.j2")
+    found = ET.Element("configuration")
+    shared = full.findall(f"resources/primitive[@id='{_SHARED}']")
+    ET.SubElement(found, "resources").extend(shared)
+    return ET.tostring(found, encoding="unicode")

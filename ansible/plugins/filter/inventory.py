@@ -205,6 +205,11 @@ def fencing_of(configuration: str, nodes: Sequence[str]) -> dict[str, Any]:
     return found
 
 
+def shared_fencing(configuration: str) -> str:
+    """Return the part of the CIB's configuration by which a disk of SBD fences all nodes."""
+    return str(_import("sanctl.rollout.new_nodes").shared_fencing(configuration))
+
+
 def lost_pools(cib: str, pools: Sequence[str]) -> list[str]:
     """Say which pools the cluster's devices are in and the inventory does not have."""
     found: list[str] = _running().lost_pools(cib, pools)
@@ -349,6 +354,7 @@ class FilterModule:
             "short_of_votes": short_of_votes,
             "newcomers": newcomers,
             "fencing_of": fencing_of,
+            "shared_fencing": shared_fencing,
             "lost_pools": lost_pools,
             "cut_off": cut_off,
             "may_restart_client": may_restart_client,

@@ -20,6 +20,7 @@ from tests.unit.ansible.test_modules import cib
 ROOT = Path(__file__).resolve().parents[3]
 PLAYBOOK = Path(sys.executable).parent / "ansible-playbook"
 COROSYNC = ROOT / "ansible/roles/sanctl_corosync/tasks/main.yml"
+SHARED = "Have SBD's disk fence new nodes before Pacemaker runs on them"
 FENCES = "Have the cluster able to fence new nodes before they are members"
 NODES = [
     {"name": f"n{id}", "id": id, "heartbeat": f"10.77.3.{id}", "sync": f"10.77.2.{id}"}
@@ -43,6 +44,10 @@ def test_fencing_comes_before_the_list_of_nodes_and_after_the_checks() -> None:
     assert place < names.index("Put configuration and keys in place")
     assert place < names.index("Load a changed configuration into the running cluster")
     assert place < names.index("Start Corosync")
+    # SBD starts with Corosync, and no agent runs before Pacemaker does.
+    shared = names.index(SHARED)
+    assert tasks[shared]["ansible.builtin.include_role"]["tasks_from"] == "newcomers_sbd.yml"
+    assert names.index("Start Corosync") < shared < names.index("Start Pacemaker now and at boot")
 
 
 def test_packages_and_fencing_come_in_this_order_in_the_playbook() -> None:
@@ -82,7 +87,14 @@ STUBS = """
 """
 
 
-def run(tmp_path: Path, *, running: dict[str, str], quorate: str = "Yes") -> dict[str, Any]:
+def run(
+    tmp_path: Path,
+    *,
+    running: dict[str, str],
+    quorate: str = "Yes",
+    sbd: str = "",
+    has_shared: bool = False,
+) -> dict[str, Any]:
     """Run the role's task, with Pacemaker where Corosync is; return what each node was asked."""
     roles = tmp_path / "ansible_collections/sanctl/san"
     roles.mkdir(parents=True)
@@ -97,20 +109,34 @@ def run(tmp_path: Path, *, running: dict[str, str], quorate: str = "Yes") -> dic
                 (role / part.name).symlink_to(part)
         (role / "tasks").mkdir()
     yaml: Any = importlib.import_module("yaml")
-    (task,) = (task for task in load(COROSYNC) if task["name"] == FENCES)
-    (roles / "roles/sanctl_corosync/tasks/stub.yml").write_text(yaml.safe_dump([task]))
+    steps = [task for task in load(COROSYNC) if task["name"] in {FENCES, SHARED}]
+    (roles / "roles/sanctl_corosync/tasks/stub.yml").write_text(yaml.safe_dump(steps))
     service, passwords, fences = load(ROOT / "ansible/roles/sanctl_pacemaker/tasks/newcomers.yml")
     service["ansible.builtin.command"] = {"argv": ["test", "-n", "{{ cmap_text }}"]}
-    for asked, module in ((passwords, "sanctl.san.files"), (fences, "sanctl.san.cib")):
+    look, ask, shared = load(ROOT / "ansible/roles/sanctl_pacemaker/tasks/newcomers_sbd.yml")
+    look["ansible.builtin.command"] = {"argv": [str(has_shared).lower()]}
+    ask["ansible.builtin.copy"] = {
+        "content": "{{ ask | to_json }}",
+        "dest": f"{tmp_path}/sanctl.san.sbd-{{{{ inventory_hostname }}}}",
+    }
+    ask["vars"] = {"ask": ask.pop("ansible.builtin.include_tasks")}
+    for asked, module, name in (
+        (passwords, "sanctl.san.files", "sanctl.san.files"),
+        (fences, "sanctl.san.cib", "sanctl.san.cib"),
+        (shared, "sanctl.san.cib", "sanctl.san.shared"),
+    ):
         arguments = asked.pop(module)
         asked.pop("no_log", None)
         asked["ansible.builtin.copy"] = {
             "content": "{{ asked | to_json }}",
-            "dest": f"{tmp_path}/{module}-{{{{ inventory_hostname }}}}",
+            "dest": f"{tmp_path}/{name}-{{{{ inventory_hostname }}}}",
         }
         asked["vars"] = {"asked": arguments}
     (roles / "roles/sanctl_pacemaker/tasks/newcomers.yml").write_text(
         yaml.safe_dump([service, passwords, fences])
+    )
+    (roles / "roles/sanctl_pacemaker/tasks/newcomers_sbd.yml").write_text(
+        yaml.safe_dump([look, ask, shared])
     )
     hosts = {
         node["name"]: {
@@ -130,7 +156,12 @@ def run(tmp_path: Path, *, running: dict[str, str], quorate: str = "Yes") -> dic
     (tmp_path / "play.yml").write_text(STUBS.format(name="Add"))
     pools = [{"name": "main", "nodes": ["n1", "n2", "n3"]}]
     survey = {"nodes": NODES, "pools": pools, "has_fencing": True}
-    known = {"sanctl_preflight_survey": survey, "sanctl_cluster_name": "lab"}
+    known = {
+        "sanctl_preflight_survey": survey,
+        "sanctl_cluster_name": "lab",
+        "sanctl_sbd_mode": sbd,
+        "sanctl_sbd_devices": ["/dev/disk/by-id/a"] if sbd == "disk" else [],
+    }
     done = subprocess.run(
         [PLAYBOOK, "-i", tmp_path / "hosts.json", "-e", json.dumps(known), tmp_path / "play.yml"],
         check=False, capture_output=True, text=True, timeout=300,
@@ -159,6 +190,31 @@ def test_the_running_cluster_gets_the_fencing_of_the_new_node_alone(tmp_path: Pa
     assert pairs["password_script"] == "cat /etc/sanctl/fence/n3"
     assert "/etc/sanctl/fence/n3" in [each["path"] for each in asked["files-n1"]["files"]]
     assert not [each for each in asked["cib-n2"]["owned"] if "n3" not in each]
+
+
+def test_a_disk_of_sbd_fences_a_new_node_once_its_sbd_was_asked(tmp_path: Path) -> None:
+    """What was said: without a BMC of its own it cannot be fenced until the end of the run."""
+    asked = run(tmp_path, running={"n2": cmap("n1", "n2")}, sbd="disk", has_shared=True)
+    assert asked["sbd-n3"] == "sbd.yml"
+    assert sorted(name for name in asked if name.startswith(("sbd", "shared"))) == [
+        "sbd-n3",
+        "shared-n2",
+    ]
+    wanted = ET.fromstring(asked["shared-n2"]["configuration"])
+    assert [part.get("id") for part in wanted.iterfind("*/*")] == ["fence-sbd"]
+    pairs = {pair.get("name"): pair.get("value") for pair in wanted.iter("nvpair")}
+    assert pairs["pcmk_host_list"] == "n1 n2 n3"
+    assert pairs["devices"] == "/dev/disk/by-id/a"
+    assert "owned" not in asked["shared-n2"], "nothing is removed"
+
+
+@pytest.mark.parametrize(("sbd", "has_shared"), [("disk", False), ("diskless", True), ("", True)])
+def test_a_cluster_comes_to_fence_by_a_disk_with_its_whole_configuration(
+    tmp_path: Path, sbd: str, has_shared: bool
+) -> None:
+    """The SBD of its present nodes has not been asked yet."""
+    asked = run(tmp_path, running={"n2": cmap("n1", "n2")}, sbd=sbd, has_shared=has_shared)
+    assert not [name for name in asked if name.startswith(("sbd", "shared"))]
 
 
 @pytest.mark.parametrize(

@@ -133,9 +133,12 @@ def test_the_cluster_is_looked_at_before_the_file_is_written() -> None:
 
 
 def test_the_cib_relies_on_no_sbd_that_was_not_looked_at() -> None:
-    steps = tasks("roles/sanctl_pacemaker/tasks/main.yml")
+    steps = tasks("roles/sanctl_pacemaker/tasks/sbd.yml")
     (look,) = [at for at, task in enumerate(steps) if "sanctl.san.sbd_state" in task]
-    (relies,) = [at for at, task in enumerate(steps) if "sanctl.san.cib" in task]
     check = steps[look + 1]["ansible.builtin.assert"]
     assert check["that"] == "sanctl_pacemaker_sbd_unobeyed | length == 0"
-    assert look + 1 < relies
+    for name, include in (("main", "import_tasks"), ("newcomers_sbd", "include_tasks")):
+        steps = tasks(f"roles/sanctl_pacemaker/tasks/{name}.yml")
+        asks = [task.get(f"ansible.builtin.{include}") for task in steps].index("sbd.yml")
+        (relies,) = [at for at, task in enumerate(steps) if "sanctl.san.cib" in task]
+        assert asks < relies
