@@ -400,6 +400,9 @@ _CODES = {
     "SAN-QUO-003": "A node did not follow a change of strategy in time, or a quorum device has "
     "not given its vote. Between the steps every storage node is needed for quorum: no device can "
     "be served twice, and no device is served if a node is lost now.",
+    "SAN-QUO-004": "The cluster counts votes as the strategy asks, and its quorum device gives no "
+    "vote: its host is away, or cannot be reached. The command changed nothing. A run of the "
+    "playbook with --limit says so and goes on.",
     "SAN-REP-001": "The replica to be dropped is the last one that is known to be up to date. "
     "Known means: a node of this cluster serves from it now, or it is in sync with that one. "
     "One that was just filled counts once what the resync wrote was flushed, within seconds as a "

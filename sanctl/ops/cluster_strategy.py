@@ -21,6 +21,8 @@ from sanctl.plan.cluster.strategy import VoteAction, VoteStep, newcomers, next_v
 from sanctl.system.runner import Runner
 
 _POLL_S = 0.5
+# As long as a quorum device needs to vote for nodes that have just reached it, with some to spare.
+_VOTE_S = 60.0
 
 
 def change_strategy(
@@ -35,13 +37,15 @@ def change_strategy(
         Refused: a storage node is away or its agent does not run, or its corosync.conf lacks a
             member; nothing was changed.
         CommandError: corosync refused a reload.
-        NotConverged: a node did not follow in time; the change stands where it is.
+        NotConverged: a node did not follow in time; the change stands where it is. Or the quorum
+            device gives no vote, and there is nothing to change.
     """
     goal = replace(topology, strategy=strategy)
     parse(render(goal), source="cluster.toml")  # raises if the nodes do not suit the strategy
     has_changed = False
     loaded: VoteMode | None = None
-    deadline = session.clock.monotonic_s() + timeout_s
+    begun_s = session.clock.monotonic_s()
+    deadline = begun_s + timeout_s
     while True:
         seen = session.observe()
         nodes = _refuse_unless_complete(seen, topology, runner)
@@ -64,6 +68,9 @@ def change_strategy(
                 has_changed = True
             what = f"every corosync to count by {step.mode}"
         elif step.action is VoteAction.AWAIT_DEVICE:
+            is_settled = not has_changed and _all_publish(published, strategy)
+            if is_settled and session.clock.monotonic_s() >= begun_s + min(timeout_s, _VOTE_S):
+                raise NotConverged(_silent_device_problem(step.mode))
             what = f"the quorum device's vote from {step.mode.host}"
             do = (
                 f"is {step.mode.host} up, and corosync-qnetd on it? 'corosync-qdevice-tool -s' on "
@@ -140,6 +147,16 @@ def _members(cluster: Cluster, topology: Topology, runner: Runner) -> tuple[Node
         return names
     new = newcomers(cluster, topology, corosync.members(runner))
     return tuple(name for name in names if name.value not in new)
+
+
+def _silent_device_problem(mode: VoteMode) -> Problem:
+    return Problem(
+        "SAN-QUO-004",
+        f"every node counts by {mode}, and nothing was to be changed; the quorum device on "
+        f"{mode.host} gives no vote",
+        f"is {mode.host} up, and corosync-qnetd on it? 'corosync-qdevice-tool -s' on each node. "
+        "Until it votes, the next loss of a node may leave no majority",
+    )
 
 
 def _pause(

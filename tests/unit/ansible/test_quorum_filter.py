@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import importlib
 import importlib.util
+import re
 from pathlib import Path
 from typing import Any
 
@@ -100,9 +101,41 @@ def test_the_role_has_the_cluster_give_it_up_first(
         "sanctl_corosync_tally": now,
     }
     assert "sanctl_corosync_leaves | bool" in tasks[names.index("leave.yml")]["when"]
+    asked = environment.from_string(variables["sanctl_corosync_asked_to_leave"]).render(**values)
+    assert asked is leaves
+    environment.filters["bool"] = bool
     text = variables["sanctl_corosync_leaves"]
-    found: Any = environment.from_string(text).render(**values)
-    assert found is leaves
+    for runs in (True, False):
+        values |= {"sanctl_corosync_asked_to_leave": asked, "sanctl_corosync_runs": runs}
+        found: Any = environment.from_string(text).render(**values)
+        assert found is (leaves and runs)
+
+
+@pytest.mark.parametrize(
+    ("cmaps", "runs"),
+    [
+        (["", "totem.cluster_name (str) = lab\ntotem.token (u32) = 3000\n"], True),
+        (["", ""], False),
+        (["totem.cluster_name (str) = lab2\n", ""], False),
+        # One whose packages are not installed yet was not asked.
+        ([None, None], False),
+    ],
+)
+def test_a_cluster_that_is_stopped_is_not_asked(cmaps: list[str | None], runs: bool) -> None:
+    """The run failed there: no Pacemaker answered."""
+    yaml: Any = importlib.import_module("yaml")
+    variables = yaml.safe_load((_ROLE / "vars" / "main.yml").read_text(encoding="utf-8"))
+    hosts = {
+        f"n{at}": {} if text is None else {"sanctl_corosync_cmap": {"stdout": text}}
+        for at, text in enumerate(cmaps)
+    }
+    environment = NativeEnvironment()
+    environment.filters["extract"] = lambda host, all_hosts: all_hosts[host]
+    environment.tests["search"] = lambda text, pattern: bool(re.search(pattern, text))
+    found: Any = environment.from_string(variables["sanctl_corosync_runs"]).render(
+        ansible_play_hosts=list(hosts), hostvars=hosts, sanctl_cluster_name="lab"
+    )
+    assert found is runs
 
 
 def test_the_votes_are_looked_at_before_anything_is_changed_and_as_they_are_counted_then() -> None:

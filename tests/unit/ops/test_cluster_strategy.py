@@ -76,9 +76,10 @@ class Nodes(FakeRunner):
         self.reloads += 1
         return "Done"
 
-    def change(self, topology: Topology, strategy: Strategy) -> bool:
-        session = Session(self.pacemaker, FakeClock(self.act), FakeReporter())
-        return change_strategy(session, self, topology, strategy, timeout_s=30)
+    def change(self, topology: Topology, strategy: Strategy, *, timeout_s: float = 30) -> bool:
+        self.clock = FakeClock(self.act)
+        session = Session(self.pacemaker, self.clock, FakeReporter())
+        return change_strategy(session, self, topology, strategy, timeout_s=timeout_s)
 
     def findings(self, topology: Topology) -> list[tuple[str, str]]:
         seen = Cluster(
@@ -149,6 +150,31 @@ def test_a_device_that_does_not_vote_is_named() -> None:
     assert "the quorum device's vote" in caught.value.problems[0].text
     assert "corosync-qnetd" in caught.value.problems[0].hint
     assert nodes.findings(parse(PAIR + QDEVICE)) == [("SAN-HLT-081", "warning")]
+
+
+def test_a_settled_cluster_says_soon_that_its_device_is_away() -> None:
+    """A rollout waited for four minutes, and called it a change that is under way."""
+    nodes = Nodes(HOST, "node-majority")
+    nodes.is_qnetd_up = False
+    nodes.act()
+    with pytest.raises(NotConverged, match="SAN-QUO-004") as caught:
+        nodes.change(parse(PAIR + QDEVICE), Strategy.NODE_MAJORITY, timeout_s=240)
+    assert 59 < nodes.clock.monotonic_s() - FakeClock().monotonic_s() < 65
+    assert "nothing was to be changed" in caught.value.problems[0].text
+    nodes.is_qnetd_up = True
+    assert not nodes.change(parse(PAIR + QDEVICE), Strategy.NODE_MAJORITY)
+
+
+@pytest.mark.parametrize("late", ["strategy", "votes"])
+def test_one_whose_votes_are_changed_is_waited_for(late: str) -> None:
+    nodes = Nodes(TWO if late == "votes" else HOST, "heartbeat")
+    nodes.is_qnetd_up = False
+    nodes.act()
+    if late == "strategy":
+        nodes.asleep = {*STORAGE}
+    with pytest.raises(NotConverged, match="SAN-QUO-003"):
+        nodes.change(parse(PAIR + QDEVICE), Strategy.NODE_MAJORITY, timeout_s=240)
+    assert nodes.clock.monotonic_s() - FakeClock().monotonic_s() >= 240
 
 
 def test_two_ways_that_share_no_node_are_an_alarm() -> None:
