@@ -12,6 +12,9 @@ two differ, a fencing is confirmed of a node that goes on:
 
 So the file that SBD is started with may not be changed away from what the CIB relies on: a node
 that is restarted, or that boots by itself, would go by the new one alone.
+
+A disk may have several names. Two are of one disk where they lead to one device on each node; with
+a node that was not asked, only where they are the same.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from typing import Any
 State = Mapping[str, Any]
 
 
-def reaches(written: Iterable[str], watched: Iterable[str]) -> bool:
+def reaches(written: Iterable[object], watched: Iterable[object]) -> bool:
     """Tell whether a message that a majority of disks has is read by a node for certain.
 
     The node goes on with a majority of its own disks and may have lost the others, and so may the
@@ -60,7 +63,8 @@ def sbd_refusals(
     known = live or [cib for cib in cibs.values() if cib["source"] == "file"]
     latest = max(known, key=lambda cib: list(cib["version"]), default=None)
     if latest is not None and (live or _is_time(str(latest["wait"])) or latest["disks"]):
-        return _unmet(latest, mode, disks)
+        paths = [] if unseen else [state.get("paths", {}) for state in states.values()]
+        return _unmet(latest, mode, disks, paths)
     if unseen:
         # Those that were not asked may have come to rely on SBD since.
         return [
@@ -70,22 +74,49 @@ def sbd_refusals(
     return []
 
 
-def unobeyed(watched: Collection[str], mode: str, disks: Sequence[str]) -> str:
+def unobeyed(
+    watched: Collection[str],
+    mode: str,
+    disks: Sequence[str],
+    paths: Mapping[str, str] | None = None,
+) -> str:
     """Say why the cluster must not come to rely on a node's SBD as it runs; empty if it may.
 
     Args:
         watched: the disks that the node's SBD was started with or watches.
         mode: `diskless` or `disk`.
         disks: those of the inventory, with mode `disk`.
+        paths: the block devices behind names of disks on this node.
     """
     if mode == "diskless" and watched:
         return f"runs with {_some(watched)}: it does not reset the node when quorum is lost"
-    if mode == "disk" and not reaches(disks, watched):
+    known = [paths or {}]
+    if mode == "disk" and not reaches(_disks(disks, known), _disks(watched, known)):
         return f"runs with {_some(watched)}: a message on {_some(disks)} may not reach it"
     return ""
 
 
-def _unmet(cib: State, mode: str, disks: Sequence[str]) -> list[str]:
+def names_of_disk(name: str, paths: Mapping[str, str]) -> list[str]:
+    """Return the names of a disk on a node: this one, and others that lead to the same device."""
+    return [
+        name,
+        *sorted({each for each, path in paths.items() if path == paths.get(name)} - {name}),
+    ]
+
+
+def _disks(names: Iterable[str], paths: Sequence[Mapping[str, str]]) -> set[tuple[str, ...]]:
+    """Return disks by what is behind their names on each node, or by the name alone."""
+    return {
+        tuple(each[name] for each in paths)
+        if paths and all(name in each for each in paths)
+        else (name,)
+        for name in names
+    }
+
+
+def _unmet(
+    cib: State, mode: str, disks: Sequence[str], paths: Sequence[Mapping[str, str]]
+) -> list[str]:
     found = []
     if _is_time(str(cib["wait"])) and mode != "diskless":
         found.append(
@@ -94,7 +125,7 @@ def _unmet(cib: State, mode: str, disks: Sequence[str]) -> list[str]:
         )
     for written in cib["disks"]:
         wanted = disks if mode == "disk" else ()
-        if not reaches(written, wanted):
+        if not reaches(_disks(written, paths), _disks(wanted, paths)):
             found.append(
                 f"the cluster fences by messages on {_some(written)}, and by the inventory nodes"
                 f" read {_some(wanted)}"

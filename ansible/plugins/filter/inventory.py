@@ -308,10 +308,18 @@ def sbd_refusals(
     return found
 
 
-def sbd_unobeyed(watched: Sequence[str], mode: str, disks: Sequence[str]) -> str:
+def sbd_unobeyed(
+    watched: Sequence[str], mode: str, disks: Sequence[str], paths: Mapping[str, str]
+) -> str:
     """Say why the cluster must not come to rely on a node's SBD as it runs."""
-    reason: str = _import("sanctl.rollout.sbd_change").unobeyed(watched, mode, disks)
+    reason: str = _import("sanctl.rollout.sbd_change").unobeyed(watched, mode, disks, paths)
     return reason
+
+
+def names_of_disk(name: str, paths: Mapping[str, str]) -> list[str]:
+    """Return the names of a disk on a node: this one, and others that lead to the same device."""
+    found: list[str] = _import("sanctl.rollout.sbd_change").names_of_disk(name, paths)
+    return found
 
 
 def fence_times(
@@ -348,6 +356,7 @@ class FilterModule:
             "fence_times": fence_times,
             "sbd_refusals": sbd_refusals,
             "sbd_unobeyed": sbd_unobeyed,
+            "names_of_disk": names_of_disk,
             "list_changes": list_changes,
             "readdressed": readdressed,
             "not_loaded": not_loaded,

@@ -13,7 +13,12 @@ description:
     written after they were started.
   - Pacemaker's configuration is the live one, or, where Pacemaker does not answer, the one that
     this node has on disk.
-options: {}
+options:
+  names:
+    description: Disks that may be the same as others of which there is another name.
+    type: list
+    elements: str
+    default: []
 attributes:
   check_mode:
     support: full
@@ -28,6 +33,7 @@ author:
 EXAMPLES = r"""
 - name: See what SBD and the cluster do now
   sanctl.san.sbd_state:
+    names: [/dev/disk/by-id/wwn-0x5000c500a1b2c3d4]
   register: state
 """
 
@@ -40,6 +46,11 @@ disks:
   description: The disks that SBD was started with, and those that it watches.
   type: list
   elements: str
+  returned: success
+paths:
+  description: By name the block device behind it on this node, of I(names), I(disks) and the
+    disks of I(cib); none of a name behind which there is none.
+  type: dict
   returned: success
 cib:
   description:
@@ -54,6 +65,7 @@ cib:
 
 import os
 import re
+import stat
 import xml.etree.ElementTree as ET
 from typing import Any
 
@@ -137,16 +149,35 @@ def query(module: AnsibleModule, path: str = CIB) -> dict[str, Any]:
         return {"source": "unknown"}
 
 
+def behind(names: set[str]) -> dict[str, str]:
+    """Return the block devices behind these names; another name of a disk leads to the same one."""
+    found = {}
+    for name in sorted(names):
+        try:
+            path = os.path.realpath(name, strict=True)
+            if stat.S_ISBLK(os.stat(path).st_mode):
+                found[name] = path
+        except OSError:
+            continue  # known by its name alone
+    return found
+
+
 def main() -> None:
     """Look, and report."""
-    module = AnsibleModule(argument_spec={}, supports_check_mode=True)
+    module = AnsibleModule(
+        argument_spec={"names": {"type": "list", "elements": "str", "default": []}},
+        supports_check_mode=True,
+    )
     try:
         state = processes()
     except OSError as error:
         module.fail_json(
             msg=f"with which disks SBD runs cannot be read: {error}. Nothing was changed"
         )
-    module.exit_json(changed=False, **state, cib=query(module))
+    cib = query(module)
+    written = {disk for each in cib.get("disks", []) for disk in each}
+    paths = behind({*module.params["names"], *state["disks"], *written})
+    module.exit_json(changed=False, **state, cib=cib, paths=paths)
 
 
 if __name__ == "__main__":

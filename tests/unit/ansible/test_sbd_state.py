@@ -134,7 +134,7 @@ def test_the_cluster_is_looked_at_before_the_file_is_written() -> None:
 
 def test_the_cib_relies_on_no_sbd_that_was_not_looked_at() -> None:
     steps = tasks("roles/sanctl_pacemaker/tasks/sbd.yml")
-    (look,) = [at for at, task in enumerate(steps) if "sanctl.san.sbd_state" in task]
+    look = max(at for at, task in enumerate(steps) if "sanctl.san.sbd_state" in task)
     check = steps[look + 1]["ansible.builtin.assert"]
     assert check["that"] == "sanctl_pacemaker_sbd_unobeyed | length == 0"
     for name, include in (("main", "import_tasks"), ("newcomers_sbd", "include_tasks")):
@@ -142,3 +142,17 @@ def test_the_cib_relies_on_no_sbd_that_was_not_looked_at() -> None:
         asks = [task.get(f"ansible.builtin.{include}") for task in steps].index("sbd.yml")
         (relies,) = [at for at, task in enumerate(steps) if "sanctl.san.cib" in task]
         assert asks < relies
+
+
+def test_names_of_one_disk_lead_to_one_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, file = tmp_path / "sdb", tmp_path / "file"
+    disk.touch()
+    file.touch()
+    (tmp_path / "by-id").symlink_to(disk)
+    monkeypatch.setattr(sbd_state.stat, "S_ISBLK", lambda _mode: True)
+    names = {str(tmp_path / "by-id"), str(disk), f"{tmp_path}/gone"}
+    assert sbd_state.behind(names) == {str(tmp_path / "by-id"): str(disk), str(disk): str(disk)}
+    monkeypatch.setattr(sbd_state.stat, "S_ISBLK", lambda _mode: False)
+    assert sbd_state.behind({str(file)}) == {}

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from sanctl.rollout.sbd_change import reaches, sbd_refusals, unobeyed
+from sanctl.rollout.sbd_change import names_of_disk, reaches, sbd_refusals, unobeyed
+from tests.unit.ansible.test_modules import ANSIBLE
 
 A, B, C, D = (f"/dev/disk/by-id/{letter}" for letter in "abcd")
 NONE: dict[str, Any] = {"source": "none"}
@@ -155,3 +156,42 @@ def test_the_cluster_does_not_rely_on_an_sbd_that_does_something_else(
     found = unobeyed(watched, mode, disks)
     assert bool(found) is bool(text)
     assert text in found
+
+
+SDB = "/dev/sdb"
+
+
+def test_another_name_of_the_disk_is_no_other_disk() -> None:
+    """By-id in the place of /dev/sdb was refused as another disk."""
+    seen = states(cib(SDB))
+    for state in seen.values():
+        state["paths"] = {SDB: SDB, A: SDB, B: "/dev/sdc"}
+    assert sbd_refusals(seen, [], "disk", [A]) == []
+    assert len(sbd_refusals(seen, [], "disk", [B])) == 1
+    assert sbd_refusals(seen, [], "disk", [SDB]) == []
+    assert len(sbd_refusals(seen, ["n4"], "disk", [A])) == 1, "nobody knows what it is there"
+    seen["n3"]["paths"] = {SDB: SDB, A: "/dev/sdc"}
+    assert len(sbd_refusals(seen, [], "disk", [A])) == 1, "on n3 it is another one"
+    del seen["n3"]["paths"][A]
+    assert len(sbd_refusals(seen, [], "disk", [A])) == 1
+
+
+def test_nor_is_it_for_a_node_whose_sbd_watches_it() -> None:
+    paths = {SDB: SDB, A: SDB, B: "/dev/sdc"}
+    assert unobeyed([SDB], "disk", [A], paths) == ""
+    assert unobeyed([SDB], "disk", [A], {}) != ""
+    assert unobeyed([SDB], "disk", [A], {SDB: SDB}) != ""
+    assert unobeyed([SDB], "disk", [B], paths) != ""
+    assert unobeyed([A, SDB, B], "disk", [A], paths) != "", "of two disks it may go on with B"
+
+
+def test_a_watcher_is_looked_for_by_each_name_of_its_disk() -> None:
+    assert names_of_disk(A, {SDB: SDB, A: SDB, B: "/dev/sdc"}) == [A, SDB]
+    assert names_of_disk(A, {SDB: SDB}) == [A] and names_of_disk(A, {}) == [A]
+    asked = (ANSIBLE / "roles/sanctl_pacemaker/tasks/sbd.yml").read_text()
+    assert "item | sanctl.san.names_of_disk(sanctl_pacemaker_sbd_named.paths)" in asked
+
+
+def test_names_that_lead_nowhere_are_their_own_disks() -> None:
+    seen = states(cib(A))
+    assert sbd_refusals(seen, [], "disk", [A]) == [] and unobeyed([A], "disk", [A]) == ""
