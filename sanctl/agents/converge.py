@@ -13,6 +13,7 @@ from sanctl.agents.connections import peers
 from sanctl.agents.points import unit as point_unit
 from sanctl.agents.replica import (
     access_list,
+    activity_log,
     gate_size,
     listed_portals,
     lost_writes,
@@ -83,6 +84,7 @@ class Changes:
             ("write-back and access list", self.apply_access),
             ("replica nodes", self.apply_nodes),
             ("sync policy", self.apply_sync_policy),
+            ("activity log", self.enlarge_activity_log),
             ("ordered copies", self.start_ordered),
             ("a verify", self.begin_verify),
             ("growth", self.grow),
@@ -153,6 +155,11 @@ class Changes:
             self._steps.done("policy", f"sync policy in force: {device.sync or 'the defaults'}")
         if sync_policy.is_in_force(device):
             sync_policy.record(device)
+
+    def enlarge_activity_log(self, runner: Runner, state: ResourceState) -> None:
+        """Give a standby that an earlier release has started the activity log of this one."""
+        if not self.has_open_nodes and activity_log.enlarge(runner, self._device, state):
+            self._steps.done("activity-log", "the activity log has its new size")
 
     def start_ordered(self, runner: Runner, state: ResourceState) -> None:
         """Start the copies that are ordered: restore points, and the way back to one."""

@@ -165,6 +165,17 @@ def set_disk_flushes(runner: Runner, minor: int, *, on: bool) -> None:
     )
 
 
+def set_activity_log(runner: Runner, minor: int, *, extents: int) -> None:
+    """Change how many extents the activity log of an attached disk has; the same number is fine.
+
+    Raises:
+        CommandError: refused, as while hosts write; or no disk is attached.
+    """
+    runner.run(
+        ["drbdsetup", "disk-options", str(minor), f"--al-extents={extents}"], timeout_s=_TIMEOUT_S
+    )
+
+
 def require_two(runner: Runner, name: str) -> None:
     """Have DRBD 9 freeze a Primary's I/O while fewer than two replicas are connected and UpToDate.
 

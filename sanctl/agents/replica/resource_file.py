@@ -142,6 +142,14 @@ def al_extents(name: str) -> int | None:
     return int(present[1]) if present else None
 
 
+def set_al_extents(name: str, extents: int) -> None:
+    """Write the size of the activity log into the present file; change nothing else of it."""
+    text = read_text_or(path_of(name), "")
+    changed = _AL_EXTENTS.sub(f"    al-extents {extents};", text)
+    if changed != text:
+        write_atomically(path_of(name), changed, mode=0o600)
+
+
 def replica_nodes(name: str) -> list[str]:
     """Return the replica nodes that the present file names; none without a file."""
     return _HOST.findall(read_text_or(path_of(name), ""))
