@@ -96,12 +96,14 @@ def test_the_role_has_the_cluster_give_it_up_first(
     assert names.index("leave.yml") < names.index("Put configuration and keys in place")
     variables = yaml.safe_load((_ROLE / "vars" / "main.yml").read_text(encoding="utf-8"))
     environment = NativeEnvironment()
-    values = {
+    values: dict[str, Any] = {
         "sanctl_preflight_survey": {"tally": target, "nodes": [{}] * count},
         "sanctl_corosync_tally": now,
     }
     assert "sanctl_corosync_leaves | bool" in tasks[names.index("leave.yml")]["when"]
-    asked = environment.from_string(variables["sanctl_corosync_asked_to_leave"]).render(**values)
+    asked: Any = environment.from_string(variables["sanctl_corosync_asked_to_leave"]).render(
+        **values
+    )
     assert asked is leaves
     environment.filters["bool"] = bool
     text = variables["sanctl_corosync_leaves"]
