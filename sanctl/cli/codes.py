@@ -65,6 +65,10 @@ _CODES = {
     "parameter `needs`, written by a later release with the feature): the node was off during an "
     "update, or went back to the release before. It keeps its replica in sync, has no promotion "
     "score and does not serve it, as it would do so wrongly. Update sanctl on the node.",
+    "SAN-AGENT-021": "DRBD 9, and a device goes from three or four replicas to two: the node that "
+    "serves has lost the peer that is to stay, and that one is not marked as outdated yet. The "
+    "dropped replicas count towards the majority until it is, or is back; the next monitors try "
+    "again.",
     "SAN-AGENT-019": "A node could not look whether it reaches the addresses on the iscsi network: "
     "the kernel refused a socket or a packet for a reason of the node itself, not of the network. "
     "Nothing is published by such a look, so no device moves by it. After two minutes without a "

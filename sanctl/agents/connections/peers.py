@@ -14,7 +14,7 @@ has the previous nodes, and so names those to disconnect. The order:
    (forget-peer): a drop and an addition may be seen together.
 4. Where two replicas are left, DRBD 9 is told before all that to freeze I/O at the loss of the peer
    that stays: with more the majority did that, and it counts no longer before `drbdadm adjust`
-   comes to the options of connections.
+   comes to the options of connections. Where that peer is lost already, its mark is waited for.
 5. The new resource file, and `drbdadm adjust`: it connects to new nodes, and sets whether a lost
    peer has to be fenced. The only replica of a device has no peer.
 6. What DRBD 9 still keeps of nodes that hold no replica is given up, too.
@@ -115,15 +115,42 @@ def _fence_without_quorum(runner: Runner, device: Device, state: ResourceState |
 
     `drbdadm adjust` ends quorum first, and gives connections their options last (drbdadm.h,
     drbd_cfg_stage). A Primary that loses its peer in between would write without asking anybody.
+    One that has lost it before keeps its majority until the peer is marked: its handler is at work,
+    and DRBD freezes nothing for it any more.
 
     Raises:
-        CommandError: DRBD refused, or did not answer.
+        CommandError: DRBD refused, or did not answer; or the peer is lost, and may be served
+            elsewhere. The next monitor tries again.
     """
     if state is None or drbd_kernel.generation() < 9 or len(device.nodes) != 2:
         return
     for peer in state.peers:
         if peer.name in device.nodes and peer.node_id is not None:
             drbdsetup.fence_before_going_on(runner, device.name, peer.node_id)
+    now = drbdsetup.observe(runner, device.name)
+    if now is None or not now.is_primary or not uses_quorum(1 + len(now.peers)):
+        return
+    for peer in now.with_only_peers(device.nodes).peers:
+        # DRBD calls it Outdated once the handler has answered.
+        if peer.connection == "Connected" or peer.disk != "DUnknown":
+            continue
+        if not _is_marked(runner, device, peer.name):
+            raise CommandError(
+                Problem(
+                    "SAN-AGENT-021",
+                    f"{device.name} has lost {peer.name}, which is to keep a replica, and it is "
+                    "not certain yet that it is not served there",
+                    "until it is, or is back, the replicas that were dropped count",
+                )
+            )
+
+
+def _is_marked(runner: Runner, device: Device, peer: str) -> bool:
+    from sanctl.drivers import corosync, outdated_marks  # noqa: PLC0415 - rarely needed
+
+    seen = outdated_marks.read_device(runner, device.name).devices[device.name]
+    # In this order: a mark that was read before quorum was lost is in the others' CIBs, too.
+    return peer in seen.nodes() and corosync.membership(runner).is_quorate
 
 
 def _make_room_for_new(runner: Runner, device: Device, state: ResourceState | None) -> None:

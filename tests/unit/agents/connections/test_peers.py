@@ -12,8 +12,10 @@ from sanctl.agents.cache import lost_flash
 from sanctl.agents.connections import peers
 from sanctl.agents.replica import lost_writes, resource_file
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbd_kernel, drbdadm, loop
+from sanctl.drivers import drbd_kernel, drbdadm, loop, outdated_marks
+from sanctl.drivers.outdated_marks import DeviceMarks, SeenMarks
 from sanctl.errors import CommandError, Problem
+from sanctl.parse.corosync import Membership
 from tests.fakes.node import FakeNode
 from tests.fakes.runner import Answer, FakeRunner
 from tests.fakes.topology import topology_of_five
@@ -157,7 +159,7 @@ class Kernel9(Node):
         self.generation, self.topology = 9, self.with_own_pool(topology_of_five())
         self.peers: dict[int, str] = {}
         self.bitmaps: set[int] = set()
-        self.disk = "UpToDate"
+        self.disk, self.role, self.peer_disk = "UpToDate", "Secondary", "DUnknown"
         self.dies_at = ""
 
     def _answer(self, argv: Sequence[str]) -> Answer:
@@ -211,12 +213,15 @@ class Kernel9(Node):
         return ""
 
     def _events(self) -> str:
-        lines = ["exists resource name:vol1 role:Secondary suspended:no"]
+        lines = [f"exists resource name:vol1 role:{self.role} suspended:no"]
         for each, state in self.peers.items():
             known = f"name:vol1 peer-node-id:{each} conn-name:n{each + 1}"
             lines.append(f"exists connection {known} connection:{state} role:Unknown")
-            lines.append(f"exists peer-device {known} volume:0 replication:Off peer-disk:DUnknown")
-        lines.append(f"exists device name:vol1 volume:0 minor:1 disk:{self.disk} size:1024")
+            disk = f"peer-disk:{self.peer_disk}"
+            lines.append(f"exists peer-device {known} volume:0 replication:Off {disk}")
+        lines.append(
+            f"exists device name:vol1 volume:0 minor:1 disk:{self.disk} size:1024 quorum:yes"
+        )
         return "\n".join([*lines, "exists -", ""])
 
 
@@ -315,6 +320,45 @@ def test_quorum_stays_where_the_peer_that_stays_cannot_be_fenced(kernel: Kernel9
     kernel.dies_at = ""
     assert peers.apply_replica_nodes(kernel, device("n1", "n2"))
     assert "adjust vol1" in kernel.asked
+
+
+@pytest.mark.parametrize(
+    ("connection", "disk", "marked", "is_quorate", "goes_on"),
+    [
+        ("Connected", "DUnknown", "", False, True),
+        # The handler has answered.
+        ("Connecting", "Outdated", "", False, True),
+        ("Connecting", "DUnknown", "", True, False),
+        ("Connecting", "DUnknown", "n3", True, False),
+        ("Connecting", "DUnknown", "n2", True, True),
+        # The mark may be in the CIB of this node alone.
+        ("Connecting", "DUnknown", "n2", False, False),
+    ],
+)
+def test_a_primary_that_has_lost_the_peer_that_stays_keeps_its_majority_until_that_is_marked(
+    kernel: Kernel9,
+    monkeypatch: pytest.MonkeyPatch,
+    connection: str,
+    disk: str,
+    marked: str,
+    *,
+    is_quorate: bool,
+    goes_on: bool,
+) -> None:
+    kernel.role, kernel.peers[1], kernel.peer_disk = "Primary", connection, disk
+    kernel.membership = Membership(is_quorate=is_quorate, members=frozenset())
+    seen = SeenMarks(0, 0, None, {"vol1": DeviceMarks("5d4c" * 8, ((marked, "/path"),))})
+    monkeypatch.setattr(outdated_marks, "read_device", lambda *_: seen)
+    left = device("n1", "n2")
+    if goes_on:
+        assert peers.apply_replica_nodes(kernel, left)
+        return
+    for _ in range(2):
+        with pytest.raises(CommandError, match="SAN-AGENT-021"):
+            peers.apply_replica_nodes(kernel, left)
+    assert {each.partition(" ")[0] for each in kernel.asked} == {"net-options"}
+    kernel.role = "Secondary"
+    assert peers.apply_replica_nodes(kernel, left)
 
 
 @pytest.mark.parametrize("disk", ["Diskless", "UpToDate"])
