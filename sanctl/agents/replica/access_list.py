@@ -10,14 +10,27 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
+from typing import Protocol
 
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import host_secrets, lio
 from sanctl.drivers.lio_acl import Chap
 from sanctl.system import journal, state_files
 
-#: Called with the initiators that get an entry, and entered while they get it.
-LettingIn = Callable[[Collection[str]], AbstractContextManager[None]]
+
+class LettingIn(Protocol):
+    """How initiators get their entries: entered while they get them."""
+
+    def __call__(
+        self, new: Collection[str], *, are_refused: bool = False
+    ) -> AbstractContextManager[None]:
+        """Let initiators in within.
+
+        Args:
+            new: who gets an entry.
+            are_refused: the kernel has refused them until now, and may do so again.
+        """
+
 
 # Of which hosts the secret cannot be used, and why: as last logged.
 _NOTE = "unusable-secrets"
@@ -129,36 +142,52 @@ def update(device: Device, letting_in: LettingIn | None = None) -> bool:
     lio.remove_initiators(device.name, keep=device.all_initiators)
     # One that is half there counts as little as for the kernel.
     there = set(lio.mapped_initiators(device.name)) if letting_in is not None else set()
-    new = _to_let_in(device, logins, there) if letting_in is not None else ()
-    if letting_in is None or not new:
+    if letting_in is None:
         refused = lio.set_initiators(device.name, device.all_initiators, logins)
     else:
-        # Nor do the entries that there are wait: a host may have to authenticate from now on.
-        # Nobody else is let in before: not one either that the kernel has refused until now.
-        lio.set_initiators(device.name, there.intersection(device.all_initiators), logins)
-        with letting_in(new):
-            refused = lio.set_initiators(device.name, device.all_initiators, logins)
+        refused = _let_in(device, logins, there, letting_in)
     log_refused(device, refused)
     # A host without a secret has stayed out, say.
     return set(lio.access(device.name)) != before or not (had_credentials or refused)
 
 
+def _let_in(
+    device: Device, logins: Mapping[str, Chap], there: set[str], letting_in: LettingIn
+) -> list[str]:
+    """Have the wanted initiators let in by what knows their registrations; return the refused."""
+    new, tried = _to_let_in(device, logins, there)
+    wanted = there.intersection(device.all_initiators)
+    # The entries that there are wait for nothing: a host may have to authenticate from now on.
+    # Nobody else is let in before: not one either that the kernel has refused until now.
+    refused = lio.set_initiators(device.name, wanted, logins)
+    for each, are_refused in ((new, False), (tried, True)):
+        if each:
+            wanted.update(each)
+            with letting_in(each, are_refused=are_refused):
+                refused = lio.set_initiators(device.name, wanted, logins)
+    return refused
+
+
 def _to_let_in(
     device: Device, logins: Mapping[str, Chap], there: Collection[str]
-) -> tuple[str, ...]:
-    """Return which initiators get an entry now, as far as is known before.
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return which initiators get an entry now, as far as is known before, and who is tried again.
 
-    Not one without a secret, nor one that the kernel has refused: they stay without an entry, and
-    hosts' sessions must not end for them with each monitor. Where the kernel takes such a one after
-    all, what it has registered is in force with the reload of the next look (upkeep.py).
+    Neither of them is one without a secret. One that the kernel has refused is tried apart from the
+    others: hosts' sessions must not end for it with each monitor, and it must not get in without
+    what it has registered.
 
     While nobody is there no session ends, and the kernel may have no reservation in force: then
     those that it has refused are let in like all others.
     """
     text = state_files.of_device(device.name, _REFUSED_NOTE).read() if there else ""
     refused = {line.partition(": ")[0] for line in text.splitlines()}
-    return tuple(
+    may = [
         iqn
         for iqn in device.all_initiators
-        if iqn not in there and iqn not in refused and (iqn not in logins or logins[iqn].secret)
+        if iqn not in there and (iqn not in logins or logins[iqn].secret)
+    ]
+    return (
+        tuple(iqn for iqn in may if iqn not in refused),
+        tuple(iqn for iqn in may if iqn in refused),
     )

@@ -17,16 +17,21 @@ _LOCK_S = 3.0
 
 
 @contextlib.contextmanager
-def letting_in(device: Device, new: Collection[str]) -> Iterator[None]:
+def letting_in(
+    device: Device, new: Collection[str], *, are_refused: bool = False
+) -> Iterator[None]:
     """Let initiators onto the access list within: with what they have registered, or not at all.
 
     The kernel takes registrations while the target has no LUN. So the TPG is disabled meanwhile, if
     one of them has a registration: no host writes before the reservation is in force. It is enabled
     again also where they are not let in after all: the other hosts wait.
 
+    Of those that the kernel has refused until now, that is done only once it has taken one.
+
     Args:
         device: as the cluster wants it.
         new: who gets an entry within.
+        are_refused: the kernel has refused them until now, and may do so again.
 
     Raises:
         CommandError: the kernel refused, or a change of reservations is under way; or they would be
@@ -58,25 +63,52 @@ def letting_in(device: Device, new: Collection[str]) -> Iterator[None]:
                     "the next monitor lets them in",
                 )
             )
-        refusal: CommandError | None = None
-        with in_force.reloading(device):
-            try:
-                lio_reload.disable(device.name, device.minor)
+        if are_refused:
+            with _trying(device, kept, new):
                 yield
-            finally:
-                if is_first:
-                    # The kernel may have refused the holder alone. Where the others cannot be taken
-                    # out again the TPG stays disabled: no host is logged in.
-                    try:
-                        access.check_holder(device, kept, lio.mapped_initiators(device.name))
-                    except CommandError as error:
-                        refusal = error
-                        lio.remove_initiators(device.name, keep=())
-                given = access.to_give(device, kept).limited_to(lio.initiators(device.name))
-                lio_reload.reload(device.name, device.minor, given)
-        in_force.note_mirrored(device.name, given)
-        if refusal is not None:
-            raise refusal
+        else:
+            with _reloading(device, kept, is_first=is_first):
+                yield
+
+
+@contextlib.contextmanager
+def _reloading(device: Device, kept: Kept | None, *, is_first: bool) -> Iterator[None]:
+    """Let initiators in within while no host is logged in, and put in force what is kept."""
+    refusal: CommandError | None = None
+    with in_force.reloading(device):
+        try:
+            lio_reload.disable(device.name, device.minor)
+            yield
+        finally:
+            if is_first:
+                # The kernel may have refused the holder alone. Where the others cannot be taken
+                # out again the TPG stays disabled: no host is logged in.
+                try:
+                    access.check_holder(device, kept, lio.mapped_initiators(device.name))
+                except CommandError as error:
+                    refusal = error
+                    lio.remove_initiators(device.name, keep=())
+            given = access.to_give(device, kept).limited_to(lio.initiators(device.name))
+            lio_reload.reload(device.name, device.minor, given)
+    in_force.note_mirrored(device.name, given)
+    if refusal is not None:
+        raise refusal
+
+
+@contextlib.contextmanager
+def _trying(device: Device, kept: Kept | None, new: Collection[str]) -> Iterator[None]:
+    """Let in within those that the kernel has refused; put in force what one has that it takes.
+
+    Until then that one is registered nowhere in the kernel, and no host's change is stored, by
+    which it would be registered nowhere at all: this is called under the lock of changes.
+    """
+    try:
+        yield
+    finally:
+        if _has_any(kept, set(new).intersection(lio.mapped_initiators(device.name))):
+            given = access.to_give(device, kept).limited_to(lio.initiators(device.name))
+            in_force.reload(device, given)
+            in_force.note_mirrored(device.name, given)
 
 
 def _has_any(kept: Kept | None, initiators: Collection[str]) -> bool:

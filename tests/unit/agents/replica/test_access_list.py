@@ -128,6 +128,7 @@ class Kernel:
         self.half_there: set[str] = set()
         self.let_in_outside: list[str] = []
         self.asked: list[tuple[str, ...]] = []
+        self.tried: list[tuple[str, ...]] = []
         patch.setattr(state_files, "RUNTIME", str(folder))
         patch.setattr(journal, "write", lambda *_, **__: None)
         patch.setattr(host_secrets, "login", lambda _: self.secret)
@@ -162,10 +163,10 @@ class Kernel:
         return [f"{iqn}: no memory" for iqn in may & self.refused]
 
     @contextlib.contextmanager
-    def letting_in(self, new: Collection[str]) -> Iterator[None]:
+    def letting_in(self, new: Collection[str], *, are_refused: bool = False) -> Iterator[None]:
         if self.lock_is_held:
             raise CommandError(Problem("SAN-RES-004", "a change is under way"))
-        self.asked.append(tuple(new))
+        (self.tried if are_refused else self.asked).append(tuple(new))
         self.is_letting_in = True
         try:
             yield
@@ -193,9 +194,11 @@ def test_nor_is_who_was_refused(kernel: Kernel) -> None:
     for _ in range(3):
         access_list.update(CHAP, kernel.letting_in)
     assert kernel.asked == [(WEB, DB)] and kernel.entries == [WEB]
+    assert kernel.tried == [(DB,), (DB,)]
     kernel.refused = set()
     access_list.update(CHAP, kernel.letting_in)
     assert kernel.entries == [DB, WEB], "it is tried again all the same"
+    assert kernel.let_in_outside == [], "what it has registered would not be in force"
     kernel.entries = [WEB]
     access_list.update(CHAP, kernel.letting_in)
     assert kernel.asked == [(WEB, DB), (DB,)], "it is not refused any more"
@@ -212,6 +215,7 @@ def test_who_was_refused_is_not_let_in_beside_those_who_are_new(kernel: Kernel) 
     access_list.log_refused(CHAP, [f"{DB}: no memory"])
     access_list.update(CHAP._replace(initiators=(APP, WEB)), kernel.letting_in)
     assert kernel.asked[2:] == [(WEB,)] and kernel.entries == [APP, DB, WEB]
+    assert kernel.tried == [(DB,)], "apart: no session ends for it"
     assert kernel.let_in_outside == []
 
 

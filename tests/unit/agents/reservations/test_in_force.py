@@ -469,6 +469,35 @@ def test_who_has_nothing_registered_waits_for_no_change(bed: Bed) -> None:
             assert bed.node.clock.passed_s < 4.0
 
 
+def test_who_was_refused_and_is_taken_has_what_it_had_registered(bed: Bed) -> None:
+    """What broke: it got its entry alone, and the next host's command made it lose all of it."""
+    bed.keep(HELD)
+    bed.entries, bed.kernel = [J], Reservations(((J, 2),))
+    with let_in.letting_in(VOL, [H], are_refused=True):
+        assert bed.is_enabled, "the kernel refuses it again: no session ends for that"
+        with state_files.locked(replica_note.lock_path("vol1"), wait_s=0.0) as is_free:
+            assert not is_free, "a host's change would be stored without it"
+    assert bed.reloads == [] and bed.kept().reservations == HELD
+    with let_in.letting_in(VOL, [H], are_refused=True):
+        bed.entries = [H, J]
+    assert bed.kernel == HELD == in_force.mirrored("vol1") and len(bed.reloads) == 1
+    # Also where the kernel refuses another one after it.
+    bed.entries, bed.kernel = [J], Reservations(((J, 2),))
+    with pytest.raises(ZeroDivisionError), let_in.letting_in(VOL, [H], are_refused=True):
+        bed.entries = [H, J]
+        raise ZeroDivisionError
+    assert bed.kernel == HELD
+    # One that has nothing registered waits for nothing.
+    bed.keep(Reservations(((J, 2),)))
+    bed.entries = [J]
+    with (
+        state_files.locked(replica_note.lock_path("vol1")),
+        let_in.letting_in(VOL, [H], are_refused=True),
+    ):
+        bed.entries = [H, J]
+    assert len(bed.reloads) == 2
+
+
 def test_what_is_registered_is_read_again_under_the_lock(
     bed: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
