@@ -92,6 +92,8 @@ def _store(replica: Replica, sender: str, fields: dict[str, Any]) -> Version | N
             return reservation_rules.newest_known(own.version, promised)
         if own != offered:
             reservation_file.store(replica.path, Kept(offered, promised))
+            if kept is None:
+                replica_note.forget_missed(replica.device)
         ocf.crash_point("reservations-stored")
     return None
 

@@ -33,8 +33,6 @@ _MIRRORED = "reservations-mirrored"
 _SENT_S = 600.0
 #: Of a device: the replicas that were sent the state, or were marked, when it was last promoted.
 SETTLED = "reservations-settled"
-#: Of the node: the order to clear reservations that stood when the file was first missed.
-_MISSED = "reservations-missed"
 _log = DeviceLog("reservations")
 
 
@@ -65,6 +63,8 @@ def at_start(runner: Runner, device: Device) -> Reservations | None:
     with locked(device):
         # A standby may be without: it is not promoted then, and gets it from the node that serves.
         kept = reservation_file.load_whole(replica.path)
+        if kept is not None:
+            replica_note.forget_missed(device.name)
     given = access.to_give(device, kept)
     note_mirrored(device.name, given.limited_to(device.all_initiators))
     return given
@@ -93,8 +93,9 @@ def check_before_promotion(device: Device, *, is_first: bool) -> None:
             if kept is None:
                 empty = StoredReservations(Version(0, 0), Reservations())
                 reservation_file.store(replica.path, Kept(empty))
+            replica_note.forget_missed(device.name)
             return
-        missed = state_files.of_node(f"{_MISSED}.{device.name}")
+        missed = replica_note.missed(device.name)
         if not missed.exists():
             missed.write(device.clear_reservations)
         if device.clear_reservations and device.clear_reservations != missed.read():

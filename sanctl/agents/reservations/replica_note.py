@@ -20,6 +20,8 @@ from sanctl.system import state_files
 _KIND = NOTE_KIND
 #: A demotion waits for the lock: a change that waits for a replica ends.
 _CLOSING = "reservations-closing"
+#: Of the node: the order to clear reservations that stood when the file was first missed.
+_MISSED = "reservations-missed"
 #: The kind of the lock of who changes a device's reservations here.
 LOCK = "reservation"
 
@@ -80,6 +82,17 @@ def read(name: str) -> Replica | None:
 def remove(name: str) -> None:
     """Forget the replica: its device has no reservations any more."""
     state_files.of_device(name, _KIND).remove()
+
+
+def missed(name: str) -> state_files.StateFile:
+    """Return the note of the order that stood when the file of a device was first missed here."""
+    return state_files.of_node(f"{_MISSED}.{name}")
+
+
+def forget_missed(name: str) -> None:
+    """End that note: the file is there. With the next loss an order of until then is an old one."""
+    with contextlib.suppress(OSError):
+        missed(name).remove()
 
 
 def of_serial(serial: str) -> Replica | None:

@@ -116,7 +116,9 @@ def test_the_lock_that_a_promotion_takes_keeps_it_out(
 
 def test_a_file_that_cannot_be_read_is_replaced(replica: Replica) -> None:
     Path(replica.path).write_text("torn")
+    replica_note.missed("vol1").write("t1")
     assert ask(Version(1, 0))["newest"] is None
+    assert not replica_note.missed("vol1").exists(), "the next loss is another one"
     kept = reservation_file.load(replica.path)
     assert kept is not None and kept.stored == StoredReservations(Version(1, 0), A)
     # What was promised is lost with it: the sender goes above all that it may have been.

@@ -196,6 +196,22 @@ def test_an_order_of_before_does_not_make_up_for_a_file(bed: Bed) -> None:
     assert state.version.epoch > time.time() - 100, "newer than what is away"
 
 
+@pytest.mark.parametrize("seen", ["start", "promotion"])
+def test_nor_does_one_of_before_a_file_that_is_lost_once_more(bed: Bed, seen: str) -> None:
+    """What broke: the first loss was noted for good, and an order of since then freed the device."""
+    with pytest.raises(CommandError, match="SAN-RES-002"):
+        in_force.check_before_promotion(VOL, is_first=False)
+    bed.keep(HELD, cleared="t1")
+    ordered = VOL._replace(clear_reservations="t1")
+    if seen == "start":
+        in_force.at_start(bed.node, ordered)
+    else:
+        in_force.check_before_promotion(ordered, is_first=False)
+    Path(bed.path).unlink()
+    with pytest.raises(CommandError, match="SAN-RES-002"):
+        in_force.check_before_promotion(ordered, is_first=False)
+
+
 def test_a_promotion_stores_what_it_serves_before_hosts_see_it(bed: Bed) -> None:
     bed.keep(HELD)
     with in_force.locked(VOL):
