@@ -62,10 +62,14 @@ def main() -> int:
             # Of a process that died before systemd had its connection: it fails, whoever looks.
             fuse.unmount(path)
         os.makedirs(path, mode=0o700, exist_ok=True)
-        # What other targets than sanctl's keep there stays where it is.
-        below = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-        connection = fuse.mount(path)
-        for name, handle in ((_FOLDER, below), (_CONNECTION, connection)):
+        handles = {}
+        if below is None:
+            # What other targets than sanctl's keep there stays where it is.
+            below = handles[_FOLDER] = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        connection = handles[_CONNECTION] = fuse.mount(path)
+        # None twice: systemd takes no more than there is room for, and the next process would be
+        # without the connection.
+        for name, handle in handles.items():
             daemon.notify(f"FDSTORE=1\nFDNAME={name}", fds=[handle])
     writes = Writes(below)
     served = fuse.Folder(connection, writes.answer, writes.known_names)

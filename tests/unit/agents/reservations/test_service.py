@@ -500,3 +500,5 @@ def test_a_connection_that_ended_is_made_anew(
     monkeypatch.setenv("LISTEN_FDNAMES", "below")
     assert service.main() == 0
     assert systemd.mounts == [77] and systemd.asked == []
+    # What broke: the folder was kept twice, and systemd, which keeps two, refused the connection.
+    assert [each for each in systemd.said if "FDSTORE" in each] == ["FDSTORE=1 FDNAME=fuse 77"]
