@@ -282,7 +282,7 @@ def _promote(device: Device, begun: contextlib.ExitStack) -> int:
     write_cache_steps.refuse_suspect(device.name)
     fs_shutdown.refuse_promotion(device)
     # Before the cluster is told that the device is not new any more.
-    hooks.check_before_promotion(device, is_first=is_first)
+    hooks.check_before_promotion(device, is_first=is_first, was_primary=state.is_primary)
     if is_first:
         first_activation.activate(_RUNNER, device, state, steps)
     device = admission.at_promotion(_RUNNER, device)
@@ -303,7 +303,7 @@ def _promote(device: Device, begun: contextlib.ExitStack) -> int:
         gate.open_gate(device.name, below=device.drbd_device, size_bytes=size)
         steps.done("gate", "gate leads onto DRBD")
     gate.resume(device.name)
-    with hooks.promoting(_RUNNER, device, steps, deadline):
+    with hooks.promoting(_RUNNER, device, steps, deadline, was_primary=state.is_primary):
         lio.set_alua_state(device.name, device.minor, lio.ACTIVE_OPTIMIZED)
     steps.done("alua", "ALUA Active/Optimized")
     found = parts.observe(_RUNNER, device)

@@ -46,19 +46,32 @@ def at_start(runner: Runner, device: Device) -> Reservations | None:
     return in_force.at_start(runner, device)
 
 
-def check_before_promotion(device: Device, *, is_first: bool) -> None:
-    """See `in_force.check_before_promotion`."""
+def check_before_promotion(device: Device, *, is_first: bool, was_primary: bool = False) -> None:
+    """See `in_force.check_before_promotion`; what serves hosts already goes on (`promoting`)."""
     if device.reservations:
         from sanctl.agents.reservations import in_force  # noqa: PLC0415 - as above
 
+        if was_primary and in_force.serves(device):
+            return
         in_force.check_before_promotion(device, is_first=is_first)
 
 
 @contextlib.contextmanager
-def promoting(runner: Runner, device: Device, steps: ocf.Steps, deadline: float) -> Iterator[None]:
+def promoting(
+    runner: Runner, device: Device, steps: ocf.Steps, deadline: float, *, was_primary: bool = False
+) -> Iterator[None]:
     """Let hosts in within: all replicas have what is in force then, and no change comes before.
 
-    Once DRBD is Primary here: what the file has now no push replaces any more.
+    Once DRBD is Primary here: what the file has now no push replaces any more. What serves hosts
+    already has done that: it goes on without a replica that does not answer, and with what LIO has
+    told hosts and not written, which a monitor stores.
+
+    Args:
+        runner: starts programs.
+        device: as the cluster wants it.
+        steps: of the promotion.
+        deadline: on the monotonic clock.
+        was_primary: DRBD was Primary here before this promotion.
 
     Raises:
         SanctlError: they have not; this node does not serve.
@@ -69,6 +82,9 @@ def promoting(runner: Runner, device: Device, steps: ocf.Steps, deadline: float)
         return
     from sanctl.agents.reservations import in_force  # noqa: PLC0415 - as above
 
+    if was_primary and in_force.serves(device):
+        yield
+        return
     with in_force.locked(device):
         in_force.settle(runner, device, deadline)
         steps.done("settled", "reservations stored on all replicas that may be promoted")

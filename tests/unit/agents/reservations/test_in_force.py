@@ -84,7 +84,7 @@ class Bed:
         self.is_enabled = True
         patch.setattr(lio_reload, "disable", lambda *_: setattr(self, "is_enabled", False))
         patch.setattr(lio_reload, "enable", lambda *_: setattr(self, "is_enabled", True))
-        patch.setattr(lio_reload, "is_whole", lambda *_: self.is_whole)
+        patch.setattr(lio_reload, "is_whole", lambda *_: self.is_whole and self.is_enabled)
         patch.setattr(lio_reservations, "read", lambda _: self.kernel)
         patch.setattr(lio_reservations, "read_registrations", lambda _: self.registered())
         self.is_writing = True
@@ -198,7 +198,7 @@ def test_an_order_of_before_does_not_make_up_for_a_file(bed: Bed) -> None:
 
 @pytest.mark.parametrize("seen", ["start", "promotion"])
 def test_nor_does_one_of_before_a_file_that_is_lost_once_more(bed: Bed, seen: str) -> None:
-    """What broke: the first loss was noted for good, and an order of since then freed the device."""
+    """What broke: the first loss was noted for good; an order of since then freed the device."""
     with pytest.raises(CommandError, match="SAN-RES-002"):
         in_force.check_before_promotion(VOL, is_first=False)
     bed.keep(HELD, cleared="t1")
@@ -245,6 +245,31 @@ def test_hosts_are_let_in_after_that_and_under_the_lock(bed: Bed) -> None:
         pytest.fail("hosts are let in")
     with hooks.promoting(bed.node, OFF, steps, 0.0):
         pass
+
+
+def test_what_serves_already_is_promoted_without_all_that(bed: Bed) -> None:
+    """What broke: promoted once more, for a change of parameters, it failed with its standby."""
+    bed.keep(HELD)
+    bed.kernel, bed.is_writing = HELD._replace(holder=J), False
+    bed.is_silent = True
+    steps = ocf.Steps("vol1", "promote")
+    with hooks.promoting(bed.node, VOL, steps, time.monotonic() + 1.0, was_primary=True):
+        pass
+    assert bed.reloads == [] and bed.kernel.holder == J, "a monitor stores what LIO has told"
+    Path(bed.path).unlink()
+    hooks.check_before_promotion(VOL, is_first=False, was_primary=True)
+    # One that was killed before it served does all of it.
+    for alua, was_primary in (("Standby", True), ("Active/Optimized", False)):
+        bed.keep(HELD)
+        bed.alua = alua
+        with (
+            pytest.raises(CommandError, match="SAN-RES-003"),
+            hooks.promoting(bed.node, VOL, steps, time.monotonic() + 1.0, was_primary=was_primary),
+        ):
+            pytest.fail("hosts are let in")
+        Path(bed.path).unlink()
+        with pytest.raises(CommandError, match="SAN-RES-002"):
+            hooks.check_before_promotion(VOL, is_first=False, was_primary=was_primary)
 
 
 def test_nobody_is_served_while_the_holder_has_no_entry(bed: Bed) -> None:
