@@ -257,7 +257,12 @@ def at_promotion(device: Device) -> bool:
         # does not put in force.
         given = Reservations()
     with state_files.locked(replica_note.held_path(device.name), wait_s=0.0) as is_free:
-        return put_in_force(device, given, must_reload=not is_free)
+        has_reloaded = put_in_force(device, given, must_reload=not is_free)
+    # What this target has told hosts as a standby's goes with that. Where the note cannot be
+    # removed the first monitor reloads once more.
+    with contextlib.suppress(OSError):
+        replica_note.unkept(device.name).remove()
+    return has_reloaded
 
 
 def serves(device: Device) -> bool:

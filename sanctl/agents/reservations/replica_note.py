@@ -22,6 +22,8 @@ _KIND = NOTE_KIND
 _CLOSING = "reservations-closing"
 #: Of the node: the order to clear reservations that stood when the file was first missed.
 _MISSED = "reservations-missed"
+#: Of a device: its target was there while nobody kept what LIO has written.
+_UNKEPT = "reservations-unkept"
 #: The kind of the lock of who changes a device's reservations here.
 LOCK = "reservation"
 
@@ -82,6 +84,23 @@ def read(name: str) -> Replica | None:
 def remove(name: str) -> None:
     """Forget the replica: its device has no reservations any more."""
     state_files.of_device(name, _KIND).remove()
+
+
+def unkept(name: str) -> state_files.StateFile:
+    """Return the note that LIO may have told hosts of a device's what nobody has kept."""
+    return state_files.of_device(name, _UNKEPT)
+
+
+def note_all_unkept() -> None:
+    """Note that of all devices here, before the service's folder is mounted anew.
+
+    A start has it mounted before it notes its replica: at the first time there is none.
+
+    Raises:
+        OSError: /run has no room.
+    """
+    for name in state_files.devices_with(_KIND):
+        unkept(name).write()
 
 
 def missed(name: str) -> state_files.StateFile:

@@ -57,6 +57,7 @@ def main() -> int:
     below, connection = kept.get(_FOLDER), kept.get(_CONNECTION)
     is_new = connection is None or below is None
     if connection is None or below is None:
+        replica_note.note_all_unkept()
         path = service_unit.folder()
         while service_unit.is_mounted():
             # Of a process that died before systemd had its connection: it fails, whoever looks.

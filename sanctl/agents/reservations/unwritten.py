@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What LIO has told hosts and written nowhere: stored before a reload would undo it."""
+"""What LIO has told hosts and nobody has kept: stored before a reload would undo it.
+
+While the service's folder was not mounted, too: LIO's writes failed, of which hosts are told
+nothing, and a failover would do without them.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from collections.abc import Iterator
 
 from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.replica.parts import Device
-from sanctl.agents.reservations import in_force
+from sanctl.agents.reservations import in_force, replica_note
 from sanctl.agents.reservations.replica_note import Replica
 from sanctl.agents.reservations.store import Store
 from sanctl.drivers import lio, lio_reload, lio_reservations, reservation_file
@@ -20,7 +24,7 @@ _log = DeviceLog("reservations")
 
 
 def may_be(device: Device) -> bool:
-    """Whether the target of a node that serves may have what LIO has told hosts and wrote nowhere.
+    """Whether the target of a node that serves may have what LIO has told hosts and nobody keeps.
 
     RESERVE, RELEASE and PREEMPT are written only while the last REGISTER was, and no CLEAR came
     after it (target_core_pr.c, pr_aptpl_active), and are GOOD without that. With nobody registered
@@ -29,13 +33,15 @@ def may_be(device: Device) -> bool:
     backstore = lio.backstore_folder(device.name, device.minor)
     return (
         in_force.serves(device)
-        and not lio_reservations.is_writing(backstore)
+        and (
+            replica_note.unkept(device.name).exists() or not lio_reservations.is_writing(backstore)
+        )
         and bool(lio_reservations.read_registrations(backstore))
     )
 
 
 def store(runner: Runner, device: Device, replica: Replica, kept: Kept, until: float) -> Kept:
-    """Store what LIO has told hosts without writing it, which the reload that is due would undo.
+    """Store what LIO has told hosts and nobody keeps, which the reload that is due would undo.
 
     Called under `in_force.locked`, while no host's command waits, and followed by the reload.
 
@@ -59,7 +65,9 @@ def store(runner: Runner, device: Device, replica: Replica, kept: Kept, until: f
             wanted = found.with_absent(kept.stored.reservations, entries)
             state = changes.change(replica, wanted, until=until)
             if state.reservations != kept.stored.reservations:
-                _log(device.name, "stored what LIO had not written", step="unwritten")
+                _log(
+                    device.name, "stored what LIO had told hosts and nobody kept", step="unwritten"
+                )
     return reservation_file.load(replica.path) or kept
 
 

@@ -45,7 +45,7 @@ def look_after(runner: Runner, device: Device, *, is_active: bool, attrd_pid: st
     if not device.reservations:
         return _switch_off(runner, device, backstore)
     was_on = lio_reservations.is_on(backstore)
-    if not was_on:
+    if not was_on or not service_unit.is_mounted():
         service_unit.run(runner, within_s=_SERVICE_S)
     replica = replica_note.write(device)
     with state_files.locked(replica_note.lock_path(device.name), wait_s=0.0) as is_mine:
@@ -118,10 +118,13 @@ def _follow(runner: Runner, device: Device, replica: Replica) -> None:
     with state_files.locked(replica_note.held_path(device.name), wait_s=0.0) as is_free:
         # The kernel drops a registration with its initiator's entry: one that was off the list for
         # a while has lost it there. A command that is under way is no such difference.
-        if is_free and not in_force.has_all(device, kept):
+        is_unkept = is_free and replica_note.unkept(device.name).exists()
+        if is_unkept or (is_free and not in_force.has_all(device, kept)):
             if unwritten.may_be(device):
                 kept = unwritten.store(runner, device, replica, kept, until)
             in_force.bring_up_to_date(device)
+        if is_unkept:
+            replica_note.unkept(device.name).remove()
     # The kernel has forgotten such a registration, and a failover must not bring it back. What the
     # kernel has besides is not stored here: a host's command may be under way, which the service
     # stores before it is answered.

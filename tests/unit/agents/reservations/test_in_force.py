@@ -67,7 +67,9 @@ class Bed:
         self.published: dict[str, str] = {}
         patch.setattr(parts, "note_path", lambda *_: self.path)
         patch.setattr(peers, "send", self.send)
-        patch.setattr(service_unit, "run", lambda *_, **__: None)
+        self.is_mounted = True
+        patch.setattr(service_unit, "run", lambda *_, **__: setattr(self, "is_mounted", True))
+        patch.setattr(service_unit, "is_mounted", lambda: self.is_mounted)
         patch.setattr(lio, "is_exported", lambda _: self.is_exported)
         patch.setattr(lio, "initiators", lambda _: self.entries)
         #: Those whose LUN is not mapped: what they have registered is gone already.
@@ -613,6 +615,34 @@ def test_what_lio_has_told_hosts_and_not_written_is_stored_before_a_reload(
     assert bed.is_enabled and bed.is_writing and len(bed.reloads) == 1
     bed.look()
     assert len(bed.reloads) == 1
+
+
+def test_what_was_told_while_nobody_kept_it_is_stored(bed: Bed) -> None:
+    """What broke: a RESERVE of then was in no file, and a failover let everybody write."""
+    bed.keep(Reservations(HELD.registrations))
+    bed.kernel = HELD
+    bed.look()
+    assert bed.kept().reservations.holder is None, "a host's command may be under way"
+    replica_note.note_all_unkept()
+    bed.is_silent = True
+    with pytest.raises(CommandError, match="SAN-RES-003"):
+        bed.look()
+    assert bed.is_enabled and bed.reloads == []
+    bed.is_silent = False
+    bed.look()
+    assert bed.kept().reservations == HELD == bed.kernel == bed.sent[-1].reservations
+    assert bed.is_enabled and len(bed.reloads) == 1
+    bed.look()
+    assert len(bed.reloads) == 1
+    # A promotion has in force what is kept.
+    bed.alua, bed.kernel = "Standby", HELD._replace(holder=J)
+    replica_note.note_all_unkept()
+    assert in_force.at_promotion(VOL) and bed.kernel == HELD
+    bed.alua = "Active/Optimized"
+    bed.is_mounted = False
+    bed.look()
+    assert bed.is_mounted, "each monitor has the service run"
+    assert len(bed.reloads) == 2 and not replica_note.unkept("vol1").exists()
 
 
 def test_with_that_who_is_kept_out_loses_nothing_and_before_it_serves_nothing_is_stored(

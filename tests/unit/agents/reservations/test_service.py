@@ -468,7 +468,7 @@ class Systemd:
 
 
 @pytest.fixture
-def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Systemd:
+def systemd(fake_node: FakeNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Systemd:
     return Systemd(tmp_path / "pr", monkeypatch)
 
 
@@ -476,7 +476,9 @@ def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Systemd:
 def test_the_first_process_has_its_connection_kept(systemd: Systemd, mounts: list[int]) -> None:
     """Also over the mount of one that died before that."""
     systemd.mounts = list(mounts)
+    state_files.of_device("vol1", "reservations").write()
     assert service.main() == 0
+    assert replica_note.unkept("vol1").exists(), "LIO may have told hosts what nobody keeps"
     below, connection, *rest = systemd.said
     assert below.startswith("FDSTORE=1 FDNAME=below ")
     assert connection == "FDSTORE=1 FDNAME=fuse 77"
@@ -489,7 +491,9 @@ def test_the_next_one_asks_for_what_was_not_answered(
 ) -> None:
     systemd.kept, systemd.mounts = [3, 4], [77]
     monkeypatch.setenv("LISTEN_FDNAMES", "fuse:below")
+    state_files.of_device("vol1", "reservations").write()
     assert service.main() == 0
+    assert not replica_note.unkept("vol1").exists()
     assert (systemd.said, systemd.asked, systemd.mounts) == (["READY=1", "serves"], [3], [77])
 
 
