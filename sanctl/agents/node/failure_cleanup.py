@@ -42,6 +42,8 @@ _START_ATTEMPTS = 5
 _NO_ANSWER = "SAN-CMD-002"
 #: A flush takes longer than the start has; the next start goes on with it.
 _UNFINISHED = "SAN-CACHE-012"
+#: The service of reservations did not run yet, or a change of reservations was under way.
+_RESERVATIONS = frozenset({"SAN-RES-004", "SAN-RES-006"})
 #: The start made way for a failover (agents/node/start_turn.py). The failover comes first, and
 #: the cluster may take long to hear of the failure.
 _MADE_WAY, _MADE_WAY_S = "SAN-AGENT-017", 50.0
@@ -89,7 +91,8 @@ def note_start_failure(device: Device) -> Iterator[None]:
 def note_start_out_of_time(device: Device) -> Iterator[None]:
     """Note a failed start where the code inside is killed, or a program gives it no answer in time.
 
-    Also where its disk gives EIO, and where a flush takes longer than the start has.
+    Also where its disk gives EIO, where a flush takes longer than the start has, and where the
+    service of reservations does not run: it may be about to.
 
     Raises:
         SanctlError, OSError: the failure of the code inside.
@@ -104,7 +107,7 @@ def note_start_out_of_time(device: Device) -> Iterator[None]:
         if _MADE_WAY in codes:
             # No attempt: it has begun nothing.
             _write_slow_start(device, attempts - 1, runs_s=_MADE_WAY_S)
-        elif codes & {_NO_ANSWER, _UNFINISHED}:
+        elif codes & {_NO_ANSWER, _UNFINISHED, *_RESERVATIONS}:
             _write_slow_start(device, attempts, runs_s=0.0)
         else:
             remove_notes(device.name, _SLOW_START)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 
@@ -25,7 +26,9 @@ def run(runner: Runner, *, within_s: float = _SERVICE_S) -> None:
     if is_mounted():
         return
     deadline = time.monotonic() + within_s
-    runner.run(["systemctl", "start", NAME], timeout_s=within_s)
+    # One that failed at first systemd starts anew, and says that the start has failed.
+    with contextlib.suppress(CommandError):
+        runner.run(["systemctl", "start", NAME], timeout_s=within_s)
     while not is_mounted():
         if time.monotonic() > deadline:
             raise CommandError(

@@ -181,6 +181,7 @@ def test_a_start_that_succeeded_meanwhile_is_not_noted_again(runtime: Path) -> N
 
 
 TIMED_OUT = CommandError(Problem("SAN-CMD-002", "no answer within 20 s: dmsetup create"))
+NO_SERVICE = CommandError(Problem("SAN-RES-006", "sanctl-reservations.service does not run"))
 UNFINISHED = CommandError(Problem("SAN-CACHE-012", "not all that was in RAM is on the disk yet"))
 
 
@@ -189,7 +190,7 @@ def run_out_of_time(name: str, error: BaseException = TIMED_OUT) -> None:
         raise error
 
 
-@pytest.mark.parametrize("error", [TIMED_OUT, UNFINISHED])
+@pytest.mark.parametrize("error", [TIMED_OUT, UNFINISHED, NO_SERVICE])
 def test_a_start_that_got_no_answer_in_time_is_tried_again(
     runtime: Path, error: CommandError
 ) -> None:
