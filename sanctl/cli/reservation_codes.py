@@ -20,7 +20,8 @@ CODES = {
     "host has its entry, is off the device's list ('sanctl target deny'), or the reservation is "
     "given up: 'sanctl target reservations NAME clear'.",
     "SAN-RES-006": "sanctl-reservations.service, which keeps what hosts reserve, does not run on "
-    "this node. A device with reservations is not started without it.",
+    "this node. A device with reservations is not started without it. Such a start is tried again "
+    "by itself, four times at most; then clean the failure up once the service runs.",
     "SAN-RES-007": "The file with a device's persistent reservations was written by a newer "
     "release of sanctl than this node has. It is whole, and stays: this replica is not promoted, "
     "and takes no change, until sanctl is updated on the node. Do not clear the reservations for "
