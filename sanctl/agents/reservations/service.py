@@ -57,7 +57,11 @@ def main() -> int:
     below, connection = kept.get(_FOLDER), kept.get(_CONNECTION)
     is_new = connection is None or below is None
     if connection is None or below is None:
-        replica_note.note_all_unkept()
+        try:
+            replica_note.note_all_unkept()
+        except OSError as error:
+            # LIO's writes fail until the folder is mounted: that comes first.
+            in_force.log_failure("", f"what was told hosts until now is not stored: {error}")
         path = service_unit.folder()
         while service_unit.is_mounted():
             # Of a process that died before systemd had its connection: it fails, whoever looks.

@@ -486,6 +486,17 @@ def test_the_first_process_has_its_connection_kept(systemd: Systemd, mounts: lis
     assert systemd.asked == [] and systemd.mounts == [77]
 
 
+def test_a_full_run_does_not_keep_it_from_the_mount(
+    systemd: Systemd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    state_files.of_device("vol1", "reservations").write()
+    monkeypatch.setattr(state_files.StateFile, "write", refuse)
+    assert service.main() == 0 and systemd.mounts == [77]
+
+
 def test_the_next_one_asks_for_what_was_not_answered(
     systemd: Systemd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
