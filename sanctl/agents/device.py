@@ -407,6 +407,7 @@ def take_down(device: Device) -> None:
     parts.detach_files(device)
     resource_file.remove(device.name)
     replica_state.withdraw(_RUNNER, device)
+    hooks.at_stop(_RUNNER, device)
     # Before remove_device: the device's share of the dirty limit is one of its state files.
     write_cache.after_stop(device.name)
     state_files.remove_device(device.name)

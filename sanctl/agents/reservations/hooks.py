@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from sanctl.agents import ocf
 from sanctl.agents.replica import parts
 from sanctl.agents.replica.parts import Device
+from sanctl.errors import SanctlError
 from sanctl.model.published_reservations import NOTE_KIND
 from sanctl.model.reservation import Reservations
 from sanctl.system import state_files
@@ -109,6 +110,16 @@ def demoting(device: Device) -> contextlib.AbstractContextManager[None]:
     from sanctl.agents.reservations import in_force  # noqa: PLC0415 - as above
 
     return in_force.demoting(device)
+
+
+def at_stop(runner: Runner, device: Device) -> None:
+    """Take back what was published of a replica that is stopped, as far as possible."""
+    if _is_without(device.name):
+        return
+    from sanctl.agents.reservations import upkeep  # noqa: PLC0415 - as above
+
+    with contextlib.suppress(SanctlError, OSError):
+        upkeep.withdraw(runner, device.name)
 
 
 def look_after(runner: Runner, device: Device, *, is_active: bool, attrd_pid: str) -> bool:

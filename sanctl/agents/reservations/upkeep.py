@@ -58,7 +58,8 @@ def look_after(runner: Runner, device: Device, *, is_active: bool, attrd_pid: st
         else:
             # A reload would wait in the kernel for a host's command that waits here.
             with state_files.locked(replica_note.held_path(device.name), wait_s=0.0) as is_free:
-                return is_free and in_force.bring_up_to_date(device)
+                was_mirrored = is_free and in_force.bring_up_to_date(device)
+            return withdraw(runner, device.name) or was_mirrored
     return (is_active and _publish(runner, replica, attrd_pid)) or not was_on
 
 
@@ -91,8 +92,7 @@ def _switch_off(runner: Runner, device: Device, backstore: str) -> bool:
         in_force.reload(device, Reservations())
         lio_reservations.set_mode(backstore, is_on=False)
     in_force.empty_file(device)
-    node_attributes.delete(runner, f"{RESERVATIONS_PREFIX}{device.name}")
-    state_files.of_device(device.name, _PUBLISHED).remove()
+    withdraw(runner, device.name, is_certain=False)
     # Last: it says that something is left to be done.
     replica_note.remove(device.name)
     _log(device.name, "persistent reservations are off", step="off")
@@ -133,6 +133,32 @@ def _follow(runner: Runner, device: Device, replica: Replica) -> None:
         Store(runner).change(replica, left, until=until)
     elif not in_force.is_settled(device):
         in_force.settle(runner, device, until)
+
+
+def withdraw(runner: Runner, name: str, *, is_certain: bool = True) -> bool:
+    """Take back what this node has published of a device that it does not serve any more.
+
+    Else it would be shown for what is in force when the node serves the device again, until its
+    first monitor then.
+
+    Args:
+        runner: starts programs.
+        name: the device.
+        is_certain: it was published only if that is noted.
+
+    Returns:
+        Whether anything was done.
+
+    Raises:
+        CommandError: pacemaker-attrd did not answer.
+        OSError: whether it was published is not known.
+    """
+    note = state_files.of_device(name, _PUBLISHED)
+    if is_certain and not note.exists():
+        return False
+    node_attributes.delete(runner, f"{RESERVATIONS_PREFIX}{name}")
+    note.remove()
+    return True
 
 
 def _publish(runner: Runner, replica: Replica, attrd_pid: str) -> bool:

@@ -705,6 +705,34 @@ def test_the_active_node_publishes_once_for_each_daemon(bed: Bed) -> None:
     assert bed.reloads == [] and bed.sent == []
 
 
+def test_what_was_published_is_taken_back_with_the_role(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What broke: a node that serves once more was taken at its word of the last time."""
+    name = "sanctl.reservations.vol1"
+    bed.keep(HELD)
+    bed.kernel = HELD
+    for end in (
+        lambda: bed.look(is_active=False),
+        lambda: hooks.at_stop(bed.node, VOL),
+    ):
+        bed.alua = "Active/Optimized"
+        bed.look()
+        assert name in bed.published
+        bed.alua = "Standby"
+        end()
+        assert bed.published == {}
+    assert not bed.look(is_active=False)
+    bed.alua = "Active/Optimized"
+    bed.look()
+
+    def silent(*_: object) -> None:
+        raise CommandError(Problem("SAN-CMD-002", "no answer"))
+
+    monkeypatch.setattr(node_attributes, "delete", silent)
+    hooks.at_stop(bed.node, VOL)  # A stop does not fail for it.
+
+
 def test_an_order_to_clear_is_carried_out_once(bed: Bed) -> None:
     bed.keep(HELD)
     bed.kernel = HELD
