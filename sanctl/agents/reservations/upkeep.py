@@ -11,6 +11,7 @@ from sanctl.agents.reservations import access, in_force, replica_note, service_u
 from sanctl.agents.reservations.replica_note import Replica
 from sanctl.agents.reservations.store import Store
 from sanctl.drivers import lio, lio_reservations, node_attributes, reservation_file
+from sanctl.errors import CommandError
 from sanctl.model.published_reservations import (
     RESERVATIONS_PREFIX,
     PublishedReservations,
@@ -45,8 +46,14 @@ def look_after(runner: Runner, device: Device, *, is_active: bool, attrd_pid: st
     if not device.reservations:
         return _switch_off(runner, device, backstore)
     was_on = lio_reservations.is_on(backstore)
-    if not was_on or not service_unit.is_mounted():
-        service_unit.run(runner, within_s=_SERVICE_S)
+    try:
+        if not was_on or not service_unit.is_mounted():
+            service_unit.run(runner, within_s=_SERVICE_S)
+    except CommandError as error:
+        if not was_on:
+            raise
+        # An order to clear, or who was taken off the list, waits for no service.
+        in_force.log_failure(device.name, str(error))
     replica = replica_note.write(device)
     with state_files.locked(replica_note.lock_path(device.name), wait_s=0.0) as is_mine:
         if not is_mine or (is_active and replica_note.is_closing(device.name)):

@@ -645,6 +645,23 @@ def test_what_was_told_while_nobody_kept_it_is_stored(bed: Bed) -> None:
     assert len(bed.reloads) == 2 and not replica_note.unkept("vol1").exists()
 
 
+def test_a_service_that_does_not_run_keeps_a_monitor_from_nothing(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise CommandError(Problem("SAN-RES-006", "it does not run"))
+
+    monkeypatch.setattr(service_unit, "run", fail)
+    bed.is_mounted = False
+    bed.keep(HELD)
+    bed.entries, bed.kernel = [J], Reservations(((J, 2),))
+    bed.look(VOL._replace(initiators=(J,)))
+    assert bed.kept().reservations == bed.kernel
+    bed.is_on = False
+    with pytest.raises(CommandError, match="SAN-RES-006"):
+        bed.look(VOL._replace(initiators=(J,)))
+
+
 def test_with_that_who_is_kept_out_loses_nothing_and_before_it_serves_nothing_is_stored(
     bed: Bed,
 ) -> None:
