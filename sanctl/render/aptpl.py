@@ -9,6 +9,9 @@ from sanctl.model.reservation import Reservations
 def render_aptpl(reservations: Reservations, *, iqn: str, tag: int, port_id: int) -> list[str]:
     """Return one text for each registration, to be written on its own while there is no LUN.
 
+    Numbers are those of C: one that begins with a zero is octal for the kernel. Of 08 it makes
+    nothing, which is no type, and it refuses the registration (lib/parser.c, match_one).
+
     Without the initiator's session id: it is the registration of any session of that initiator
     (with `enforce_pr_isids` 0), as a session with another node has another id.
 
@@ -26,7 +29,7 @@ def render_aptpl(reservations: Reservations, *, iqn: str, tag: int, port_id: int
             f"initiator_node={initiator}",
             f"sa_res_key={key}",
             f"res_holder={int(is_holder)}",
-            *([f"res_type={reservations.type:02x}", "res_scope=00"] if is_holder else []),
+            *([f"res_type={reservations.type}", "res_scope=0"] if is_holder else []),
             "res_all_tg_pt=0",
             "mapped_lun=0",
             "target_fabric=iSCSI",

@@ -265,6 +265,24 @@ def test_an_operator_breaks_it(hosts: TwoHosts) -> None:
     await_whole(hosts)
 
 
+@pytest.mark.parametrize("kind", [1, 3, 6, 7, 8])
+def test_each_type_is_in_force_where_the_device_moves(hosts: TwoHosts, kind: int) -> None:
+    """The kernel reads numbers as C does: of 08 it made none, and no node served."""
+    await_whole(hosts)
+    node = active(hosts)
+    register(hosts, 0)
+    assert hosts.out(0, node, f"--reserve --param-rk={KEYS[0]:x} --prout-type={kind}") == 0
+    hosts.scenario.sanctl("device", "move", NAME, "--to", other(node), node=WHERE, timeout_s=120)
+    node = other(node)
+    await_served(hosts, node, 0)
+    # Of all registrants READ RESERVATION names no key.
+    assert hosts.write(1, node) == "conflict"
+    assert hosts.write(0, node) == "written"
+    assert hosts.out(0, node, "--register-ignore --param-sark=0") == 0
+    await_served(hosts, node, 1)
+    await_whole(hosts)
+
+
 @pytest.mark.faults
 @pytest.mark.timeout(5400)
 def test_twenty_crashes_and_moves(hosts: TwoHosts) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from sanctl.errors import CommandError
-from sanctl.model.reservation import Reservations, of_initiators
+from sanctl.model.reservation import TYPES, Reservations, of_initiators
 from sanctl.parse.aptpl import parse_aptpl, parse_in_force, parse_registrations
 from sanctl.render.aptpl import render_aptpl
 
@@ -97,7 +97,18 @@ def test_what_is_rendered_is_what_lio_writes() -> None:
         for number, text in enumerate(texts)
     )
     assert parse_aptpl(read) == wanted
-    assert "res_type=05" in texts[1] and "res_type" not in texts[0]
+    assert "res_type=5," in texts[1] and "res_type" not in texts[0]
+
+
+@pytest.mark.parametrize("type_", TYPES)
+def test_the_kernel_reads_each_type_as_it_is_meant(type_: int) -> None:
+    """What broke: of "08" it read no type, refused it, and the device was started nowhere."""
+    held = of_initiators(((A, 2), (B, 7)), holder=A, type_=type_)
+    (text, _) = render_aptpl(held, iqn="iqn.x:vm1", tag=10, port_id=34)
+    numbers = dict(each.split("=") for each in text.split(","))
+    for name in ("res_holder", "res_type", "res_scope", "res_all_tg_pt", "tpgt", "port_rtpi"):
+        assert str(int(numbers[name])) == numbers[name], "C takes it for octal"
+    assert int(numbers["res_type"]) == type_
 
 
 def test_who_is_off_the_access_list_is_left_out() -> None:
