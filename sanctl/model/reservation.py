@@ -75,9 +75,13 @@ class Reservations(NamedTuple):
         """
         there = set(entries)
         absent = kept.limited_to(iqn for iqn, _ in kept.registrations if iqn not in there)
-        holder, type_ = (
-            (absent.holder, absent.type) if self.holder is None else (self.holder, self.type)
+        holder, type_ = self.holder, self.type
+        # What all registrants hold one of them releases for all, those who are kept out, too.
+        is_released = kept.type in ALL_REGISTRANTS and not there.isdisjoint(
+            kept.keys.keys() & self.keys.keys()
         )
+        if holder is None and not is_released:
+            holder, type_ = absent.holder, absent.type
         found = {**absent.keys, **self.keys}
         return of_initiators(found.items(), holder=holder, type_=type_)
 

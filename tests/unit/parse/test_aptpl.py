@@ -130,6 +130,16 @@ def test_another_hosts_command_loses_no_registration_of_one_that_is_kept_out() -
     assert taken.with_absent(kept, [A]) == Reservations(((A, 9), (B, 2)), A, 1)
 
 
+def test_what_all_registrants_hold_one_of_them_releases_for_all() -> None:
+    """What broke: it was stored as held by one that was kept out; a failover brought it back."""
+    both = ((A, 1), (B, 2))
+    kept = of_initiators(both, holder=A, type_=7)
+    assert Reservations(((A, 1),)).with_absent(kept, [A]) == Reservations(both)
+    # A has unregistered: B holds it on.
+    assert Reservations().with_absent(kept, [A]) == Reservations(((B, 2),), B, 7)
+    assert kept.limited_to([A]).with_absent(kept, [A]) == kept
+
+
 def test_of_two_sessions_keys_the_one_that_was_set_last_counts() -> None:
     """LIO changes a key in its place in the list, with a new generation."""
     head = "SPC-3 PR Registrations:\n"
