@@ -119,7 +119,9 @@ class Changes:
             # A restore closes it in any case. While I/O is frozen an entry could not be removed:
             # its commands never end.
             leaves_list = _is_frozen(state) or (device.leaves_list and not device.restore)
-            if not leaves_list and access_list.update(device, hooks.letting_in(device)):
+            if not leaves_list and access_list.update(
+                device, hooks.letting_in(device), hooks.keeping_out(device)
+            ):
                 self._steps.done(
                     "initiators",
                     f"access list: {', '.join(device.all_initiators) or 'no initiator'}",

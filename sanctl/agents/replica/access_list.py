@@ -121,7 +121,11 @@ def _log_once(device: Device, note_name: str, problems: Collection[str]) -> None
         note.write(text)
 
 
-def update(device: Device, letting_in: LettingIn | None = None) -> bool:
+def update(
+    device: Device,
+    letting_in: LettingIn | None = None,
+    keeping_out: AbstractContextManager[None] | None = None,
+) -> bool:
     """Bring the access list of a target that runs up to date; return whether anything changed.
 
     Who is to be kept out is out before anything that can fail, or wait, for those who are let in.
@@ -129,6 +133,7 @@ def update(device: Device, letting_in: LettingIn | None = None) -> bool:
     Args:
         device: as the cluster wants it.
         letting_in: how those are let in who have no entry (agents/reservations/hooks.py).
+        keeping_out: what is entered while others lose theirs (the same).
 
     Raises:
         CommandError: the kernel refused an initiator without CHAP, or nobody can be let in now.
@@ -139,7 +144,14 @@ def update(device: Device, letting_in: LettingIn | None = None) -> bool:
     had_credentials = lio.has_credentials(device.name, logins)
     if before == device.access and had_credentials and not lio.asks_everyone(device.name):
         return False
-    lio.remove_initiators(device.name, keep=device.all_initiators)
+    with contextlib.ExitStack() as out:
+        if keeping_out is not None and not set(lio.initiators(device.name)).issubset(
+            device.all_initiators
+        ):
+            # Without room for its notes who is to be kept out is out all the same.
+            with contextlib.suppress(OSError):
+                out.enter_context(keeping_out)
+        lio.remove_initiators(device.name, keep=device.all_initiators)
     # One that is half there counts as little as for the kernel.
     there = set(lio.mapped_initiators(device.name)) if letting_in is not None else set()
     if letting_in is None:

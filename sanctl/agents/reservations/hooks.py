@@ -103,6 +103,15 @@ def letting_in(device: Device) -> LettingIn | None:
     return functools.partial(let_in.letting_in, device)
 
 
+def keeping_out(device: Device) -> contextlib.AbstractContextManager[None]:
+    """Return what initiators are taken off the access list within, see `let_in.keeping_out`."""
+    if not device.reservations:
+        return contextlib.nullcontext()
+    from sanctl.agents.reservations import let_in  # noqa: PLC0415 - as above
+
+    return let_in.keeping_out(device)
+
+
 def demoting(device: Device) -> contextlib.AbstractContextManager[None]:
     """See `in_force.demoting`."""
     if not device.reservations:

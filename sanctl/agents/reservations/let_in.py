@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Lets hosts in again with what they have registered, or not at all."""
+"""Lets hosts in again with what they have registered, or not at all; and keeps them out."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from sanctl.agents.reservations import access, in_force, replica_note, unwritten
 from sanctl.drivers import lio, lio_reload, reservation_file
 from sanctl.drivers.reservation_file import Kept
 from sanctl.errors import CommandError, Problem
+from sanctl.system import state_files
 
 #: A monitor lets hosts in, which has 30 s for all that it does; the next one tries again.
 _LOCK_S = 3.0
+#: Who is to be kept out is out whoever reloads the target.
+_RELOAD_S = 1.0
 
 
 @contextlib.contextmanager
@@ -69,6 +72,25 @@ def letting_in(
         else:
             with _reloading(device, kept, is_first=is_first):
                 yield
+
+
+@contextlib.contextmanager
+def keeping_out(device: Device) -> Iterator[None]:
+    """Take initiators off the access list within, also one whose command waits for a replica.
+
+    The kernel ends a session once the command is answered. The service gives up what it stores, and
+    answers it as void while this lasts. What the command has changed in the kernel is noted as kept
+    by nobody: the next look stores it, or what is left of it, as no host was told anything.
+
+    Raises:
+        OSError: /run has no room.
+    """
+    with state_files.locked(replica_note.held_path(device.name), wait_s=0.0) as is_free:
+        pass
+    if not is_free:
+        replica_note.unkept(device.name).write()
+    with state_files.locked(replica_note.reload_path(device.name), wait_s=_RELOAD_S):
+        yield
 
 
 @contextlib.contextmanager

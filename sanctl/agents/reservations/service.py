@@ -101,7 +101,7 @@ class Writes:
         """Keep the texts of other targets in the folder that is mounted over, by its descriptor."""
         self._below = below
         # Of one process, as each begins an epoch of its own (R4); used under the device's lock.
-        self.store = Store(_RUNNER)
+        self.store = Store(_RUNNER, yields=True)
         self._texts = _Texts()
 
     def known_names(self) -> list[str]:
@@ -124,7 +124,8 @@ class Writes:
 
         No answer reaches the host any more. The kernel waits for this one before it ends the
         session; the change goes with the reload that is under way, with the next one of a standby,
-        or with the target. A change on the active node stays, and is stored as ever.
+        or with the target; of one that is taken off the list it is looked at anew (let_in.py). Else
+        a change on the active node stays, and is stored as ever.
         """
         if not write.interrupted.is_set():
             return False

@@ -32,7 +32,7 @@ _log = DeviceLog("reservations")
 
 
 class NotPrimaryError(CommandError):
-    """This node does not serve the device any more: what waits to be stored is not stored here."""
+    """What waits to be stored is not stored: this node serves the device no more, or not now."""
 
 
 class Settled(NamedTuple):
@@ -53,10 +53,12 @@ class Store:
     Args:
         runner: starts programs.
         may_mark: whether a peer that does not answer is marked. Not by who holds the fencing lock.
+        yields: whether a change is given up while sessions are ended for another process, which
+            waits for the host's command that waits for this.
     """
 
-    def __init__(self, runner: Runner, *, may_mark: bool = True) -> None:
-        self._runner, self._may_mark = runner, may_mark
+    def __init__(self, runner: Runner, *, may_mark: bool = True, yields: bool = False) -> None:
+        self._runner, self._may_mark, self._yields = runner, may_mark, yields
         #: By device, what this process has stored last, and nobody since.
         self._latest: dict[str, Version] = {}
 
@@ -71,7 +73,8 @@ class Store:
             until: on the monotonic clock; None: for ever.
 
         Raises:
-            NotPrimaryError: this node is no Primary of the device, or is to be none.
+            NotPrimaryError: this node is no Primary of the device, or is to be none; or its
+                sessions are being ended, see `yields`.
             CommandError: the own file cannot be read, or the time is over.
             OSError: it cannot be written.
         """
@@ -155,6 +158,10 @@ class Store:
         marked: set[str] = set()
         said = ""
         while True:
+            if self._yields and replica_note.is_reloading(replica.device):
+                raise NotPrimaryError(
+                    Problem("SAN-RES-004", f"sessions of {replica.device} are being ended")
+                )
             state = _check_primary(self._runner, replica)
             reasons: list[str] = []
             # A peer that DRBD sees is asked first; of one that is gone the mark is looked at, as

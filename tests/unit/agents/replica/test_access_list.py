@@ -241,6 +241,29 @@ def test_who_is_to_be_kept_out_is_out_though_nobody_can_be_let_in(kernel: Kernel
     assert not access_list.update(only, kernel.letting_in) and kernel.asked == [(WEB,)]
 
 
+def test_only_who_is_taken_off_is_kept_out_within_what_waits_for_its_command(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered: list[list[str]] = []
+
+    @contextlib.contextmanager
+    def keeping_out(*, error: OSError | None = None) -> Iterator[None]:
+        if error is not None:
+            raise error
+        entered.append(kernel.entries)
+        yield
+        entered.append(kernel.entries)
+
+    kernel.entries = [WEB]
+    access_list.update(DEVICE._replace(initiators=(APP, WEB)), kernel.letting_in, keeping_out())
+    assert entered == [] and kernel.entries == [APP, WEB]
+    access_list.update(DEVICE._replace(initiators=(WEB,)), kernel.letting_in, keeping_out())
+    assert entered == [[APP, WEB], [WEB]]
+    full = keeping_out(error=OSError(28, "No space left on device"))
+    access_list.update(DEVICE, kernel.letting_in, full)
+    assert kernel.entries == []
+
+
 def test_nothing_that_can_fail_comes_before_that(
     kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -512,6 +512,23 @@ def test_who_has_nothing_registered_waits_for_no_change(bed: Bed) -> None:
             assert bed.node.clock.passed_s < 4.0
 
 
+def test_whose_command_waits_is_kept_out_all_the_same(bed: Bed) -> None:
+    """The service answers it as void meanwhile; what it has changed is looked at anew."""
+    with hooks.keeping_out(VOL):
+        assert replica_note.is_reloading("vol1")
+    assert not replica_note.unkept("vol1").exists(), "no command waits"
+    with (
+        state_files.locked(replica_note.held_path("vol1"), shared=True),
+        hooks.keeping_out(VOL),
+    ):
+        assert replica_note.unkept("vol1").exists()
+    # Whoever else reloads the target answers it, too.
+    with state_files.locked(replica_note.reload_path("vol1")), hooks.keeping_out(VOL):
+        assert bed.node.clock.passed_s < 2.0
+    with hooks.keeping_out(OFF):
+        assert not replica_note.is_reloading("vol1")
+
+
 def test_who_was_refused_and_is_taken_has_what_it_had_registered(bed: Bed) -> None:
     """What broke: it got its entry alone, and the next host's command made it lose all of it."""
     bed.keep(HELD)

@@ -388,6 +388,27 @@ def test_a_command_does_not_keep_a_promotion_from_its_reload(bed: Bed) -> None:
     assert bed.kept() == StoredReservations(Version(3, 2), HELD)
 
 
+def test_nor_does_one_that_waits_for_a_replica_keep_its_host_from_being_taken_off(bed: Bed) -> None:
+    """What broke: the monitor hung in the kernel, with the host that was to be kept out."""
+    bed.is_silent = True
+    with contextlib.ExitStack() as out:
+
+        def takes_off() -> None:
+            with state_files.locked(replica_note.lock_path("vol1"), wait_s=0.0) as is_free:
+                assert not is_free, "its change is being stored"
+            lock = state_files.locked(replica_note.reload_path("vol1"), wait_s=0.0)
+            assert out.enter_context(lock)
+            bed.interrupted.set()
+
+        bed.waits(3, takes_off)
+        assert bed.command(HELD) == 0
+    assert bed.kept() == StoredReservations(Version(3, 2), NONE)
+    # One of another host is stored once that is over.
+    bed.interrupted.clear()
+    bed.is_silent = False
+    assert bed.command(ONE) == 0 and bed.kept().reservations == ONE
+
+
 def test_the_active_node_stores_what_a_host_that_is_gone_has_changed(bed: Bed) -> None:
     """The change is in force: others see it, and a failover must not undo it."""
     bed.interrupted.set()
