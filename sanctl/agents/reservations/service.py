@@ -229,7 +229,8 @@ class _Command:
 
     def _keep(self, replica: Replica) -> int | None:
         with state_files.locked(replica_note.lock_path(replica.device), wait_s=1.0) as is_mine:
-            if not is_mine:
+            # While sessions are being ended each try would begin an epoch, and give it up.
+            if not is_mine or replica_note.is_reloading(replica.device):
                 return None
             # A promotion compares what is in force here with the file, under this lock, before it
             # serves. Until then this target may have what other hosts have replaced since.

@@ -406,7 +406,16 @@ def test_nor_does_one_that_waits_for_a_replica_keep_its_host_from_being_taken_of
     # One of another host is stored once that is over.
     bed.interrupted.clear()
     bed.is_silent = False
-    assert bed.command(ONE) == 0 and bed.kept().reservations == ONE
+    with contextlib.ExitStack() as out:
+        lock = state_files.locked(replica_note.reload_path("vol1"), wait_s=0.0)
+        assert out.enter_context(lock)
+
+        def is_over() -> None:
+            assert bed.stored == [] and bed.kept().version == Version(3, 2)
+            out.close()
+
+        bed.waits(30, is_over)
+        assert bed.command(ONE) == 0 and bed.kept().reservations == ONE
 
 
 def test_the_active_node_stores_what_a_host_that_is_gone_has_changed(bed: Bed) -> None:
