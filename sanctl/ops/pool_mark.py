@@ -20,6 +20,7 @@ from sanctl.plan.pool.marking import (
     MARKER,
     MountEvidence,
     accepting_problems,
+    distrusting_problems,
     marking_problems,
 )
 from sanctl.system.files import fsync_folder, is_mount_point, read_text, write_atomically
@@ -144,3 +145,28 @@ def accept_filesystem(pool: Pool, node: str) -> tuple[str, ...]:
     else:
         pool_notes.clear(pool.uuid, pool_notes.FILESYSTEM)
     return ("the filesystem is the pool's from now on, and its replicas count as suspect",)
+
+
+def distrust_pool(pool: Pool, node: str, *, is_standby: bool) -> tuple[str, ...]:
+    """Have each replica in a pool on this node count as suspect; return what was done.
+
+    For a filesystem that fsck has repaired: it takes away blocks of files, or files, and nothing
+    says of which replica. DRBD's metadata still calls them up to date, and a connection sends what
+    its bitmap says alone. The agents mark the replicas by the note before they start one
+    (sanctl/agents/recovery/fs_shutdown.py).
+
+    Args:
+        pool: the pool, mounted or not.
+        node: this node.
+        is_standby: Pacemaker has put the node into standby.
+
+    Raises:
+        Refused: replicas in it are started, or may be.
+        OSError: what is in use cannot be read, or the note cannot be written.
+    """
+    is_used = any(each.startswith(f"{pool.path}/") for each in loop.backing_files())
+    problems = distrusting_problems(pool, node, is_standby=is_standby, is_used=is_used)
+    if problems:
+        raise Refused(*problems)
+    pool_notes.write(pool.name, pool_notes.SHUT_DOWN)
+    return ("its replicas count as suspect",)

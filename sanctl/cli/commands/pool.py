@@ -14,11 +14,13 @@ from sanctl.cli.views.node import pool_data
 from sanctl.errors import Refused, SanctlError
 from sanctl.model.cache_policy import CacheMode
 from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import NodeState
 from sanctl.model.names import NodeName, PoolName, format_bytes
 from sanctl.model.topology import Pool, Topology
 from sanctl.ops.pool_cache import change_flash_mode
 from sanctl.ops.pool_mark import (
     accept_filesystem,
+    distrust_pool,
     is_another_filesystem,
     mark_pool,
     refuse_marking,
@@ -152,6 +154,11 @@ def _mode_data(
     help="Discard the pool's replicas on this node; their peers fill them again.",
 )
 @click.option(
+    "--distrust",
+    is_flag=True,
+    help="Count the pool's replicas on this node as suspect: fsck has repaired its filesystem.",
+)
+@click.option(
     "--leave-failed-flash",
     "leaves_failed_flash",
     is_flag=True,
@@ -164,6 +171,7 @@ def prepare(
     *,
     name: str,
     anew: bool,
+    distrust: bool,
     leaves_failed_flash: bool,
     accepted: tuple[str, ...],
     yes: bool,
@@ -185,8 +193,17 @@ def prepare(
     replaced, is the pool's again: its replicas count as suspect, and are filled whole from the one
     that serves. A device that has its only replica there is served as old as that disk is: the
     command names such devices, and asks. The node has to be in standby.
+
+    With --distrust each replica in the pool on this node counts as suspect, and is filled whole
+    from the one that serves: for a filesystem that fsck has repaired. Put the node into standby
+    first.
     """
     accepts = ACCEPT_FILESYSTEM in accepted
+    if distrust:
+        if anew or accepts or leaves_failed_flash:
+            raise click.UsageError("--distrust goes with no other option.")
+        _distrust(name, output)
+        return
     if anew and accepts:
         raise click.UsageError(f"--anew begins a new pool: --accept {ACCEPT_FILESYSTEM} keeps one.")
     env = environment()
@@ -290,6 +307,32 @@ def _ask_to_accept(found: Pool, node: str, *, yes: bool) -> None:
             err=True,
         )
         observe()
+
+
+def _distrust(name: str, output: str) -> None:
+    """Have the pool's replicas on this node count as suspect; node and pool stay as they are."""
+    env = environment()
+    wanted, node = PoolName.parse(name), env.host.node_name()
+    here = pool_of_node(env.topology(), wanted, node)
+    with env.logged("pool-prepare", command_line=f"pool prepare {name} --distrust"):
+        with env.session() as session:
+            cluster = session.observe()
+        is_standby = cluster.mon.state(node) is NodeState.STANDBY
+        done = distrust_pool(here, node, is_standby=is_standby)
+    left = [
+        f"{device} has its only replica there: it is served as it is, as none can fill it"
+        for device in only_replicas(cluster, here, NodeName.parse(node))
+    ]
+
+    def text() -> None:
+        print(f"pool {wanted} on {node}: {'; '.join((*done, *left))}")
+        print(f"each is filled whole from the one that serves after 'sanctl node online {node}'")
+
+    finish(
+        output,
+        data={"name": wanted.value, "node": node, "done": list(done), "left": left},
+        text=text,
+    )
 
 
 def _anew_question(name: PoolName, node: str, *, is_plain: bool) -> str:

@@ -64,5 +64,6 @@ class PoolPrepared(TypedDict):
     node: Annotated[str, "this node"]
     done: Annotated[list[str], "what was done; empty: nothing was left to do"]
     left: Annotated[
-        list[str], "what stays as it is, and what to do about it: flash that has failed"
+        list[str],
+        "what stays as it is, and what to do about it: flash that has failed, an only replica",
     ]

@@ -108,10 +108,28 @@ def accepting_problems(
         marked = f"is marked as another pool, {found.marker}" if found.marker else "has no marker"
         return (_problem(pool, node, f"{pool.path} {marked}", "mount the right filesystem"),)
     if is_used:
+        return (_in_use(pool, node),)
+    return ()
+
+
+def distrusting_problems(
+    pool: Pool, node: str, *, is_standby: bool, is_used: bool
+) -> tuple[Problem, ...]:
+    """Return why the replicas of a pool on this node are not made suspect now.
+
+    Args:
+        pool: the pool, mounted or not.
+        node: this node.
+        is_standby: Pacemaker has put the node into standby: no replica is started here meanwhile.
+        is_used: replicas in it are started here.
+    """
+    if is_used:
+        return (_in_use(pool, node),)
+    if not is_standby:
         return (
             Problem(
                 "SAN-POOL-021",
-                f"replicas in pool {pool.name} are still started on {node}",
+                f"{node} is not in standby: replicas in pool {pool.name} may be started there",
                 f"'sanctl node standby {node}' first",
             ),
         )
@@ -141,6 +159,14 @@ def only_replicas(cluster: Cluster, pool: Pool, node: NodeName) -> tuple[DeviceN
         device.name
         for device in cluster.cib.devices
         if device.pool == pool.name and device.nodes == (node,)
+    )
+
+
+def _in_use(pool: Pool, node: str) -> Problem:
+    return Problem(
+        "SAN-POOL-021",
+        f"replicas in pool {pool.name} are still started on {node}",
+        f"'sanctl node standby {node}' first",
     )
 
 

@@ -18,12 +18,13 @@ from sanctl.drivers import loop, pool_files, pool_notes
 from sanctl.errors import CommandError, Problem, Refused
 from sanctl.model.topology import Pool, Topology
 from sanctl.ops import pool_mark
-from sanctl.ops.pool_mark import accept_filesystem, mark_pool, refuse_marking
+from sanctl.ops.pool_mark import accept_filesystem, distrust_pool, mark_pool, refuse_marking
 from sanctl.ops.session import Session
 from sanctl.plan.pool.marking import DEVICES, MARKER
 from tests.fakes.pacemaker import FakeReporter
 from tests.fakes.runner import FakeRunner
 from tests.fakes.topology import topology
+from tests.support.json_contract import breaches
 from tests.unit.cli.test_commands import FakeEnvironment, Run, env, run
 from tests.unit.ops.test_device import codes
 
@@ -405,3 +406,35 @@ def test_the_command_gives_up_restore_points(run: Run, plain: FakeEnvironment, p
     (point,) = Session(plain.pacemaker, plain.clock, FakeReporter()).observe().cib.points
     assert point.nodes == ("n1",)
     assert pool_command._given_up_text([f"vm1@p{n}" for n in range(9)], "n2").endswith("vm1@p7 ...")
+
+
+def test_what_fsck_has_repaired_is_filled_whole(
+    run: Run, plain: FakeEnvironment, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Agents mark the replicas by the note on the node; the id of the filesystem stays."""
+    assert run("device", "create", "vm1", "--size", "1G")[0] == 0
+    assert (
+        run("device", "create", "vm2", "--size", "1G", "--replicas", "1", "--nodes", "n2")[0] == 0
+    )
+    mark_pool(pool, "n2", fine, NEW)
+    assert accept_filesystem(pool, "n2") == ()
+    status, _, err = run("pool", "prepare", "main", "--distrust")
+    assert status == 4 and "n2 is not in standby" in err and "SAN-POOL-021" in err
+    assert not pool_notes.exists(pool.name, pool_notes.SHUT_DOWN)
+    assert run("node", "standby", "n2", "--accept", "SAN-NODE-004")[0] == 0
+    for other in (("--anew",), ("--accept", "SAN-POOL-033"), ("--leave-failed-flash",)):
+        assert run("pool", "prepare", "main", "--distrust", *other)[0] == 2
+    assert not pool_notes.exists(pool.name, pool_notes.SHUT_DOWN)
+    status, out, _ = run("pool", "prepare", "main", "--distrust")
+    assert status == 0 and "count as suspect; vm2 has its only replica there" in out
+    assert "vm1" not in out and "'sanctl node online n2'" in out
+    assert pool_notes.exists(pool.name, pool_notes.SHUT_DOWN)
+    status, out, _ = run("pool", "prepare", "main", "--distrust", "--output", "json")
+    assert status == 0 and breaches("pool prepare", out) == []
+
+
+def test_a_replica_in_use_is_not_made_suspect(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "backing_files", lambda: (f"{pool.path}/devices/vm1.data",))
+    with pytest.raises(Refused, match="still started on n2"):
+        distrust_pool(pool, "n2", is_standby=True)
+    assert not pool_notes.exists(pool.name, pool_notes.SHUT_DOWN)
