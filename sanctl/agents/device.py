@@ -58,7 +58,7 @@ from sanctl.agents.replica.parts import Device
 from sanctl.agents.reservations import hooks
 from sanctl.agents.restore import closure as restore_closure
 from sanctl.agents.restore import unit as restore_unit
-from sanctl.agents.sync import settling, verify
+from sanctl.agents.sync import settling, verify_history
 from sanctl.drivers import (
     backing_device,
     drbd_kernel,
@@ -218,7 +218,7 @@ def _start(device: Device, turn: contextlib.ExitStack) -> int:
     steps.done("target", "target exported, Standby")
     listed_portals.list_anew(device)
     steps.done("listing", "portals of the other replica nodes listed")
-    verify.publish(_RUNNER, device)
+    verify_history.publish(_RUNNER, device)
     turn.close()
     state = parts.wait_until_settled(_RUNNER, device, _SETTLE_S)
     if is_new and only_peer is not None and not is_suspect:
@@ -411,7 +411,7 @@ def take_down(device: Device) -> None:
     # Before remove_device: the device's share of the dirty limit is one of its state files.
     write_cache.after_stop(device.name)
     state_files.remove_device(device.name)
-    verify.withdraw(_RUNNER, device)
+    verify_history.withdraw(_RUNNER, device)
     parts.wait_until_detached(device)
     left = parts.observe(_RUNNER, device)
     if (

@@ -84,9 +84,11 @@ CODES = {
     "SAN-HLT-038": "The replicas have diverged: each has writes of its own, and they refuse to "
     "connect. Nothing is discarded automatically: 'sanctl device heal NAME' shows what each "
     "replica has.",
-    "SAN-HLT-039": "The latest verify of a device found blocks that differ between its replicas, "
-    "and they have not been repaired. Hosts read the replica that serves; after a failover they "
-    "would read the other one. Find out the cause: a disk that alters data, or memory.",
+    "SAN-HLT-039": "A verify of a device found blocks that differ between its replicas, and no "
+    "later one has found them the same, or repaired them. Hosts read the replica that serves; "
+    "after a failover they would read the other one. Find out the cause, a disk that alters data, "
+    "or memory, and which replica is wrong: a repair takes the blocks of the one that serves. If "
+    "that is the wrong one, 'sanctl device move' first.",
     "SAN-HLT-040": "Pacemaker remembers a failed action. The failure is over, but until it is "
     "cleaned up Pacemaker may keep the resource off that node.",
     "SAN-HLT-041": "A resource runs that is not in the configuration: it was removed while it ran.",
@@ -228,6 +230,9 @@ CODES = {
     "move' leave such a constraint, and it stays until it is removed. Failover to that node does "
     "not happen. One with an end counts until it is removed, too.",
     "SAN-HLT-133": "stop-all-resources is set: Pacemaker stops everything, and starts nothing.",
+    "SAN-HLT-136": "A device is verified by a schedule, and no verify has come to its end for two "
+    "of its intervals: each was interrupted, by a move or a lost connection, or none began, as the "
+    "replicas were not in sync in its hours or others had their turn.",
     "SAN-HLT-119": "The hook of a device's newest restore point failed: before it, and the point "
     "is crash-consistent; or after it, and the application may still be quiet.",
 }

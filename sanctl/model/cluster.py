@@ -25,7 +25,7 @@ from sanctl.model.site import CopyRecord, CopySchedule, Site
 from sanctl.model.site_group import GroupRecord
 from sanctl.model.site_restore import RestoreRecord
 from sanctl.model.site_takeover import Takeover
-from sanctl.model.verify_result import VerifyResult
+from sanctl.model.verify_result import VerifyRecord, VerifyResult
 from sanctl.model.vote_mode import VOTES_ATTRIBUTE, NodeVotes, WantedVotes
 
 _Key = TypeVar("_Key")
@@ -191,6 +191,8 @@ class Cib:
     """Names of entries that should be host groups and cannot be read: each may have any host."""
     points: tuple[RestorePoint, ...] = ()
     """Restore points, by device and the moment they were made; also those that are deleted now."""
+    verify_records: Mapping[tuple[str, str], VerifyRecord] = field(default_factory=dict)
+    """By device and node: the newest verify that came to an end, if the latest one did not."""
     schedules: Mapping[str, PointSchedule] = field(default_factory=dict)
     """By device: when restore points are made by themselves."""
     point_bytes: Mapping[tuple[str, str], int] = field(default_factory=dict)

@@ -73,10 +73,45 @@ class VerifyResult(NamedTuple):
         return f"{self.order},{self.result},{numbers},{' '.join(self.ranges)}"
 
     @property
+    def has_ended(self) -> bool:
+        """Whether it says something of the replicas: it came to its end, or has found differences.
+
+        A repair that was interrupted has, too.
+        """
+        if self.result == INTERRUPTED:
+            return self.found_kib > 0
+        return self.result in {SAME, DIFFERS, REPAIRED}
+
+    @property
     def published(self) -> str:
         """The same as one word, with the first of the ranges only."""
         text = str(self._replace(ranges=self.ranges[:PUBLISHED_RANGES]))
         return text.replace(" ", "/")
+
+
+class VerifyRecord(NamedTuple):
+    """What a node knows of a device's verifies beside the latest, which may not have ended.
+
+    Attributes:
+        scheduled_s: since when the device has its schedule, in seconds since 1970; 0: not known.
+        ended: the newest that has ended (`VerifyResult.has_ended`), without its ranges; None:
+            none has.
+    """
+
+    scheduled_s: int
+    ended: VerifyResult | None
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """Read the text of `str`, None where it is malformed."""
+        since, sign, rest = text.partition("@")
+        ended = VerifyResult.parse(rest) if rest else None
+        if not (sign and since.isascii() and since.isdecimal()) or (rest and ended is None):
+            return None
+        return cls(int(since), ended)
+
+    def __str__(self) -> str:
+        return f"{self.scheduled_s}@{'' if self.ended is None else self.ended._replace(ranges=())}"
 
 
 def parse_published(text: str) -> VerifyResult | None:

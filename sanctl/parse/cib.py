@@ -60,7 +60,7 @@ from sanctl.model.site_group import GroupRecord
 from sanctl.model.site_restore import RestoreRecord
 from sanctl.model.site_takeover import Takeover
 from sanctl.model.sync_policy import SyncPolicy
-from sanctl.model.verify_result import VerifyResult, parse_published
+from sanctl.model.verify_result import VerifyRecord, VerifyResult, parse_published
 from sanctl.model.vote_mode import VOTES_ATTRIBUTE, NodeVotes
 from sanctl.parse.foreign_constraints import foreign_constraints
 from sanctl.parse.published_state import (
@@ -77,6 +77,7 @@ POOL_PREFIX = "sanctl-pool-"
 REPLICA_PREFIX = "sanctl-"
 #: Not `sanctl-…`: those are replicas' attributes, by the device's name.
 VERIFY_PREFIX = "sanctl.verify."
+VERIFIED_PREFIX = "sanctl.verified."
 _UUID = re.compile(r"[0-9a-f]{32}")
 _NO_STATES: Mapping[str, str] = MappingProxyType({})
 _TRUE = frozenset({"true", "yes", "on", "1", "y"})
@@ -136,6 +137,7 @@ def parse_cib(root: ET.Element, states: Mapping[str, str] = _NO_STATES) -> Cib:
     ballots: dict[str, NodeVotes] = {}
     drained: set[str] = set()
     verifications: dict[tuple[str, str], VerifyResult] = {}
+    verified: dict[tuple[str, str], VerifyRecord] = {}
     point_bytes: dict[tuple[str, str], int] = {}
     lost_points: set[tuple[str, str]] = set()
     data_extents: dict[tuple[str, str], int] = {}
@@ -148,6 +150,8 @@ def parse_cib(root: ET.Element, states: Mapping[str, str] = _NO_STATES) -> Cib:
             drained.add(node)
         elif name.startswith(VERIFY_PREFIX) and (result := parse_published(value)) is not None:
             verifications[name.removeprefix(VERIFY_PREFIX), node] = result
+        elif name.startswith(VERIFIED_PREFIX) and (known := VerifyRecord.parse(value)) is not None:
+            verified[name.removeprefix(VERIFIED_PREFIX), node] = known
         elif name == SIZES_ATTRIBUTE:
             point_bytes |= {(token, node): size for token, size in parse_sizes(value).items()}
             lost_points |= {(token, node) for token in parse_lost(value)}
@@ -180,6 +184,7 @@ def parse_cib(root: ET.Element, states: Mapping[str, str] = _NO_STATES) -> Cib:
         pools=pools,
         reach=reach,
         verifications=verifications,
+        verify_records=verified,
         node_votes=ballots,
         ids=frozenset(
             identifier

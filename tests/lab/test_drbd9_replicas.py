@@ -142,7 +142,7 @@ def test_verify_finds_what_differs_on_each_and_repairs_it(three: ReplicatedDevic
         words = " ".join(("sanctl device verify", three.name, "--output json", *options))
         return json.loads(three.bed.sh(serving, words, timeout_s=300, ok=(ok,)).stdout)["data"]
 
-    for found in (verify(ok=1), verify("--repair", ok=0)):
+    for found in (verify(ok=1), verify("--repair", "--yes", ok=0)):
         assert found["node"] == serving
         ranges = sorted((each["first"], each["bytes"]) for each in found["verify"]["ranges"])
         assert ranges == sorted((at, 8192) for at in places.values())

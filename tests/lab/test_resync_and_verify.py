@@ -326,7 +326,7 @@ def test_verify_finds_what_was_altered_and_repairs_it(scenario: Scenario, device
     status = bed.sh("n1", "sanctl status --output json", ok=(0, 1)).stdout
     assert "SAN-HLT-039" in {each["code"] for each in json.loads(status)["data"]["findings"]}
     before = carried(bed, "n2")
-    mended = verify("--repair", ok=(0,))
+    mended = verify("--repair", "--yes", ok=(0,))
     assert (mended["verify"]["ranges"], mended["repaired_bytes"]) == (ranges, 16384)
     # The checksums of a verify, and the blocks: nothing like the device.
     assert difference(before, carried(bed, "n2"))["sync0 in"] < SIZE_MIB * MIB / 10
@@ -353,7 +353,7 @@ def test_a_repair_is_made_though_its_node_did_not_see_the_verify(
 
     before = reported("n1")[0]
     try:
-        order = f"sanctl device verify {device} --repair --timeout 1"
+        order = f"sanctl device verify {device} --repair --yes --timeout 1"
         bed.sh("n3", order, timeout_s=60, ok=range(1, 256))
         wait_for(
             "the verify to end",
@@ -418,7 +418,7 @@ def test_a_schedule_begins_a_verify_by_itself(scenario: Scenario, never_verified
     await_monitor(bed, device)
     assert len(history()) == len(before) + 1
     set_policy_of_verify(bed, device, "off")
-    bed.sh("n3", f"sanctl device verify {device} --repair", timeout_s=300)
+    bed.sh("n3", f"sanctl device verify {device} --repair --yes", timeout_s=300)
     bed.sh("n3", f"sanctl device verify {device}", timeout_s=300)
 
 

@@ -21,10 +21,9 @@ from collections.abc import Sequence
 
 from sanctl.agents.cache import read_cache, write_cache
 from sanctl.agents.device_log import DeviceLog
-from sanctl.agents.publish import replica_state
-from sanctl.agents.replica import parts, sync_policy
+from sanctl.agents.replica import sync_policy
 from sanctl.agents.replica.parts import Device
-from sanctl.agents.sync import verify_turn
+from sanctl.agents.sync import verify_history, verify_turn
 from sanctl.drivers import drbd_kernel, drbdadm, drbdsetup, kernel_log, node_attributes
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
@@ -43,18 +42,11 @@ from sanctl.parse.drbd import parse_out_of_sync_range, parse_verify_done
 from sanctl.plan.device import short_monitor
 from sanctl.plan.drbd import verify_schedule as plan
 from sanctl.system import journal, state_files
-from sanctl.system.files import read_text_or, write_atomically
 from sanctl.system.runner import Runner
 
-_HISTORY_LENGTH = 100
 # How long a standby, which repairs after a verify, waits for the Primary to begin that verify.
 _PEER_BEGINS_WITHIN_S = 5.0
 _log = DeviceLog("verify")
-
-
-def attribute(name: str) -> str:
-    """Return the node attribute that holds the latest verify of a device."""
-    return f"sanctl.verify.{name}"
 
 
 def begin(runner: Runner, device: Device, state: ResourceState) -> bool:
@@ -66,8 +58,11 @@ def begin(runner: Runner, device: Device, state: ResourceState) -> bool:
     order, schedule = VerifyRequest.parse(device.verify), sync_policy.policy_of(device).verify
     if order is None and schedule is None:
         return False
-    latest = _latest(device)
+    latest = verify_history.latest(device)
     now_s = int(time.time())
+    if schedule is not None and state.is_primary:
+        with contextlib.suppress(OSError):  # the next monitor tries again
+            verify_history.note_schedule(runner, device, str(schedule), now_s)
     if plan.is_order_open(order, latest, now_s):
         assert order is not None
         if not plan.may_start_verify(state) or _is_done_on_peer(runner, device, order.number):
@@ -115,7 +110,7 @@ def _start(runner: Runner, device: Device, state: ResourceState, number: int) ->
             before
         )  # The end of another verify may come after that.
         raise
-    _record(runner, device, VerifyResult(number, RUNNING, int(time.time())))
+    verify_history.record(runner, device, VerifyResult(number, RUNNING, int(time.time())))
     _log(device.name, "verify begins")
 
 
@@ -129,13 +124,15 @@ def _is_done_on_peer(runner: Runner, device: Device, number: int) -> bool:
         if node == here:
             continue
         try:
-            result = parse_published(node_attributes.query(runner, attribute(device.name), node))
+            result = parse_published(
+                node_attributes.query(runner, verify_history.attribute(device.name), node)
+            )
         except SanctlError:
             return True  # Not known: the next monitor asks again.
         if result is not None and plan.is_order_done_on_peer(
             result, VerifyRequest.parse(device.verify), number
         ):
-            _record(runner, device, result)
+            verify_history.record(runner, device, result)
             return True
     return False
 
@@ -143,12 +140,12 @@ def _is_done_on_peer(runner: Runner, device: Device, number: int) -> bool:
 def is_order_open(device: Device) -> bool:
     """Whether a verify was ordered that has not been carried out here."""
     order = VerifyRequest.parse(device.verify)
-    return plan.is_order_open(order, _latest(device), int(time.time()))
+    return plan.is_order_open(order, verify_history.latest(device), int(time.time()))
 
 
 def is_left_open(device: Device, *, is_connected: bool) -> bool:
     """Whether a verify or a repair is recorded as one that runs."""
-    return plan.is_left_open(_latest(device), is_connected=is_connected)
+    return plan.is_left_open(verify_history.latest(device), is_connected=is_connected)
 
 
 def looks_within_s(device: Device) -> float | None:
@@ -158,7 +155,7 @@ def looks_within_s(device: Device) -> float | None:
         return None
     return plan.looks_within_s(
         schedule,
-        _latest(device),
+        verify_history.latest(device),
         time.localtime(),
         waits_since_s=verify_turn.due_since_s(device, schedule),
         every_s=short_monitor.MINUTE_S,
@@ -172,7 +169,7 @@ def needs_tracking(device: Device, state: ResourceState) -> bool:
     """Whether `track` has to be called for a device without a running verify."""
     # With DRBD 9 no standby repairs.
     order = VerifyRequest.parse(device.verify) if drbd_kernel.generation() < 9 else None
-    return plan.needs_completion(order, _latest(device), state, int(time.time()))
+    return plan.needs_completion(order, verify_history.latest(device), state, int(time.time()))
 
 
 def track(runner: Runner, device: Device, state: ResourceState) -> bool:
@@ -181,7 +178,7 @@ def track(runner: Runner, device: Device, state: ResourceState) -> bool:
     Raises:
         SanctlError: the cluster or DRBD did not answer.
     """
-    latest = _latest(device)
+    latest = verify_history.latest(device)
     if latest is not None and latest.result in {RUNNING, REPAIRING}:
         # A verify that was begun after `state` was read would seem to have ended.
         state = drbdsetup.observe(runner, device.name) or state
@@ -201,7 +198,7 @@ def track(runner: Runner, device: Device, state: ResourceState) -> bool:
     is_repairing = latest is not None and latest.result == REPAIRING
     if latest is not None and is_repairing:
         if state.is_in_sync and not state.out_of_sync_kib:
-            _record(runner, device, latest._replace(result=REPAIRED, ended_s=now_s))
+            verify_history.record(runner, device, latest._replace(result=REPAIRED, ended_s=now_s))
             _log(device.name, f"repaired: {latest.found_kib} KiB were sent again")
             return False
         if state.is_primary or not plan.is_repair_still_ordered(order, latest, now_s):
@@ -217,12 +214,12 @@ def track(runner: Runner, device: Device, state: ResourceState) -> bool:
         return is_repairing or may_come
     assert order is not None
     result = parse_published(
-        node_attributes.query(runner, attribute(device.name), _other_node(device))
+        node_attributes.query(runner, verify_history.attribute(device.name), _other_node(device))
     )
     if not plan.has_peer_found_differences(order, result):
         return False
     found = state.out_of_sync_kib or 0
-    _record(runner, device, VerifyResult(order.number, REPAIRING, now_s, 0, found))
+    verify_history.record(runner, device, VerifyResult(order.number, REPAIRING, now_s, 0, found))
     _log(device.name, f"repairing: the Primary sends {found} KiB again")
     try:
         write_cache.disconnect_standby(runner, device, state)
@@ -264,14 +261,14 @@ def _track_drbd9(
             # refuses to lose its last UpToDate peer. Before the note: where the flush takes longer,
             # this is tried again.
             write_cache.leave_write_back(runner, device.name)
-            _record(runner, device, latest._replace(result=REPAIRING))
+            verify_history.record(runner, device, latest._replace(result=REPAIRING))
             _log(device.name, f"repairing: {found_kib} KiB are sent again to {peer.name}")
             drbdsetup.resync_differences(runner, device.name, left[0])
             return True
     if len(left) > 1:
         read_cache.remove(device)
         _write_log_position(device.name, since, left[1:])
-        _record(runner, device, latest._replace(result=RUNNING))
+        verify_history.record(runner, device, latest._replace(result=RUNNING))
         drbdsetup.start_verify_with(runner, device.name, left[1])
         return True
     _conclude(runner, device, latest._replace(ended_s=now_s), is_repaired=is_repair)
@@ -282,7 +279,7 @@ def _conclude(
     runner: Runner, device: Device, done: VerifyResult, *, is_repaired: bool = False
 ) -> None:
     result = REPAIRED if is_repaired else DIFFERS
-    _record(runner, device, done._replace(result=result if done.found_kib else SAME))
+    verify_history.record(runner, device, done._replace(result=result if done.found_kib else SAME))
     if not done.found_kib:
         _log(device.name, "verify: the replicas are the same")
     elif is_repaired:
@@ -316,7 +313,9 @@ def _end(runner: Runner, device: Device, state: ResourceState, latest: VerifyRes
 
 
 def _record_interrupted(runner: Runner, device: Device, latest: VerifyResult, why: str) -> None:
-    _record(runner, device, latest._replace(result=INTERRUPTED, ended_s=int(time.time())))
+    verify_history.record(
+        runner, device, latest._replace(result=INTERRUPTED, ended_s=int(time.time()))
+    )
     _log(device.name, f"verify was interrupted: {why}")
 
 
@@ -361,42 +360,3 @@ def _log_position(name: str) -> tuple[int, list[int]]:
 
 def _log_position_file(name: str) -> state_files.StateFile:
     return state_files.of_device(name, "verify-position")
-
-
-def history(device: Device) -> list[VerifyResult]:
-    """Return the results of this node's latest verifies of a device, the newest last."""
-    path = parts.note_path(device, "verify")
-    lines = [] if path is None else read_text_or(path, "").splitlines()
-    return [entry for line in lines if (entry := VerifyResult.parse(line)) is not None]
-
-
-def _latest(device: Device) -> VerifyResult | None:
-    return next(iter(reversed(history(device))), None)
-
-
-def _record(runner: Runner, device: Device, entry: VerifyResult) -> None:
-    """Write a result beside the data, then publish it."""
-    path = parts.note_path(device, "verify")
-    if path is None:
-        return
-    others = [old for old in history(device) if old.order != entry.order]
-    lines = [*others, entry][-_HISTORY_LENGTH:]
-    write_atomically(path, "".join(f"{line}\n" for line in lines))
-    publish(runner, device)
-
-
-def publish(runner: Runner, device: Device) -> None:
-    """Publish the latest result; after an error it is published at the next start."""
-    latest = _latest(device)
-    if latest is None:
-        return
-    try:
-        node_attributes.publish(runner, attribute(device.name), latest.published)
-    except SanctlError as error:
-        replica_state.log_publish_failure(device.name, error)
-
-
-def withdraw(runner: Runner, device: Device) -> None:
-    """Delete the attribute of a device that is stopped here; its history stays beside its data."""
-    with contextlib.suppress(SanctlError):
-        node_attributes.delete(runner, attribute(device.name))

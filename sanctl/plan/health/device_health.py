@@ -11,7 +11,6 @@ from sanctl.model.device import DeviceSpec
 from sanctl.model.drbd import uses_quorum
 from sanctl.model.findings import Finding, Severity
 from sanctl.model.names import NodeName, format_bytes
-from sanctl.model.verify_result import DIFFERS, INTERRUPTED, RUNNING
 from sanctl.plan.cluster.preconditions import other_part_advice
 from sanctl.plan.health.cache_health import device_cache_findings
 from sanctl.plan.health.connect_wait import connect_wait
@@ -22,6 +21,7 @@ from sanctl.plan.health.hold_node_health import hold_node_findings
 from sanctl.plan.health.hung_io_health import hung_io_findings
 from sanctl.plan.health.release_health import needs_findings
 from sanctl.plan.health.restore_health import restore_findings
+from sanctl.plan.health.verify_health import verify_findings
 from sanctl.plan.replicas.diagnosis import Condition, diagnose, drained_text
 from sanctl.plan.replicas.pending_change import incomplete_replicas, replica_count_mismatch
 
@@ -119,7 +119,7 @@ def device_findings(cluster: Cluster, device: DeviceSpec, *, now_s: float) -> It
             do=miscount[1],
         )
     yield from _replica_findings(cluster, device, now_s)
-    yield from _verify_findings(cluster, device)
+    yield from verify_findings(cluster, device, now_s=now_s)
     yield from _secret_findings(cluster, device)
     yield from growth_findings(cluster, device)
     yield from device_cache_findings(cluster, device)
@@ -159,30 +159,6 @@ def _secret_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
                 do="run the playbook for these nodes, before the device moves to the one that was "
                 "away",
             )
-
-
-def _verify_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
-    results = [
-        found
-        for node in device.nodes
-        if (found := cluster.cib.verifications.get((device.name.value, node.value))) is not None
-        and found.result not in {RUNNING, INTERRUPTED}
-    ]
-    # The standby's result of the same order is that of its repair.
-    newest = max((each.order for each in results), default=None)
-    latest = [each for each in results if each.order == newest]
-    if not latest or any(each.result != DIFFERS for each in latest):
-        return
-    found_kib = latest[0].found_kib
-    yield Finding(
-        code="SAN-HLT-039",
-        severity=WARNING,
-        subject=f"device {device.name}",
-        what=f"a verify found {format_bytes(found_kib * 1024)} that differ between its replicas",
-        why="a failover would show hosts other data",
-        do=f"see 'sanctl sync status'; 'sanctl device verify {device.name} --repair' resyncs them "
-        f"from the replica that serves",
-    )
 
 
 def _replica_findings(cluster: Cluster, device: DeviceSpec, now_s: float) -> Iterator[Finding]:

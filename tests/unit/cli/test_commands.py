@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -77,6 +78,7 @@ def run(
 ) -> Run:
     def call(*words: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["sanctl", *words])
+        monkeypatch.setattr(sys, "stdin", io.StringIO())  # nobody answers a question
         with pytest.raises(SystemExit) as stop:
             main()
         output = capsys.readouterr()

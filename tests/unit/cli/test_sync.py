@@ -88,8 +88,11 @@ def test_a_verify_for_people(run: Run, env: FakeEnvironment) -> None:
     assert status == 1
     assert "4 KiB differ" in out
     assert "4096 bytes at byte 4096" in out
-    assert "--repair' sends them again from n1" in out
-    status, out, _ = run("device", "verify", "vm1", "--repair")
+    assert "on n1: 'sanctl device move vm1' first" in out and "--repair' sends" in out
+    status, _, err = run("device", "verify", "vm1", "--repair")
+    assert status == 2 and "but the one on n1" in err and "device move vm1" in err, "nobody to ask"
+    assert run("status")[1].count("SAN-HLT-039") == 1, "nothing was repaired"
+    status, out, _ = run("device", "verify", "vm1", "--repair", "--yes")
     assert (status, out.splitlines()[-1]) == (0, "repaired: 4 KiB were sent again")
     status, out, _ = run("device", "verify", "vm1", "--schedule", "sun@03")
     assert (status, out) == (0, "device vm1: verified sun@03\n")

@@ -9,7 +9,8 @@ import pytest
 
 from sanctl.errors import NotConverged, Refused
 from sanctl.model.names import DeviceName
-from sanctl.model.verify_result import VerifyRequest, VerifyResult
+from sanctl.model.verify_result import VerifyRecord, VerifyRequest, VerifyResult
+from sanctl.ops.device_sync import change_sync_policy
 from sanctl.ops.device_verify import verify_device
 from sanctl.plan.health.device_health import device_findings
 from tests.unit.ops.test_device import Bench, codes
@@ -17,9 +18,9 @@ from tests.unit.ops.test_device import Bench, codes
 VM1 = DeviceName.parse("vm1")
 
 
-def findings(bench: Bench) -> list[str]:
+def findings(bench: Bench, *, now_s: float = 0.0) -> list[str]:
     cluster = bench.session.observe()
-    return [finding.code for finding in device_findings(cluster, cluster.cib.devices[0], now_s=0.0)]
+    return [each.code for each in device_findings(cluster, cluster.cib.devices[0], now_s=now_s)]
 
 
 def test_replicas_that_are_the_same() -> None:
@@ -182,3 +183,50 @@ def test_the_result_is_shown_whichever_node_was_interrupted(
     with contextlib.suppress(NotConverged):
         verify_device(bench.session, VM1, is_repair=False, timeout_s=60)
     assert ("SAN-HLT-039" in findings(bench)) is is_found
+
+
+@pytest.mark.parametrize("later", ["running", "interrupted", "same", "repaired", "repairing"])
+def test_what_a_verify_has_found_stays_until_a_later_one_ends(later: str) -> None:
+    """The verify by schedule a week later is broken off, say, and nobody had looked before."""
+    bench = Bench()
+    bench.create()
+    found = VerifyRecord(0, VerifyResult(5, "differs", 6, 7, 8))
+    bench.cluster.attribute("n1", "sanctl.verified.vm1", str(found))
+    latest = VerifyResult(9, later, 9, 0, 8 if later.startswith("repair") else 0)
+    bench.cluster.attribute("n2", "sanctl.verify.vm1", latest.published)
+    assert ("SAN-HLT-039" in findings(bench)) is (later in {"running", "interrupted"})
+    interrupted_repair = VerifyResult(9, "interrupted", 9, 11, 8)
+    bench.cluster.attribute("n2", "sanctl.verify.vm1", interrupted_repair.published)
+    assert "SAN-HLT-039" in findings(bench)
+
+
+def test_a_schedule_by_which_no_verify_ends_is_found() -> None:
+    bench = Bench()
+    bench.create()
+    week_s = 7 * 86400
+    late_s = 1000.0 + 2 * week_s + 1
+    bench.cluster.attribute("n1", "sanctl.verified.vm1", str(VerifyRecord(1000, None)))
+    assert "SAN-HLT-136" not in findings(bench, now_s=late_s), "there is no schedule"
+    change_sync_policy(bench.session, VM1, {"verify": "sun@03"}, drbd_version="8.4.11", timeout_s=9)
+    assert "SAN-HLT-136" in findings(bench, now_s=late_s)
+    assert "SAN-HLT-136" not in findings(bench, now_s=late_s - 1)
+    interrupted = VerifyResult(9, "interrupted", 3000, 4000)
+    bench.cluster.attribute("n1", "sanctl.verify.vm1", interrupted.published)
+    assert "SAN-HLT-136" in findings(bench, now_s=late_s), "that one came to no end"
+    before = VerifyRecord(1000, VerifyResult(8, "same", 1900, 2000))
+    bench.cluster.attribute("n2", "sanctl.verified.vm1", str(before))
+    assert "SAN-HLT-136" not in findings(bench, now_s=late_s)
+    assert "SAN-HLT-136" in findings(bench, now_s=late_s + 1000)
+    change_sync_policy(bench.session, VM1, {"verify": "daily@03"}, drbd_version="8", timeout_s=9)
+    assert "SAN-HLT-136" in findings(bench, now_s=2000 + 2 * 86400 + 1)
+
+
+def test_a_record_is_read_as_it_was_written() -> None:
+    result = VerifyResult(8, "differs", 1900, 2000, 4, ("0+4096",))
+    for record in (VerifyRecord(7, None), VerifyRecord(0, result._replace(ranges=()))):
+        assert VerifyRecord.parse(str(record)) == record
+    assert VerifyRecord.parse(str(VerifyRecord(0, result))) == VerifyRecord(
+        0, result._replace(ranges=())
+    )
+    for text in ("", "7", "x@", "7@8,differs", "@"):
+        assert VerifyRecord.parse(text) is None

@@ -13,7 +13,7 @@ import pytest
 from sanctl.agents.cache import write_cache
 from sanctl.agents.replica import parts
 from sanctl.agents.replica.parts import Device
-from sanctl.agents.sync import verify
+from sanctl.agents.sync import verify, verify_history
 from sanctl.drivers import drbdadm, kernel_log, page_cache
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
@@ -401,3 +401,52 @@ def test_drbd_9_a_standby_begins_and_repairs_nothing(here: Path) -> None:
     assert not verify.begin(node, ordered, standby())
     assert not verify.track(node, ordered, standby())
     assert drbdsetup_calls(node) == []
+
+
+def published(node: Node) -> dict[str, str]:
+    """What the node has published last of each attribute."""
+    updates = [argv for argv, _ in node.calls if argv[-1].startswith("--update=")]
+    return {argv[2]: argv[-1].removeprefix("--update=") for argv in updates}
+
+
+def test_what_was_found_is_published_beside_a_verify_that_has_not_ended(here: Path) -> None:
+    differs = VerifyResult(NOW - 99, "differs", NOW - 98, NOW - 97, 8, ("0+8192",))
+    (here / "vm1.verify").write_text(f"{differs}\n")
+    node, ordered = Node(), device(str(NOW))
+    verify_history.publish(node, ordered)
+    assert published(node) == {"sanctl.verify.vm1": differs.published}
+    assert verify.begin(node, ordered, ACTIVE)
+    assert published(node)["sanctl.verified.vm1"] == f"0@{differs._replace(ranges=())}"
+    assert ",running," in published(node)["sanctl.verify.vm1"]
+    for _ in range(120):
+        number = NOW + len(node.calls)
+        verify_history.record(node, ordered, VerifyResult(number, "interrupted", NOW, NOW))
+    assert differs in verify_history.results(ordered), "many interrupted ones do not push it out"
+    assert published(node)["sanctl.verified.vm1"] == f"0@{differs._replace(ranges=())}"
+    node.calls.clear()
+    verify_history.withdraw(node, ordered)
+    assert [argv[2] for argv, _ in node.calls] == ["sanctl.verify.vm1", "sanctl.verified.vm1"]
+
+
+def test_a_schedule_is_noted_once_and_is_no_verify(here: Path) -> None:
+    """The node that serves says since when it has it, also where no verify ever begins."""
+    node, away = Node(), ACTIVE._replace(peers=(PEER._replace(disk="Inconsistent"),))
+    scheduled = device(policy="verify=sun@03")
+    verify.begin(node, scheduled, standby())
+    assert published(node) == {}
+    verify.begin(node, scheduled, away)
+    noted = published(node)
+    assert list(noted) == ["sanctl.verified.vm1"]
+    assert noted["sanctl.verified.vm1"].partition("@")[2] == ""
+    assert abs(int(noted["sanctl.verified.vm1"].partition("@")[0]) - NOW) < 60
+    node.calls.clear()
+    verify.begin(node, scheduled, away)
+    assert published(node) == {}, "once"
+    assert verify_history.latest(scheduled) is None
+    ordered = device(str(NOW), "verify=sun@03")
+    assert verify.begin(node, ordered, ACTIVE)
+    assert not verify.begin(node, ordered, ACTIVE), "the note is not taken for the latest verify"
+    assert latest(here).result == "running"
+    verify.begin(node, device(policy="verify=daily@03"), away)
+    assert latest(here).result == "running", "an older release takes the last line for the latest"
+    assert len(verify_history.results(ordered)) == 1
