@@ -215,6 +215,9 @@ CODES = {
     "SAN-SITE-038": "A takeover is noted in the directory of a second site to which the other "
     "cluster copies, and the site has no copy of that device: it may be another directory, in "
     "which the other cluster never looks. Then both would go on. Nothing was noted.",
+    "SAN-SITE-039": "A site is not removed while it says that another device has taken over one of "
+    "this cluster: with the site goes all that tells of the takeover, SAN-HLT-116 among it, and "
+    "hosts may write to both. To be accepted only where it is known who goes on.",
     "SAN-SNAP-001": "The pool's filesystem cannot share blocks between files, so its devices have "
     "no restore points. XFS can, unless it was made with reflink=0; ext4 cannot.",
     "SAN-SNAP-002": "Copying the data file of a replica takes time for each of its extents, and "
@@ -251,4 +254,6 @@ CODES = {
     "SAN-SNAP-019": "Restore points and clones in one pool are checked for room one after the "
     "other, and each counts what the others were granted. That could not be read or noted on the "
     "node, as where /run is full: nothing was made.",
+    "SAN-SNAP-020": "The restore point was deleted and another one made under its name since the "
+    "command was given. Nothing was deleted.",
 }

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from sanctl.drivers import backup_notes
 from sanctl.drivers.borg import Borg
 from sanctl.errors import Busy, Problem
+from sanctl.model.backup import BackupName
 from sanctl.ops.session import Session
 from sanctl.plan.device.backup_pruning import Pruning, plan_pruning
 from sanctl.plan.device.backups import backups_in_use, left_over, open_archives
@@ -20,6 +21,7 @@ def prune_backups(
     keep: Mapping[str, int],
     *,
     here: str,
+    shown: Collection[BackupName] | None = None,
 ) -> Pruning:
     """Delete the backups under a device's name beyond those to keep, and what broken ones left.
 
@@ -29,6 +31,7 @@ def prune_backups(
         device: the device.
         keep: how many are kept of each unit, as `keep_counts` says.
         here: this node.
+        shown: those that an operator has been shown: no other one goes; None: whichever do now.
 
     Returns:
         What is gone; what stays uncounted, as its time is wrong; and what stays as devices of this
@@ -44,26 +47,49 @@ def prune_backups(
     with backup_notes.turn(into, wait_s=borg.lock_s) as is_next:
         if not is_next:
             raise no_turn(into, borg.lock_s)
-        return _prune(session, borg, device, keep, here=here)
+        archives = _closed_archives(session, borg, device, here=here)
+        borg.delete(left_over(archives, device, ()))
+        plan = _plan(session, borg, device, keep)
+        if shown is not None:
+            plan = plan._replace(deleted=tuple(each for each in plan.deleted if each in shown))
+        borg.delete(tuple(map(str, plan.deleted)))
+        borg.compact()
+        return plan
 
 
-def _prune(
+def preview_pruning(
     session: Session, borg: Borg, device: str, keep: Mapping[str, int], *, here: str
 ) -> Pruning:
-    now_s = session.clock.wall_s()
+    """Return what `prune_backups` would do now; change nothing.
+
+    Raises:
+        Unreachable, Refused, Busy, CommandError: as `prune_backups` says.
+    """
+    with backup_notes.turn(borg.repository.name, wait_s=borg.lock_s) as is_next:
+        if not is_next:
+            raise no_turn(borg.repository.name, borg.lock_s)
+        _closed_archives(session, borg, device, here=here)
+        return _plan(session, borg, device, keep)
+
+
+def _closed_archives(session: Session, borg: Borg, device: str, *, here: str) -> dict[str, str]:
+    """Return the archives of a repository, none of which may be about to become a backup.
+
+    Raises:
+        Busy: one may be. It would be the newest.
+    """
     archives = borg.archives()
-    # One that becomes a backup meanwhile would be the newest.
-    still_open = open_archives(archives, device, here=here, now_s=now_s)
-    for archive, node in still_open.items():
+    now_s = session.clock.wall_s()
+    for archive, node in open_archives(archives, device, here=here, now_s=now_s).items():
         raise busy_in_repository(device, archive, node)
-    borg.delete(left_over(archives, device, ()))
+    return archives
+
+
+def _plan(session: Session, borg: Borg, device: str, keep: Mapping[str, int]) -> Pruning:
     backups = borg.backups()
     # The last question before they go: a restore may have begun while the repository was read.
     in_use = backups_in_use(session.observe())
-    plan = plan_pruning(backups, device, keep, now_s, in_use)
-    borg.delete(tuple(map(str, plan.deleted)))
-    borg.compact()
-    return plan
+    return plan_pruning(backups, device, keep, session.clock.wall_s(), in_use)
 
 
 def no_turn(repository: str, waited_s: float) -> Busy:

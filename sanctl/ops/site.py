@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from sanctl.drivers.site_link import SiteLink
@@ -200,10 +200,10 @@ def change_group_schedule(
     return bool(session.change(within_room(session, plan, ipc_buffer_bytes)))
 
 
-def remove_site(session: Session, name: str) -> None:
+def remove_site(session: Session, name: str, *, accepted: Collection[str] = ()) -> None:
     """Remove a second site, and the restore points that are kept for it. Its copies stay there.
 
     Raises:
-        Refused: there is no such site, or no quorum.
+        Refused: there is no such site, no quorum, or what `plan_site_removal` says.
     """
-    session.change(lambda seen: plan_site_removal(seen, name))
+    session.change(lambda seen: plan_site_removal(seen, name, accepted=accepted))

@@ -22,6 +22,7 @@ from sanctl.plan.device.restore_points import (
     plan_order_withdrawal,
     plan_point_deletion,
     plan_point_order,
+    refuse_another_point,
 )
 
 #: How long a device's role may be hidden: a reload of both replicas, on busy nodes.
@@ -285,19 +286,36 @@ def _progress(cluster: Cluster, orders: Mapping[DeviceName, PointOrder]) -> Prog
 
 
 def delete_point(
-    session: Session, device: DeviceName, name: str, *, timeout_s: float
+    session: Session,
+    device: DeviceName,
+    name: str,
+    *,
+    timeout_s: float,
+    shown: RestorePoint | None = None,
 ) -> tuple[str, ...]:
     """Delete a restore point, and wait until its files are removed on all nodes that are there.
+
+    Args:
+        session: the cluster.
+        device: the device.
+        name: the restore point.
+        timeout_s: how long to wait.
+        shown: the one that an operator was shown; None: whichever has that name.
 
     Returns:
         The nodes that are away; each removes its file when it is back.
 
     Raises:
-        Refused: there is none, or no quorum.
+        Refused: there is none, another one than the one shown, or no quorum.
         NotConverged: a node has not removed its file yet; it will.
     """
-    point = existing_point(session.observe(), device, name)
-    session.change(lambda seen: plan_point_deletion(seen, device, name))
+    point = shown or existing_point(session.observe(), device, name)
+
+    def plan(seen: Cluster) -> tuple[Change, ...]:
+        refuse_another_point(seen, point)
+        return plan_point_deletion(seen, device, name)
+
+    session.change(plan)
     cluster = session.wait(
         lambda seen: _deletion_progress(seen, point),
         waiting_for=f"the deletion of restore point {device}@{name}",

@@ -59,3 +59,13 @@ def prune_points(session: Session, device: DeviceName) -> tuple[str, ...]:
     """
     changes = session.change(lambda seen: plan_pruning(seen, device, session.clock.wall_s()))
     return tuple(change.point.name for change in changes if isinstance(change, SetPoint))
+
+
+def surplus_points(session: Session, device: DeviceName) -> tuple[str, ...]:
+    """Return the names of those that `prune_points` would have removed now; change nothing.
+
+    Raises:
+        Refused: as `prune_points` says.
+    """
+    changes = plan_pruning(session.observe(), device, session.clock.wall_s())
+    return tuple(change.point.name for change in changes if isinstance(change, SetPoint))

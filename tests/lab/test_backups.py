@@ -282,7 +282,7 @@ def test_a_named_restore_point_once(own: Bed) -> None:
     assert again[0]["code"] == "SAN-BKP-017"
     assert own.run("n2", f"backup verify {made['name']}")["sha256"] == digest
     # On the active node only if it is asked for.
-    own.run("n3", f"snapshot delete {NAME}@kept")
+    own.run("n3", f"snapshot delete {NAME}@kept --yes")
     assert own.back_up("n1", NAME, "--on-active")["sha256"] == own.digest("n1")
 
 
@@ -512,6 +512,6 @@ out.close()
 def test_pruning_keeps_the_newest(own: Bed) -> None:
     before = own.listed()
     assert len(before) > 2
-    gone = own.run("n2", f"backup prune {NAME} --keep-last 2")["deleted"]
+    gone = own.run("n2", f"backup prune {NAME} --keep-last 2 --yes")["deleted"]
     assert gone == before[:-2] and own.listed() == before[-2:]
     assert own.run("n2", f"backup verify {before[-1]}")["name"] == before[-1]

@@ -283,7 +283,7 @@ def test_a_start_that_is_killed(scenario: Scenario, origin: str, step: str) -> N
         seen = run(bed, "device show killed")
         assert "UpToDate" not in {each["disk"] for each in seen["replicas"]}, seen
         for words in (
-            f"snapshot delete {origin}@both",
+            f"snapshot delete {origin}@both --yes",
             f"device delete {origin} --yes --accept SAN-DEV-023 --with-points",
         ):
             assert "SAN-CLONE-005" in str(run(bed, words, status=4))

@@ -223,8 +223,8 @@ def refused_meanwhile(own: Bed) -> None:
         each["name"] for each in own.sanctl(f"snapshot list {NAME}") if each["name"] != "good"
     ]
     for words in (
-        f"snapshot delete {NAME}@good",
-        f"snapshot delete {NAME}@{kept}",
+        f"snapshot delete {NAME}@good --yes",
+        f"snapshot delete {NAME}@{kept} --yes",
         f"snapshot create {NAME}",
         f"device resize {NAME} 1G",
         f"device replicas {NAME} 1 --drop n2 --yes",
@@ -237,7 +237,7 @@ def refused_meanwhile(own: Bed) -> None:
 def delete_kept(own: Bed) -> None:
     for each in own.sanctl(f"snapshot list {NAME}"):
         if each["name"] != "good":
-            own.sanctl(f"snapshot delete {NAME}@{each['name']}")
+            own.sanctl(f"snapshot delete {NAME}@{each['name']} --yes")
 
 
 def test_the_standby_loses_power_in_the_middle(own: Bed) -> None:

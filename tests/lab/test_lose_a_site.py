@@ -62,7 +62,7 @@ def reader(bed: LabSession) -> Iterator[dict[str, str]]:
                 "--with-points",
                 timeout_s=240,
             )
-    bed.sh("n3", "sanctl site remove far", timeout_s=60, ok=range(256))
+    bed.sh("n3", "sanctl site remove far --yes --accept SAN-SITE-039", timeout_s=60, ok=range(256))
     for node in ("n1", "n2"):
         bed.sh(node, "rm -f /etc/sanctl/site_key /etc/sanctl/site_key.pub")
     failover.await_healthy(bed, "n3")

@@ -129,7 +129,7 @@ def test_a_pool_that_begins_anew_has_none_of_them(bed: LabSession) -> None:
     create(bed, "later")
     assert nodes(bed, "later") == ["n1", "n2"]
     for point in ("kept", "later"):
-        run(bed, f"snapshot delete {NAME}@{point}")
+        run(bed, f"snapshot delete {NAME}@{point} --yes")
 
 
 @pytest.mark.usefixtures("device")
@@ -157,7 +157,7 @@ def test_a_file_that_is_gone_takes_its_node_off(bed: LabSession) -> None:
     assert nodes(bed, "young") == ["n1", "n2"], "it is not ten minutes old"
     assert len(nodes(bed, "last")) == 1, "only an operator forgets it"
     for point in ("young", "old", "last"):
-        run(bed, f"snapshot delete {NAME}@{point}")
+        run(bed, f"snapshot delete {NAME}@{point} --yes")
     wait_for("no finding", lambda: lost(bed) == {}, within_s=MONITORS_S, every_s=2.0)
 
 
@@ -173,7 +173,7 @@ def test_a_file_that_is_there_again_brings_its_node_back(bed: LabSession) -> Non
     bed.sh("n2", f"mv {aside} {file}")
     wait_for("n2 to be back", lambda: nodes(bed, "back") == ["n1", "n2"], within_s=MONITORS_S)
     wait_for("no finding", lambda: lost(bed) == {}, within_s=MONITORS_S, every_s=2.0)
-    run(bed, f"snapshot delete {NAME}@back")
+    run(bed, f"snapshot delete {NAME}@back --yes")
     wait_for(
         "the file to be removed",
         lambda: bed.sh("n2", f"test -e {file}", ok=(0, 1)).status == 1,
@@ -192,7 +192,7 @@ def test_a_file_goes_whose_point_was_deleted_without_its_node(bed: LabSession) -
     wait_for("n2 to be taken off", lambda: nodes(bed, "left") == ["n1"], within_s=MONITORS_S)
     bed.sh("n3", "sanctl node standby n2", timeout_s=240)
     bed.sh("n2", f"mv {aside} {file}")
-    run(bed, f"snapshot delete {NAME}@left")
+    run(bed, f"snapshot delete {NAME}@left --yes")
     assert run(bed, f"snapshot list {NAME}") == []
     bed.sh("n2", f"test -f {file}")
     bed.sh("n3", "sanctl node online n2", timeout_s=400)
@@ -247,4 +247,4 @@ def test_a_restore_without_its_file_is_given_up(bed: LabSession) -> None:
     assert run(bed, f"device show {NAME}")["restore"] is None
     entries = f"cd /sys/kernel/config/target/iscsi/*.{NAME} && ls tpgt_*/acls"
     wait_for("hosts to be let in", lambda: "iqn" in bed.sh(active, entries).stdout, within_s=60)
-    run(bed, f"snapshot delete {NAME}@gone")
+    run(bed, f"snapshot delete {NAME}@gone --yes")

@@ -209,7 +209,7 @@ def test_a_device_that_is_made_beside_it_gets_its_ports(scenario: Scenario) -> N
 def test_a_deleted_point_is_read_on(scenario: Scenario, kept: tuple[str, str]) -> None:
     bed, host = scenario.bed, scenario.host
     (shown,) = run(bed, "n2", "snapshot exports")
-    run(bed, "n3", f"snapshot delete {POINT}")
+    run(bed, "n3", f"snapshot delete {POINT} --yes")
     path = path_of(scenario, shown["target"], "n2")
     assert digest_read(host, path) == kept[1]
     # Another one of its name is another disk.
@@ -222,7 +222,7 @@ def test_a_deleted_point_is_read_on(scenario: Scenario, kept: tuple[str, str]) -
     made = run(bed, "n2", f"snapshot export {POINT} --initiator {host.iqn}")
     path = log_in(scenario, made["target"], "n2")
     assert digest_read(host, path) == digest_read(host, kept[0]) != kept[1]
-    run(bed, "n3", f"snapshot delete {POINT}")
+    run(bed, "n3", f"snapshot delete {POINT} --yes")
     host.logout(made["target"])
     run(bed, "n2", f"snapshot unexport {POINT}")
     assert run(bed, "n2", "snapshot exports") == []

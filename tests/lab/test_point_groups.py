@@ -137,7 +137,7 @@ def are_of_one_moment(held: list[int]) -> bool:
 
 def delete(bed: LabSession, name: str) -> None:
     for device in NAMES:
-        snapshot(bed, "delete", f"{device}@{name}")
+        snapshot(bed, "delete", f"{device}@{name}", "--yes")
 
 
 def is_any_held(bed: LabSession) -> bool:

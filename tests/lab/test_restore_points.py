@@ -165,7 +165,7 @@ def test_restore_points_are_of_one_moment_on_both_replicas(
     refused = bed.sh("n3", f"sanctl device delete {NAME} --yes", ok=range(256), timeout_s=60)
     assert refused.status == 4 and "SAN-SNAP-013" in refused.stderr
     for number in range(1, POINTS):
-        assert snapshot(bed, "delete", f"{NAME}@p{number}")["away"] == []
+        assert snapshot(bed, "delete", f"{NAME}@p{number}", "--yes")["away"] == []
     for node in ("n1", "n2"):
         assert len(bed.sh(node, _LIST).stdout.split()) == 1
     steps.assert_not_interrupted(load, began_s)
@@ -178,7 +178,7 @@ def test_it_goes_on_after_a_move(scenario: Scenario, load: LedgerLoad) -> None:
         steps.await_writes(load)
         snapshot(bed, "create", NAME, "--name", f"on-{to}")
         assert_of_one_moment(load, f"on-{to}")
-        snapshot(bed, "delete", f"{NAME}@on-{to}")
+        snapshot(bed, "delete", f"{NAME}@on-{to}", "--yes")
 
 
 @pytest.mark.parametrize(
@@ -220,11 +220,11 @@ def test_a_process_that_is_killed(
             within_s=60,
         )
         assert_of_one_moment(load, "killed")
-        snapshot(bed, "delete", f"{NAME}@killed")
+        snapshot(bed, "delete", f"{NAME}@killed", "--yes")
     # What is left is no restore point's, and does not keep the next one from being made.
     snapshot(bed, "create", NAME, "--name", "next")
     assert_of_one_moment(load, "next")
-    snapshot(bed, "delete", f"{NAME}@next")
+    snapshot(bed, "delete", f"{NAME}@next", "--yes")
 
 
 def test_everything_that_holds_io_is_killed_and_stopped(
@@ -277,7 +277,7 @@ def test_a_gate_that_is_opened_and_suspended_again_makes_no_point(
         assert not is_held(bed, "n1")
         assert steps.assert_no_error(load, began_s) <= HELD_AT_MOST_S
         if done.status == 0:
-            snapshot(bed, "delete", f"{NAME}@{name}")
+            snapshot(bed, "delete", f"{NAME}@{name}", "--yes")
             assert "suspended again" not in did, "a restore point of two moments"
         if "written to while its I/O was held back" in done.stderr:
             return
@@ -289,7 +289,7 @@ def test_a_replica_that_is_behind_has_none(scenario: Scenario, load: LedgerLoad)
     bed = scenario.bed
     # So that n2's file has shared blocks before the replica is started again.
     snapshot(bed, "create", NAME, "--name", "both")
-    snapshot(bed, "delete", f"{NAME}@both")
+    snapshot(bed, "delete", f"{NAME}@both", "--yes")
     bed.sh("n3", "sanctl node standby n2", timeout_s=120)
     try:
         steps.await_writes(load)
@@ -314,7 +314,7 @@ def test_a_replica_that_is_behind_has_none(scenario: Scenario, load: LedgerLoad)
         bed.sh("n3", "sanctl node online n2", timeout_s=180)
         bed.sh("n3", f"sanctl device sync {NAME} --rate-min 32M --rate-max network", timeout_s=90)
     for name in ("alone", "resyncing"):
-        snapshot(bed, "delete", f"{NAME}@{name}")
+        snapshot(bed, "delete", f"{NAME}@{name}", "--yes")
     wait_for("both replicas", lambda: collect.is_in_sync(bed, "n1", NAME), within_s=300)
 
 
@@ -337,7 +337,7 @@ def test_a_restore_point_outlives_a_failover(scenario: Scenario, load: LedgerLoa
         assert digest(bed, "n2", file_of(bed, "before-cut")) == before
         made = snapshot(bed, "create", NAME, "--name", "meanwhile")
         assert [each["node"] for each in made["nodes"]] == ["n2"]
-        snapshot(bed, "delete", f"{NAME}@meanwhile")
+        snapshot(bed, "delete", f"{NAME}@meanwhile", "--yes")
     finally:
         bed.ensure_power("n1")
     failover.await_healthy(bed, "n3")

@@ -357,7 +357,7 @@ def test_another_host_key_or_format_or_no_filesystem(scenario: Scenario) -> None
 def test_the_base_is_gone(scenario: Scenario, device: str) -> None:
     bed = scenario.bed
     (base,) = points(bed)
-    sanctl(bed, "n3", f"snapshot delete {NAME}@{base['name']}")
+    sanctl(bed, "n3", f"snapshot delete {NAME}@{base['name']} --yes")
     changed = write_pieces(scenario, device)
     made = run(bed, "n2")
     assert not made["by_extents"] and made["base"] == base["name"]
@@ -537,9 +537,9 @@ def await_unmounted(bed: LabSession, path: str) -> None:
 def test_a_site_that_is_removed_keeps_its_copies(bed: LabSession, device: str) -> None:
     del device
     whole = state(bed)
-    sanctl(bed, "n3", f"site remove {SITE}")
+    sanctl(bed, "n3", f"site remove {SITE} --yes")
     assert sanctl(bed, "n3", "site list") == [] == sanctl(bed, "n3", "replicate status")
     assert points(bed) == []
     assert state(bed) == whole
-    (problem,) = sanctl(bed, "n3", f"site remove {SITE}", status=4)
+    (problem,) = sanctl(bed, "n3", f"site remove {SITE} --yes", status=4)
     assert problem["code"] == "SAN-SITE-002"

@@ -137,7 +137,7 @@ def test_the_setting_disturbs_no_host(scenario: Scenario, target: str) -> None:
         lambda: shown(bed)["hold"] == {"sites": [SITE], "held": False, "why": None},
         within_s=30,
     )
-    problem = sanctl(bed, "n3", f"site remove {SITE}", status=4)[0]
+    problem = sanctl(bed, "n3", f"site remove {SITE} --yes", status=4)[0]
     assert problem["code"] == "SAN-SITE-024", problem
     assert not sanctl(bed, "n3", f"replicate release {NAME} --yes")["changed"]
     del target

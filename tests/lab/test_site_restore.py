@@ -422,7 +422,7 @@ def test_a_damaged_copy_or_a_lost_line_lets_no_host_in(scenario: Scenario, home:
         within_s=120,
     )
     assert "SAN-HLT-111" in bed.sh("n3", "sanctl status", ok=range(256)).stdout
-    problem = sanctl(bed, "n3", f"site remove {SITE}", status=4)[0]
+    problem = sanctl(bed, "n3", f"site remove {SITE} --yes", status=4)[0]
     assert problem["code"] == "SAN-REST-005", problem
     bed.sh(SERVER, f"mount -o loop {second_site.IMAGE} {MOUNT}")
     with eager(scenario, OTHER) as host:

@@ -55,7 +55,9 @@ def inventory(bed: LabSession) -> Iterator[dict[str, Any]]:
     }
     bed.sh(SERVER, f"truncate -s 512M {IMAGE} && mkfs.xfs -q {IMAGE} && mkdir -p {MOUNT}")
     yield made
-    bed.sh("n3", f"sanctl site remove {SITE}", timeout_s=60, ok=range(256))
+    bed.sh(
+        "n3", f"sanctl site remove {SITE} --yes --accept SAN-SITE-039", timeout_s=60, ok=range(256)
+    )
     for node in ("n1", "n2"):
         bed.sh(node, f"rm -f {KEY} {KEY}.pub")
     bed.sh(

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from sanctl.cli.environment import Environment, environment
 from sanctl.cli.help_sections import SectionedGroup
-from sanctl.cli.options import SECONDS, Command, output_option, timeout_option
+from sanctl.cli.options import SECONDS, Command, output_option, timeout_option, yes_option
 from sanctl.cli.output import UNKNOWN, finish, print_table
 from sanctl.cli.views.device import device_data
 from sanctl.config import backups as backup_toml
@@ -21,7 +22,7 @@ from sanctl.model.backup import Backup, BackupName
 from sanctl.model.names import DeviceName, format_bytes
 from sanctl.model.restore_point import parse_point_name
 from sanctl.ops.backup import BackupOutcome, BackupRequest, run_backup
-from sanctl.ops.backup_prune import prune_backups
+from sanctl.ops.backup_prune import preview_pruning, prune_backups
 from sanctl.ops.backup_restore import restore_backup
 from sanctl.ops.backup_verify import existing_backup, verify_backup
 from sanctl.plan.device.backups import KEEP_UNITS, find_repository, keep_counts
@@ -330,10 +331,24 @@ def _keep_options(command: Command) -> Command:
 @backup.command()
 @click.argument("device")
 @_keep_options
+@click.option(
+    "--dry-run", "is_dry_run", is_flag=True, help="Show which would go, and change nothing."
+)
+@yes_option
 @_repository_option
 @output_option
-def prune(device: str, repository: str | None, output: str, **keep: int | None) -> None:
+def prune(
+    *,
+    device: str,
+    is_dry_run: bool,
+    yes: bool,
+    repository: str | None,
+    output: str,
+    **keep: int | None,
+) -> None:
     """Delete the backups of DEVICE beyond those to keep, and give their room back.
+
+    It says which before, and asks. A timer's needs --yes.
 
     A backup that one of the options keeps stays. The times are those of the restore points, in UTC.
     Of an earlier device of that name as many stay; so they do of those made by an older release,
@@ -346,10 +361,17 @@ def prune(device: str, repository: str | None, output: str, **keep: int | None) 
     borg = _borg(env, repository)
     background.yield_to_others(env.runner)
     command_line = f"backup prune {wanted} {' '.join(options)}"
-    with env.session() as session, env.logged("backup", device=wanted, command_line=command_line):
-        gone, misdated, in_use = prune_backups(
-            session, borg, wanted, counts, here=env.host.node_name()
-        )
+    here, shown = env.host.node_name(), None
+    with env.session() as session:
+        if is_dry_run or not yes:
+            found = preview_pruning(session, borg, wanted, counts, here=here)
+            if not is_dry_run and found.deleted:
+                _ask_before_pruning(wanted, borg.repository.name, found.deleted)
+                shown = frozenset(found.deleted)
+        if not is_dry_run:
+            with env.logged("backup", device=wanted, command_line=command_line):
+                found = prune_backups(session, borg, wanted, counts, here=here, shown=shown)
+    gone, misdated, in_use = found
     problems = [
         Problem(
             "SAN-BKP-022",
@@ -372,9 +394,9 @@ def prune(device: str, repository: str | None, output: str, **keep: int | None) 
         for problem in problems:
             click.echo(f"{problem}", err=True)
         for each in gone:
-            print(f"backup {each} is deleted")
+            print(f"backup {each} {'would go' if is_dry_run else 'is deleted'}")
         if not gone:
-            print(f"device {wanted}: no backup is deleted")
+            print(f"device {wanted}: no backup {'would go' if is_dry_run else 'is deleted'}")
 
     finish(
         output,
@@ -382,10 +404,19 @@ def prune(device: str, repository: str | None, output: str, **keep: int | None) 
             "device": wanted,
             "repository": borg.repository.name,
             "deleted": [str(each) for each in gone],
+            "dry_run": is_dry_run,
         },
         text=text,
         problems=problems,
     )
+
+
+def _ask_before_pruning(device: str, repository: str, gone: Sequence[BackupName]) -> None:
+    """Say which backups will be gone, the oldest first, and ask; no answer but yes goes on."""
+    for each in gone:
+        click.echo(f"backup {each}, taken {_time_text(each.taken_s)} UTC", err=True)
+    which = f"this backup of device {device}" if len(gone) == 1 else f"these {len(gone)} backups"
+    click.confirm(f"Delete {which} in repository {repository}?", abort=True, err=True)
 
 
 def _borg(env: Environment, repository: str | None, *, lock_s: int = LOCK_S) -> Borg:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from sanctl.cli.environment import environment
-from sanctl.cli.options import output_option
+from sanctl.cli.options import accept_option, output_option, yes_option
 from sanctl.cli.output import finish, print_table
-from sanctl.cli.views.site import limit_text, site_copy_data, site_data
+from sanctl.cli.views.site import limit_text, removal_lines, site_copy_data, site_data
 from sanctl.errors import ExitStatus, Problem, UsageError
 from sanctl.model.names import DeviceName, format_bytes
 from sanctl.model.site import (
@@ -25,6 +25,7 @@ from sanctl.ops.site import Place, add_site, limit_site, move_site, remove_site
 from sanctl.ops.site_restore import list_copies
 from sanctl.plan.site.choosing import unread_problem
 from sanctl.plan.site.copy_order import newest_first
+from sanctl.plan.site.definition import plan_site_removal
 from sanctl.plan.site.grouping import group_copies
 from sanctl.plan.site.moments import complete_moments
 
@@ -289,13 +290,25 @@ def _moment_text(copy: site_documents.SiteCopy) -> str:
 
 @site.command()
 @click.argument("name")
+@yes_option
+@accept_option
 @output_option
-def remove(name: str, output: str) -> None:
-    """Remove a site from the cluster, and the restore points kept for it. Its copies stay there."""
+def remove(*, name: str, yes: bool, accepted: tuple[str, ...], output: str) -> None:
+    """Remove a site from the cluster, and the restore points kept for it. Its copies stay there.
+
+    The schedules and groups of copies to it go, too: the command shows them first, and asks.
+    """
     env = environment()
     wanted = parse_site_name(name)
-    with env.session() as session, env.logged("site", command_line=f"site remove {name}"):
-        remove_site(session, wanted)
+    with env.session() as session:
+        if not yes:
+            cluster = session.observe()
+            plan_site_removal(cluster, wanted, accepted=accepted)
+            for line in removal_lines(cluster, wanted):
+                click.echo(line, err=True)
+            click.confirm(f"Remove site {wanted}, and all that?", abort=True, err=True)
+        with env.logged("site", command_line=f"site remove {name}"):
+            remove_site(session, wanted, accepted=accepted)
     finish(
         output,
         data={"name": wanted},

@@ -11,7 +11,7 @@ import click
 from sanctl.cli.commands.snapshot_export import export, exports, unexport
 from sanctl.cli.commands.snapshot_schedule import prune, schedule
 from sanctl.cli.environment import environment, topology_or_none
-from sanctl.cli.options import hook_options, output_option, timeout_option
+from sanctl.cli.options import hook_options, output_option, timeout_option, yes_option
 from sanctl.cli.output import finish, print_table
 from sanctl.cli.views.point_hook import consistency, consistency_text, result_data
 from sanctl.cli.views.point_schedule import schedule_text
@@ -26,7 +26,7 @@ from sanctl.model.topology import Topology
 from sanctl.ops.snapshot import create_group, create_point, delete_point
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.device.point_group import group_orders
-from sanctl.plan.device.restore_points import existing_point, split_point
+from sanctl.plan.device.restore_points import existing_point, plan_point_deletion, split_point
 
 if TYPE_CHECKING:
     from sanctl.cli.documents import snapshot as snapshot_documents
@@ -178,17 +178,22 @@ def show(point: str, output: str) -> None:
 
 @snapshot.command()
 @click.argument("point", metavar="DEVICE@POINT")
+@yes_option
 @timeout_option(60)
 @output_option
-def delete(point: str, timeout_s: float, output: str) -> None:
+def delete(*, point: str, yes: bool, timeout_s: float, output: str) -> None:
     """Delete a restore point on all nodes; a node that is away does so when it is back."""
     device, name = split_point(point)
     env = environment()
-    with (
-        env.session() as session,
-        env.logged("snapshot", device=device.value, command_line=f"snapshot delete {point}"),
-    ):
-        away = delete_point(session, device, name, timeout_s=timeout_s)
+    with env.session() as session:
+        cluster = session.observe()
+        found = existing_point(cluster, device, name)
+        # One that is being deleted is on its way: run again, the command waits for its end.
+        if not yes and not found.is_deleting:
+            plan_point_deletion(cluster, device, name)
+            _ask(cluster, found)
+        with env.logged("snapshot", device=device.value, command_line=f"snapshot delete {point}"):
+            away = delete_point(session, device, name, timeout_s=timeout_s, shown=found)
 
     def text() -> None:
         print(f"restore point {point} is deleted")
@@ -196,6 +201,19 @@ def delete(point: str, timeout_s: float, output: str) -> None:
             print(f"on {', '.join(away)}, which is away, as soon as it is back")
 
     finish(output, data={"device": device.value, "name": name, "away": list(away)}, text=text)
+
+
+def _ask(cluster: Cluster, point: RestorePoint) -> None:
+    """Say what will be lost, and ask; no answer but yes goes on."""
+    group = ", ".join(_together(cluster, point))
+    click.echo(
+        f"restore point {point.device}@{point.name} of {_time_text(point.made_s)} UTC, "
+        f"{consistency(point)}, {format_bytes(point.size_bytes)}, on {', '.join(point.nodes)}: "
+        f"what it holds alone ({_held_text(cluster, point)}) will be lost"
+        + (f"; of the same moment: {group}" if group else ""),
+        err=True,
+    )
+    click.confirm(f"Delete restore point {point.device}@{point.name}?", abort=True, err=True)
 
 
 def _finish(output: str, cluster: Cluster, point: RestorePoint, topology: Topology | None) -> None:

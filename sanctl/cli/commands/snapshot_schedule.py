@@ -16,7 +16,7 @@ from sanctl.errors import Problem, UsageError
 from sanctl.model.names import DeviceName
 from sanctl.model.point_hook import PointHook
 from sanctl.model.point_schedule import parse_rules
-from sanctl.ops.snapshot_schedule import change_schedule, prune_points
+from sanctl.ops.snapshot_schedule import change_schedule, prune_points, surplus_points
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.device.point_group import group_names
 
@@ -110,24 +110,35 @@ def _split(words: tuple[str, ...], *, group: bool) -> tuple[list[DeviceName], st
 
 @click.command()
 @click.argument("device")
+@click.option(
+    "--dry-run", "is_dry_run", is_flag=True, help="Show which would go, and change nothing."
+)
 @output_option
-def prune(device: str, output: str) -> None:
+def prune(*, device: str, is_dry_run: bool, output: str) -> None:
     """Remove now the restore points of DEVICE that its schedule no longer keeps.
 
     That is done after each point that the schedule makes. One that an operator has made stays.
     """
     env = environment()
     wanted = DeviceName.parse(device)
-    with (
-        env.session() as session,
-        env.logged("snapshot", device=device, command_line=f"snapshot prune {device}"),
-    ):
-        names = prune_points(session, wanted)
+    with env.session() as session:
+        if is_dry_run:
+            names = surplus_points(session, wanted)
+        else:
+            command_line = f"snapshot prune {device}"
+            with env.logged("snapshot", device=device, command_line=command_line):
+                names = prune_points(session, wanted)
 
     def text() -> None:
         for name in names:
-            print(f"restore point {wanted}@{name} is being deleted")
+            print(
+                f"restore point {wanted}@{name} {'would go' if is_dry_run else 'is being deleted'}"
+            )
         if not names:
             print(f"the schedule of {wanted} keeps all restore points that it has made")
 
-    finish(output, data={"device": wanted.value, "deleted": list(names)}, text=text)
+    finish(
+        output,
+        data={"device": wanted.value, "deleted": list(names), "dry_run": is_dry_run},
+        text=text,
+    )

@@ -59,7 +59,8 @@ class BackupsPruned(TypedDict):
 
     device: Annotated[str, "the device"]
     repository: Annotated[str, "the name of the repository"]
-    deleted: Annotated[list[str], "the names of the backups that are gone"]
+    deleted: Annotated[list[str], "the names of the backups that are gone, or would be"]
+    dry_run: Annotated[bool, "nothing was changed"]
 
 
 class RepositoryMade(TypedDict):

@@ -125,4 +125,5 @@ class PointsPruned(TypedDict):
     """Restore points that a schedule no longer keeps."""
 
     device: Annotated[str, "the device"]
-    deleted: Annotated[list[str], "the names of those that are being deleted"]
+    deleted: Annotated[list[str], "the names of those that are being deleted, or would be"]
+    dry_run: Annotated[bool, "nothing was changed"]

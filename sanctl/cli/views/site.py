@@ -19,6 +19,7 @@ from sanctl.model.site_takeover import Successor
 from sanctl.plan.site.copy_order import is_ahead
 from sanctl.plan.site.copy_progress import left_s
 from sanctl.plan.site.holding import held, held_text, is_let_in
+from sanctl.plan.site.takeover import takeover_text
 
 if TYPE_CHECKING:
     from sanctl.cli.documents import site as site_documents
@@ -218,3 +219,46 @@ def rule_data(rule: Rule, set_s: int) -> site_documents.CopySchedule:
 def utc(moment_s: int) -> str:
     """Return a moment as JSON has it."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment_s))
+
+
+def removal_lines(cluster: Cluster, site: str) -> list[str]:
+    """Return what goes with a site, and the commands by which its schedules are given again."""
+    lines = [
+        f"device {each.device}: the restore point kept for the next copy goes; its newest proven "
+        f"copy there, {_of_text(each.proven)}, stays"
+        for each in cluster.cib.copies
+        if each.site == site
+    ]
+    lines += [
+        _schedule_line((each.device,), site, each.rule)
+        for each in cluster.cib.copy_schedules
+        if each.site == site
+    ]
+    lines += [
+        f"group of {', '.join(each.devices)}: that they are copied together"
+        if each.rule is None
+        else _schedule_line(each.devices, site, each.rule)
+        for each in cluster.cib.copy_groups
+        if each.site == site
+    ]
+    lines += [
+        f"device {each.device}: {takeover_text(site, each.successor, is_lost=each.is_lost)}; "
+        "nothing tells of that any more"
+        for each in cluster.cib.takeovers
+        if each.site == site
+    ]
+    return lines
+
+
+def _of_text(copy: ProvenCopy | None) -> str:
+    if copy is None:
+        return "none"
+    return f"of {time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(copy.made_s))} UTC"
+
+
+def _schedule_line(devices: tuple[str, ...], site: str, rule: Rule) -> str:
+    group = " --group" if len(devices) > 1 else ""
+    return (
+        f"schedule of {', '.join(devices)}, given again by: sanctl replicate schedule "
+        f"{' '.join(devices)} --to {site} --every {rule.interval} --keep {rule.keep}{group}"
+    )

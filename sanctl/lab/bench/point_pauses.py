@@ -204,7 +204,7 @@ def snapshot_command(
                 trial = measure_point(load, f"p{number}", count)
                 trials.append(trial)
                 if not trial.code:
-                    _snapshot(scenario, "delete", f"{_DEVICE}@p{number}")
+                    _snapshot(scenario, "delete", f"{_DEVICE}@p{number}", "--yes")
         check = close_load(load)
     finally:
         # Before the device is deleted: a write that waits for a path would hang for ever.

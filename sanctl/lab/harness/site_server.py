@@ -49,7 +49,10 @@ def site_server(bed: LabSession, where: SiteServer) -> Iterator[str]:
         yield f"root@{address}"
     finally:
         bed.sh(
-            bed.cluster[-1].name, f"sanctl site remove {where.site}", timeout_s=60, ok=range(256)
+            bed.cluster[-1].name,
+            f"sanctl site remove {where.site} --yes --accept SAN-SITE-039",
+            timeout_s=60,
+            ok=range(256),
         )
         for node in bed.storage:
             bed.sh(node.name, f"rm -f {where.key} {where.key}.pub")

@@ -65,6 +65,25 @@ def existing_point(cluster: Cluster, device: DeviceName, name: str) -> RestorePo
     )
 
 
+def refuse_another_point(cluster: Cluster, shown: RestorePoint) -> None:
+    """Check that the restore point of that name is still the one that is to be deleted.
+
+    Raises:
+        Refused: it is gone, or was made anew since, while an operator was asked, say.
+    """
+    found = existing_point(cluster, DeviceName.parse(shown.device), shown.name)
+    if found.token != shown.token:
+        raise Refused(
+            Problem(
+                "SAN-SNAP-020",
+                f"restore point {shown.device}@{shown.name} is another one than the one to be "
+                "deleted: it was made anew since",
+                f"'sanctl snapshot show {shown.device}@{shown.name}'; run the command again if "
+                "this one is to go, too",
+            )
+        )
+
+
 def plan_point_order(
     cluster: Cluster, name: DeviceName, order: PointOrder, now_s: float
 ) -> tuple[Change, ...]:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from sanctl.errors import Problem, Refused
 from sanctl.model.cib_change import (
     Change,
@@ -17,9 +19,14 @@ from sanctl.model.cib_change import (
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.site import SITE_PREFIX, Site
+from sanctl.model.site_takeover import Takeover
 from sanctl.plan.cluster.preconditions import refuse_without_quorum, unreadable_device_problems
 from sanctl.plan.device.restore_refusals import being_restored_problem
 from sanctl.plan.site.copying import point_removal
+from sanctl.plan.site.takeover import takeover_text
+
+TAKEN_OVER = "SAN-SITE-039"
+"""The refusal that an operator may accept: who goes on instead of a device is told by the site."""
 
 
 def existing_site(cluster: Cluster, name: str) -> Site:
@@ -36,7 +43,8 @@ def existing_site(cluster: Cluster, name: str) -> Site:
             Problem(
                 "SAN-SITE-012",
                 f"the CIB's entry of site {name} cannot be read",
-                "upgrade sanctl on this node if a later release made it; else 'sanctl site remove' "
+                "upgrade sanctl on this node if a later release made it; else note the schedules "
+                "and groups ('sanctl replicate status'), which go with it: 'sanctl site remove' "
                 "and 'sanctl site add' make it anew",
             )
         )
@@ -122,14 +130,40 @@ def awaited_problem(device: DeviceSpec, site: str) -> Problem:
     )
 
 
-def plan_site_removal(cluster: Cluster, name: str) -> tuple[Change, ...]:
+def _taken_over_problem(takeover: Takeover) -> Problem:
+    """Return that a site is not removed while another device goes on by what it says."""
+    name, site = takeover.device, takeover.site
+    said = takeover_text(site, takeover.successor, is_lost=takeover.is_lost)
+    return Problem(
+        TAKEN_OVER,
+        f"device {name} is taken over: {said}. Without the site nothing tells of that any more, "
+        "and hosts may write to both",
+        f"bring home what was written there (docs/howto/site-lost.md), or end it: 'sanctl "
+        f"replicate giveback {name} --at {site}'; --accept {TAKEN_OVER} removes the site all "
+        "the same",
+    )
+
+
+def taken_over_at(cluster: Cluster, name: str) -> tuple[Takeover, ...]:
+    """Return the takeovers of this cluster's devices of which a site has told."""
+    return tuple(
+        each
+        for each in cluster.cib.takeovers
+        if each.site == name and cluster.cib.takeover(each.device, name) is not None
+    )
+
+
+def plan_site_removal(
+    cluster: Cluster, name: str, *, accepted: Collection[str] = ()
+) -> tuple[Change, ...]:
     """Return the changes that remove a site, and the restore points that are kept for it.
 
     Its copies stay there.
 
     Raises:
         Refused: there is no such site, no quorum, a device is being filled from a copy there, or
-            awaits it; or one cannot be read.
+            awaits it; or one cannot be read; or it says that another device has taken over one of
+            this cluster, and that was not accepted.
     """
     refuse_without_quorum(cluster)
     unread = unreadable_device_problems(
@@ -152,6 +186,9 @@ def plan_site_removal(cluster: Cluster, name: str) -> tuple[Change, ...]:
         raise Refused(*(awaited_problem(device, name) for device in waiting))
     if f"{SITE_PREFIX}{name}" not in cluster.cib.ids:
         existing_site(cluster, name)
+    taken_over = taken_over_at(cluster, name)
+    if taken_over and TAKEN_OVER not in accepted:
+        raise Refused(*map(_taken_over_problem, taken_over))
     changes: list[Change] = []
     for record in cluster.cib.copies:
         if record.site == name:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import click
 import pytest
 
 import sanctl.cli.environment
@@ -395,7 +397,7 @@ def test_pruning_begins_with_what_is_none(bed: Bed) -> None:
         bed.env.clock.sleep(5)
     before = bed.backups()
     bed.borg.kept[f"web@x.20200101-000000{WRITING}"] = ""
-    status, found = bed.run("backup prune web --keep-last 1")
+    status, found = bed.run("backup prune web --keep-last 1 --yes")
     assert status == 0 and found["deleted"] == before[:-1]
     assert bed.borg.pruned == [("compact",)]
     assert list(bed.borg.kept) == ["somebody-elses", before[-1]]
@@ -408,17 +410,47 @@ def test_what_a_device_is_being_filled_from_is_not_pruned(bed: Bed) -> None:
         bed.env.clock.sleep(5)
     bed.env.pacemaker.ignores_restores = True
     assert bed.run(f"backup restore {names[1]} --to new --initiator {I1} --timeout 60")[0] == 7
-    status, found = bed.run("backup prune web --keep-last 1")
+    status, found = bed.run("backup prune web --keep-last 1 --yes")
     assert status == 0 and [each["code"] for each in found] == ["SAN-BKP-024"]
     assert names[1] in found[0]["text"] and bed.backups() == names[1:]
     # What an order of a later release says is not known.
     (device,) = (each for each in bed.session().observe().cib.devices if each.name.value == "new")
     later = SetParameter(name=device.name, parameter="restore", value="of a later release")
     bed.session().change(lambda _: (later,))
-    status, found = bed.run("backup prune web --keep-last 1")
+    status, found = bed.run("backup prune web --keep-last 1 --yes")
     assert status == 4 and found[0]["code"] == "SAN-REST-010" and bed.backups() == names[1:]
     assert bed.run("device delete new --yes")[0] == 0
-    assert bed.run("backup prune web --keep-last 1")[1]["deleted"] == [names[1]]
+    assert bed.run("backup prune web --keep-last 1 --yes")[1]["deleted"] == [names[1]]
+
+
+def test_what_goes_is_shown_before_and_no_other_backup_goes(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(3):
+        assert bed.run("backup run web")[0] == 0
+        bed.env.clock.sleep(5)
+    first, second, last = bed.backups()
+    status, found = bed.run("backup prune web --keep-last 1 --dry-run")
+    assert status == 0 and found["deleted"] == [first, second] and found["dry_run"]
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    status, problems = bed.run("backup prune web --keep-last 1")
+    assert status == 2 and problems[0]["code"] == "SAN-CLI-002"
+    assert bed.backups() == [first, second, last] and bed.borg.pruned == []
+    shown: list[str] = []
+    taken_s = BackupName.parse(first).taken_s
+    unseen = BackupName("web", taken_s - 9, OWN_POINT)
+
+    def answers(text: str, **_: object) -> None:
+        shown.append(text)
+        bed.borg.kept[str(unseen)] = bed.borg.kept[first]
+
+    monkeypatch.setattr(click, "confirm", answers)
+    monkeypatch.setattr(click, "echo", lambda text, **_: shown.append(text))
+    status, found = bed.run("backup prune web --keep-last 1")
+    assert status == 0 and found["deleted"] == [first, second] and not found["dry_run"]
+    assert [first in shown[0], second in shown[1], "these 2 backups" in shown[2]] == [True] * 3
+    assert bed.backups() == [str(unseen), last], "what was not shown stays"
+    assert bed.run("backup prune web --keep-last 1 --yes")[1]["deleted"] == [str(unseen)]
 
 
 def other_nodes(bed: Bed, name: BackupName) -> str:
@@ -433,7 +465,7 @@ def test_what_another_node_is_about_to_name_is_not_deleted(bed: Bed) -> None:
     bed.run("snapshot create web --name good")
     (point,) = bed.session().observe().cib.points
     begun = other_nodes(bed, BackupName("web", point.made_s, "good"))
-    for command in ("backup prune web --keep-last 1", "backup run web@good"):
+    for command in ("backup prune web --keep-last 1 --yes", "backup run web@good"):
         status, problems = bed.run(command)
         assert status == 9 and problems[0]["code"] == "SAN-BKP-008"
         assert "on n1" in problems[0]["text"]
@@ -441,14 +473,14 @@ def test_what_another_node_is_about_to_name_is_not_deleted(bed: Bed) -> None:
     # Another backup of the device leaves it alone; what can be nobody's any more goes.
     assert bed.run("backup run web")[0] == 0 and begun in bed.borg.kept
     bed.env.clock.sleep(7 * 24 * 3600)
-    assert bed.run("backup prune web --keep-last 9")[0] == 0 and begun not in bed.borg.kept
+    assert bed.run("backup prune web --keep-last 9 --yes")[0] == 0 and begun not in bed.borg.kept
 
 
 def test_pruning_waits_for_its_turn(bed: Bed) -> None:
     with backup_notes.turn("nas", wait_s=0) as is_mine:
         assert is_mine
         bed.borg.lock_s = 0
-        status, problems = bed.run("backup prune web --keep-last 1")
+        status, problems = bed.run("backup prune web --keep-last 1 --yes")
     assert status == 9 and problems[0]["code"] == "SAN-BKP-012" and bed.borg.pruned == []
 
 
@@ -519,7 +551,7 @@ def test_pruning_goes_by_the_device_and_by_what_was_stored_last(bed: Bed) -> Non
         bed.env.clock.sleep(5)
         assert bed.run("backup run web")[0] == 0
     own = bed.backups()[2:-1]
-    status, found = bed.run("backup prune web --keep-last 1")
+    status, found = bed.run("backup prune web --keep-last 1 --yes")
     assert status == 0 and [each["code"] for each in found] == ["SAN-BKP-022"]
     assert ahead in found[0]["text"]
     assert bed.backups() == [str(earlier), str(silent), own[-1], ahead]

@@ -7,6 +7,7 @@ The real receiver, on this machine; the restore points' files are made by the te
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import sys
@@ -669,7 +670,7 @@ def test_the_commands(
         "replicate schedule web --to far",
         "replicate schedule web --to far --every 1h",
         "replicate status web",
-        "site remove far",
+        "site remove far --yes",
     ):
         capsys.readouterr()
         words = " ".join(line.split()[:2])
@@ -692,13 +693,24 @@ def test_the_commands(
         ("site set far --limit-rate 500K", "500 KiB/s"),
         (f"site set far --path {sites.folder}", f"site far is at root@far:22, {sites.folder}"),
         (f"site set far --host-key {SITE.fingerprint}", SITE.fingerprint),
-        ("site remove far", "stay"),
+        ("site remove far --yes", "stay"),
     ):
         if text == "removed there":
             sites.run()  # The commands' copies here have all the same token.
         capsys.readouterr()
         assert printed(line, monkeypatch) == 0
         assert text in capsys.readouterr().out
+    again = f"site add far --ssh root@far --path {sites.folder}"
+    assert printed(again, monkeypatch) == 0
+    assert printed("replicate schedule web --to far --every 15m --keep 5", monkeypatch) == 0
+    capsys.readouterr()
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    assert printed("site remove far", monkeypatch) == 2, "nobody to ask"
+    given_again = "sanctl replicate schedule web --to far --every 15m --keep 5\n"
+    assert given_again in capsys.readouterr().err
+    assert [each.site for each in sites.bed.seen().cib.copy_schedules] == ["far"]
+    for line in ("site remove far --yes", again):
+        assert printed(line, monkeypatch) == 0
     for line in ("site set far", "replicate run web --to far", "site add b --ssh a@b --path /c"):
         assert printed(f"{line} --limit-rate 0", monkeypatch) == 2
         assert "SAN-SITE-001" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import xml.etree.ElementTree as ET
 from dataclasses import replace
@@ -654,3 +655,42 @@ def test_one_that_is_being_made_is_waited_for(bed: Bed) -> None:
         patient.make(timeout_s=20.0)
     assert len(patient.tokens) > 3
     assert patient.make(timeout_s=90.0).name == "copy"
+
+
+def test_a_deletion_asks_and_deletes_only_what_was_shown(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "snapshot create web --name one") == 0
+    (point,) = bed.seen().cib.points
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    assert run(monkeypatch, "snapshot delete web@one") == 2, "nobody to ask"
+    assert "web@one of 20" in capsys.readouterr().err
+    assert bed.seen().cib.points == (point,)
+
+    def made_anew(*_: object, **__: object) -> None:
+        anew = point._replace(token="f" * 16)
+        bed.session.change(lambda _: (RemovePoint(point=point),))
+        bed.session.change(lambda _: (SetPoint(point=anew),))
+
+    monkeypatch.setattr("click.confirm", made_anew)
+    assert run(monkeypatch, "snapshot delete web@one") == 4
+    assert "SAN-SNAP-020" in capsys.readouterr().err
+    (left,) = bed.seen().cib.points
+    assert left.token == "f" * 16 and not left.is_deleting
+    assert run(monkeypatch, "snapshot delete web@one --yes") in {0, 7}
+    assert all(each.is_deleting for each in bed.seen().cib.points)
+
+
+def test_what_a_prune_would_remove_is_shown(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "snapshot create web --name one") == 0
+    (point,) = bed.seen().cib.points
+    change = SetPoint(point=point._replace(is_deleting=True))
+    monkeypatch.setattr("sanctl.ops.snapshot_schedule.plan_pruning", lambda *_: (change,))
+    capsys.readouterr()
+    assert run(monkeypatch, "snapshot prune web --dry-run") == 0
+    assert capsys.readouterr().out == "restore point web@one would go\n"
+    assert bed.seen().cib.points == (point,)
+    assert run(monkeypatch, "snapshot prune web") == 0
+    assert all(each.is_deleting for each in bed.seen().cib.points)

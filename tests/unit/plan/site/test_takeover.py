@@ -64,7 +64,11 @@ def test_what_the_site_says_is_noted_until_it_was_given_back(bed: Bed) -> None:
     ended = says({}, {folder(bed): (Ending(later, 8, "n1"), Ending(SUCCESSOR, 9, "n1"))})
     assert plan_takeovers(bed.seen(), "far", ended) == (RemoveTakeover(takeover=change.takeover),)
     assert known_takeovers(bed.seen(), "far", ended) == {}
-    assert RemoveTakeover(takeover=change.takeover) in plan_site_removal(bed.seen(), "far")
+    with pytest.raises(Refused) as caught:
+        plan_site_removal(bed.seen(), "far")
+    assert [each.code for each in caught.value.problems] == ["SAN-SITE-039"]
+    gone = plan_site_removal(bed.seen(), "far", accepted=("SAN-SITE-039",))
+    assert RemoveTakeover(takeover=change.takeover) in gone
     near = SITE._replace(name="near")
     bed.session.change(lambda _: (SetSite(site=near),))
     assert plan_takeovers(bed.seen(), "near", says({})) == (), "that is the other site's to say"
@@ -122,6 +126,7 @@ def test_what_is_said_of_one_that_is_there() -> None:
 def test_one_of_an_earlier_device_of_that_name_is_forgotten(bed: Bed) -> None:
     earlier = Takeover("web", "far", "9" * 32, SUCCESSOR)
     bed.session.change(lambda _: (SetTakeover(takeover=earlier),))
+    assert RemoveTakeover(takeover=earlier) in plan_site_removal(bed.seen(), "far")
     assert bed.seen().cib.takeover("web", "far") is None
     assert list(site_findings(bed.seen(), now_s=0)) == []
     assert plan_takeovers(bed.seen(), "far", says({})) == (RemoveTakeover(takeover=earlier),)
