@@ -19,7 +19,7 @@ from sanctl.plan.cluster.convergence import Progress, access_progress
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.host.access import plan_allow, plan_allow_host, plan_deny, plan_deny_host
 from sanctl.plan.host.access_loss import AccessLoss, access_loss, hosts_denied
-from sanctl.plan.host.groups import plan_allow_group, plan_deny_group
+from sanctl.plan.host.groups import plan_allow_group, plan_deny_all, plan_deny_group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +108,24 @@ def deny_group(
         ipc_buffer_bytes,
         timeout_s,
         denied=lambda seen: hosts_denied(seen, name, group),
+    )
+
+
+def deny_all(
+    session: Session, name: DeviceName, *, ipc_buffer_bytes: int, timeout_s: float
+) -> AccessOutcome:
+    """Keep all hosts from a device; their sessions end."""
+
+    def denied(seen: Cluster) -> tuple[HostName, ...]:
+        return tuple(host.name for host in existing_device(seen, name).hosts)
+
+    return _change_access(
+        session,
+        name,
+        lambda seen: plan_deny_all(seen, name),
+        ipc_buffer_bytes,
+        timeout_s,
+        denied=denied,
     )
 
 

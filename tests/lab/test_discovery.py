@@ -80,7 +80,7 @@ def test_hosts_that_are_not_on_the_list_are_told_nothing(scenario: Scenario, tar
             f"iscsi-ls -i iqn.2026-11.net.example:stranger iscsi://{portal}", ok=range(256)
         )
         assert target not in out
-    scenario.sanctl("target", "deny", NAME, scenario.host.iqn, timeout_s=CHANGE_S)
+    scenario.sanctl("target", "deny", NAME, scenario.host.iqn, "--yes", timeout_s=CHANGE_S)
     for node in ("n1", "n2"):
         await_paths(scenario, node, target, set())
     scenario.sanctl("target", "allow", NAME, scenario.host.iqn, timeout_s=CHANGE_S)

@@ -103,7 +103,7 @@ def test_a_host_that_leaves_loses_the_device_and_the_other_stays(
     before, portals = sessions(load), scenario.portals(NODES)
     begin_reads(load, disks(load)[portals[0]][0])
     _, log = reads_of(load)
-    scenario.sanctl("host", "group", "remove", GROUP, "--host", GOES)
+    scenario.sanctl("host", "group", "remove", GROUP, "--host", GOES, "--yes")
     # Before anything is waited for: the command has waited.
     assert in_kernels(load, NODES) == {node: {load.host.iqn: True} for node in NODES}
     wait_for("its reads to fail", lambda: "failed" in load.host.sh(f"cat {log}"), within_s=LOST_S)
@@ -137,7 +137,7 @@ def test_a_failover_keeps_the_group(scenario: Scenario, load: LedgerLoad) -> Non
     (portal,) = scenario.portals([active])
     assert read_once(load, disks(load)[portal][0]) == 0
     # It leaves after a failover, too.
-    scenario.sanctl("host", "group", "remove", GROUP, "--host", GOES)
+    scenario.sanctl("host", "group", "remove", GROUP, "--host", GOES, "--yes")
     assert in_kernels(load, NODES) == {node: {load.host.iqn: True} for node in NODES}
     scenario.sanctl("host", "group", "add", GROUP, "--host", GOES)
 

@@ -73,7 +73,7 @@ def test_a_host_that_is_denied_loses_the_device_and_no_other_does(
         begin_reads(load, disk)
         _, log = reads_of(load)
         began_s = time.monotonic()
-        said = scenario.sanctl("target", "deny", NAME, SECOND)
+        said = scenario.sanctl("target", "deny", NAME, SECOND, "--yes")
         assert said.strip() == f"{SECOND} may no longer use device {NAME}"
         denied_s = time.monotonic() - began_s
         # Before anything is waited for: the command has said so.
@@ -95,7 +95,7 @@ def test_a_host_that_is_denied_loses_the_device_and_no_other_does(
         await_writes(load)
         assert sessions(load) == before
         assert in_kernels(load, NODES) == {node: {host.iqn: True} for node in NODES}
-        again = scenario.sanctl("target", "deny", NAME, SECOND)
+        again = scenario.sanctl("target", "deny", NAME, SECOND, "--yes")
         assert again.strip() == f"{SECOND} was not on the list of device {NAME}: nothing to do"
         shown = scenario.sanctl("target", "show", NAME)
         assert SECOND not in shown and host.iqn in shown
@@ -121,7 +121,7 @@ def test_a_host_that_is_denied_is_out_by_all_its_iqns(scenario: Scenario, load: 
             disk, _ = found[portals[0]]  # n1 serves
             begin_reads(load, disk)
             _, log = reads_of(load)
-            said = scenario.sanctl("target", "deny", NAME, "--host", HOST)
+            said = scenario.sanctl("target", "deny", NAME, "--host", HOST, "--yes")
             assert said.strip() == f"{HOST} may no longer use device {NAME}: {OTHER}, {SECOND}"
             assert in_kernels(load, NODES) == stays
             wait_for(
@@ -129,18 +129,18 @@ def test_a_host_that_is_denied_is_out_by_all_its_iqns(scenario: Scenario, load: 
             )
             assert all(read_once(load, each) != 0 for each, _ in disks(load).values())
             # By its IQN alone, and the host's afterwards: status says so, and the denial takes it.
-            scenario.sanctl("host", "set", HOST, "--remove-iqn", SECOND)
+            scenario.sanctl("host", "set", HOST, "--remove-iqn", SECOND, "--yes")
             scenario.sanctl("target", "allow", NAME, SECOND)
             scenario.sanctl("host", "set", HOST, "--add-iqn", SECOND)
             assert SECOND in findings(load.bed, "n3", "status")[f"SAN-HLT-123 device {NAME}"]
-            said = scenario.sanctl("target", "deny", NAME, "--host", HOST)
+            said = scenario.sanctl("target", "deny", NAME, "--host", HOST, "--yes")
             assert said.strip() == f"{HOST} may no longer use device {NAME}: {SECOND}"
             assert in_kernels(load, NODES) == stays
             assert f"SAN-HLT-123 device {NAME}" not in findings(load.bed, "n3", "status")
             await_writes(load)
             assert sessions(load) == before
     finally:
-        for words in (("target", "deny", NAME, "--host", HOST), ("host", "delete", HOST)):
+        for words in (("target", "deny", NAME, "--host", HOST, "--yes"), ("host", "delete", HOST)):
             with contextlib.suppress(CommandError):
                 scenario.sanctl(*words)
     failover.await_healthy(scenario.bed, "n1")

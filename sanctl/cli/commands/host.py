@@ -10,8 +10,9 @@ import click
 
 from sanctl.cli.commands.host_group import group
 from sanctl.cli.environment import environment
-from sanctl.cli.options import output_option, timeout_option
+from sanctl.cli.options import output_option, timeout_option, yes_option
 from sanctl.cli.output import finish, print_table
+from sanctl.cli.session_question import ask_before_sessions_end
 from sanctl.drivers import host_secrets
 from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster
@@ -170,6 +171,7 @@ def show(name: str, output: str) -> None:
 @click.option("--chap", metavar="USER", help=_CHAP_HELP)
 @click.option("--no-chap", is_flag=True, help="Log in without CHAP from now on.")
 @click.option("--mutual/--no-mutual", default=None, help=_MUTUAL_HELP)
+@yes_option
 @timeout_option(60)
 @output_option
 def set_host(
@@ -180,12 +182,14 @@ def set_host(
     chap: str | None,
     no_chap: bool,
     mutual: bool | None,
+    yes: bool,
     timeout_s: float,
     output: str,
 ) -> None:
     """Change the IQNs of host NAME, or how it logs in.
 
-    Sessions of the host go on, and log in anew as is set then.
+    Sessions of the host go on, and log in anew as is set then; those of an IQN that is removed end:
+    where it has some now, the command names them, and asks.
     """
     if chap is not None and no_chap:
         raise click.UsageError("Give either --chap or --no-chap.")
@@ -195,15 +199,27 @@ def set_host(
     wanted = HostName.parse(name)
     added, removed = tuple(map(Iqn.parse, more)), tuple(map(Iqn.parse, fewer))
     user = "" if no_chap else chap
-    cluster, changed = _change(
-        wanted,
-        lambda seen: plan_host_change(
+
+    def plan(seen: Cluster) -> tuple[Change, ...]:
+        return plan_host_change(
             seen, wanted, more=added, fewer=removed, chap_user=user, is_mutual=mutual
-        ),
-        f"host set {name}",
-        timeout_s,
-    )
+        )
+
+    if removed and not yes:
+        _ask_before_removal(wanted, removed, plan)
+    cluster, changed = _change(wanted, plan, f"host set {name}", timeout_s)
     _finish_change(cluster, wanted, changed=changed, output=output, lost=removed)
+
+
+def _ask_before_removal(
+    name: HostName, removed: Collection[Iqn], plan: Callable[[Cluster], tuple[Change, ...]]
+) -> None:
+    with environment().session() as session:
+        cluster = session.observe()
+        plan(cluster)  # what is refused needs no answer
+        own = {*existing_host(cluster, name).iqns} & {*removed}
+        denied = {device.name: own for device in devices_of(cluster, name)}
+        ask_before_sessions_end(session, cluster, denied)
 
 
 @host.command()

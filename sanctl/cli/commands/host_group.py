@@ -3,19 +3,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from sanctl.cli.environment import environment
-from sanctl.cli.options import Command, output_option, timeout_option
+from sanctl.cli.options import Command, output_option, timeout_option, yes_option
 from sanctl.cli.output import finish, print_table
+from sanctl.cli.session_question import ask_before_sessions_end
 from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster
 from sanctl.model.host import HostName
 from sanctl.model.host_group import HostGroup, HostGroupName
 from sanctl.ops.host import change_group
+from sanctl.plan.host.access_list import iqns_of
 from sanctl.plan.host.access_loss import AccessLoss, access_loss
 from sanctl.plan.host.groups import (
     devices_of_group,
@@ -126,11 +128,17 @@ def add(name: str, hosts: tuple[str, ...], timeout_s: float, output: str) -> Non
 @group.command()
 @click.argument("name")
 @_hosts_option(required=True)
+@yes_option
 @timeout_option(60)
 @output_option
-def remove(name: str, hosts: tuple[str, ...], timeout_s: float, output: str) -> None:
-    """Take hosts out of host group NAME, and its devices from them; their sessions end."""
+def remove(*, name: str, hosts: tuple[str, ...], yes: bool, timeout_s: float, output: str) -> None:
+    """Take hosts out of host group NAME, and its devices from them; their sessions end.
+
+    Where they have some now, the command names them, and asks.
+    """
     wanted, fewer = HostGroupName.parse(name), _names(hosts)
+    if not yes:
+        _ask_before_removal(wanted, fewer)
     before: list[Cluster] = []
 
     def plan(seen: Cluster) -> tuple[Change, ...]:
@@ -174,6 +182,17 @@ def delete(name: str, output: str) -> None:
     finish(
         output, data={"name": wanted.value}, text=lambda: print(f"host group {wanted} is deleted")
     )
+
+
+def _ask_before_removal(name: HostGroupName, fewer: Collection[HostName]) -> None:
+    with environment().session() as session:
+        cluster = session.observe()
+        plan_group_removal(cluster, name, fewer)  # what is refused needs no answer
+        denied = {
+            device.name: iqns_of(cluster, device, fewer)
+            for device in devices_of_group(cluster, name)
+        }
+        ask_before_sessions_end(session, cluster, denied)
 
 
 def _names(hosts: tuple[str, ...]) -> tuple[HostName, ...]:

@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from sanctl.cli.commands.target_reservations import reservations
 from sanctl.cli.environment import environment
-from sanctl.cli.options import output_option, timeout_option
+from sanctl.cli.options import output_option, timeout_option, yes_option
 from sanctl.cli.output import finish, print_table
+from sanctl.cli.session_question import ask_before_sessions_end, logins_text
 from sanctl.errors import Problem, UsageError
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
@@ -25,12 +27,17 @@ from sanctl.ops.target_access import (
     allow_group,
     allow_host,
     allow_initiator,
+    deny_all,
     deny_group,
     deny_host,
     deny_initiator,
 )
 from sanctl.plan.cluster.preconditions import existing_device
-from sanctl.plan.host.groups import group_on
+from sanctl.plan.device.host_logins import host_logins
+from sanctl.plan.host.access import plan_deny, plan_deny_host
+from sanctl.plan.host.access_list import iqns_of
+from sanctl.plan.host.access_loss import hosts_denied, let_in
+from sanctl.plan.host.groups import group_on, plan_deny_group
 
 if TYPE_CHECKING:
     from sanctl.cli.documents import target as target_documents
@@ -157,6 +164,7 @@ def _change(
     by_group: Callable[..., AccessOutcome],
     done: str,
     already: str,
+    ask: Callable[[Session, DeviceName, Iqn | HostName | HostGroupName], None] | None = None,
 ) -> None:
     env = environment()
     if sum(given is not None for given in (iqn, host, group)) != 1:
@@ -185,10 +193,13 @@ def _change(
         raise UsageError(*problems)
     command_line = f"target {action} {name} {words}"
     session: Session
-    with env.session() as session, env.logged(action, device=name, command_line=command_line):
-        outcome = operation(
-            session, wanted, who, ipc_buffer_bytes=env.ipc_buffer_bytes(), timeout_s=timeout_s
-        )
+    with env.session() as session:
+        if ask is not None:
+            ask(session, wanted, who)
+        with env.logged(action, device=name, command_line=command_line):
+            outcome = operation(
+                session, wanted, who, ipc_buffer_bytes=env.ipc_buffer_bytes(), timeout_s=timeout_s
+            )
     shown = f"host group {who}" if group is not None else str(who)
     loss = outcome.loss
 
@@ -200,19 +211,7 @@ def _change(
         for entry in loss.left:
             print(f"device {wanted} still lets in {entry}")
 
-    finish(
-        output,
-        data={
-            "changed": outcome.changed,
-            "device": wanted.value,
-            "initiators": [entry.value for entry in outcome.device.initiators],
-            "hosts": [entry.name.value for entry in outcome.device.hosts],
-            "host_groups": [entry.value for entry in outcome.device.host_groups],
-            "lost": [entry.value for entry in loss.lost],
-            "left": list(loss.left),
-        },
-        text=text,
-    )
+    finish(output, data=_access_data(wanted, outcome), text=text)
 
 
 @target.command()
@@ -257,6 +256,8 @@ def allow(
 @click.option(
     "--host-group", "group", metavar="GROUP", help="All hosts of a group of 'sanctl host group'."
 )
+@click.option("--all", "is_all", is_flag=True, help="All hosts, also by IQN and through groups.")
+@yes_option
 @timeout_option(60)
 @output_option
 def deny(
@@ -265,10 +266,20 @@ def deny(
     iqn: str | None,
     host: str | None,
     group: str | None,
+    is_all: bool,
+    yes: bool,
     timeout_s: float,
     output: str,
 ) -> None:
-    """Keep a host, by its IQN or its name, or a host group from device NAME; sessions end."""
+    """Keep a host, by its IQN or its name, a host group, or all hosts from device NAME.
+
+    Their sessions end: where they have some now, the command names them, and asks.
+    """
+    if is_all:
+        if any(given is not None for given in (iqn, host, group)):
+            raise click.UsageError("--all goes with no IQN, --host or --host-group.")
+        _deny_all(name, yes=yes, timeout_s=timeout_s, output=output)
+        return
     _change(
         name,
         iqn,
@@ -282,4 +293,76 @@ def deny(
         by_group=deny_group,
         done="may no longer use device {device}",
         already="was not on the list of device {device}: nothing to do",
+        ask=partial(_ask_before_denial, yes=yes),
     )
+
+
+def _ask_before_denial(
+    session: Session, device: DeviceName, who: Iqn | HostName | HostGroupName, *, yes: bool
+) -> None:
+    if yes:
+        return
+    cluster = session.observe()
+    found = existing_device(cluster, device)
+    # What is refused, and what is so already, needs no answer.
+    if isinstance(who, Iqn):
+        changes, iqns = plan_deny(cluster, device, who), frozenset((who,))
+    elif isinstance(who, HostName):
+        changes = plan_deny_host(cluster, device, who)
+        iqns = iqns_of(cluster, found, (who,))
+    else:
+        changes = plan_deny_group(cluster, device, who)
+        iqns = iqns_of(cluster, found, hosts_denied(cluster, device, who))
+    if changes:
+        ask_before_sessions_end(session, cluster, {device: iqns})
+
+
+def _deny_all(name: str, *, yes: bool, timeout_s: float, output: str) -> None:
+    env = environment()
+    wanted = DeviceName.parse(name)
+    with env.session() as session:
+        if not yes:
+            _ask_before_all(session, wanted)
+        with env.logged("deny", device=name, command_line=f"target deny {name} --all"):
+            outcome = deny_all(
+                session, wanted, ipc_buffer_bytes=env.ipc_buffer_bytes(), timeout_s=timeout_s
+            )
+
+    def text() -> None:
+        lost = ", ".join(map(str, outcome.loss.lost))
+        print(
+            f"no host may use device {wanted}: {lost or 'none might before'}"
+            if outcome.changed
+            else f"no host might use device {wanted}: nothing to do"
+        )
+
+    finish(output, data=_access_data(wanted, outcome), text=text)
+
+
+def _ask_before_all(session: Session, name: DeviceName) -> None:
+    """Say how many hosts lose the device, and who is logged in now, and ask."""
+    cluster = session.observe()
+    device = existing_device(cluster, name)
+    iqns = let_in(device)
+    if not iqns and not device.host_groups:
+        return
+    logins = host_logins(cluster, device, session.host_sessions())
+    click.echo(
+        f"device {name}: {len(iqns)} initiators may use it; {logins_text(logins)}. What such a "
+        "host still writes gets no error where multipath queues: it waits for a path, and is "
+        "written once the host is let in again. Unmount it there first.",
+        err=True,
+    )
+    click.confirm(f"Keep all hosts from device {name}?", abort=True, err=True)
+
+
+def _access_data(device: DeviceName, outcome: AccessOutcome) -> target_documents.Access:
+    return {
+        "changed": outcome.changed,
+        "device": device.value,
+        "initiators": [entry.value for entry in outcome.device.initiators],
+        "hosts": [entry.name.value for entry in outcome.device.hosts],
+        "host_groups": [entry.value for entry in outcome.device.host_groups],
+        "lost": [entry.value for entry in outcome.loss.lost],
+        "left": list(outcome.loss.left),
+    }

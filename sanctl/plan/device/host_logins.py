@@ -10,7 +10,8 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import NodeState
 from sanctl.model.device import DeviceSpec
 from sanctl.model.host_session import HostSession
-from sanctl.model.names import NodeName
+from sanctl.model.names import DeviceName, Iqn, NodeName
+from sanctl.plan.host.access_loss import let_in
 
 
 class HostLogins(NamedTuple):
@@ -46,6 +47,27 @@ def host_logins(
         hosts=tuple(sorted(hosts)),
         silent=tuple(node for node in there if node not in sessions),
     )
+
+
+def logins_of(
+    cluster: Cluster,
+    name: DeviceName,
+    iqns: Collection[Iqn],
+    sessions: Mapping[str, Collection[HostSession]],
+) -> HostLogins:
+    """Return who of some initiators is logged in to a device; none where it lets none of them in.
+
+    Args:
+        cluster: as observed.
+        name: the device.
+        iqns: the initiators.
+        sessions: of hosts, by node; a node that does not say is left out.
+    """
+    device = cluster.cib.device(name)
+    if device is None or let_in(device).isdisjoint(iqns):
+        return HostLogins((), ())
+    found, wanted = host_logins(cluster, device, sessions), {iqn.value for iqn in iqns}
+    return found._replace(hosts=tuple(host for host in found.hosts if host in wanted))
 
 
 def _has_no_sessions(cluster: Cluster, device: DeviceSpec, node: NodeName) -> bool:

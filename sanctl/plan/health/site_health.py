@@ -25,8 +25,8 @@ def site_findings(cluster: Cluster, *, now_s: float) -> Iterator[Finding]:
             what=takeover_text(takeover.site, takeover.successor, is_lost=takeover.is_lost),
             why="what hosts write here is not there, and one of both is given up; no copy is made "
             "of it any more",
-            do=f"keep its hosts off ('sanctl target deny {takeover.device}'); then bring home what "
-            "was written there: docs/howto/site-lost.md"
+            do=f"keep its hosts off ('sanctl target deny {takeover.device} --all'); then bring "
+            "home what was written there: docs/howto/site-lost.md"
             + (
                 "; 'sanctl replicate takeover' of the device that goes on notes it at the site "
                 f"again, 'sanctl replicate giveback {takeover.device} --at {takeover.site}' ends it"

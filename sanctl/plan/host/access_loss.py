@@ -58,9 +58,7 @@ def access_loss(
             for iqn in new.initiators
             if iqn not in iqns
         )
-    return AccessLoss(
-        device=name, lost=tuple(sorted(_let_in(old) - _let_in(new))), left=tuple(left)
-    )
+    return AccessLoss(device=name, lost=tuple(sorted(let_in(old) - let_in(new))), left=tuple(left))
 
 
 def let_in_by_themselves(
@@ -104,7 +102,8 @@ def _entries_of(cluster: Cluster, device: DeviceSpec, iqns: Collection[Iqn]) -> 
             yield f"{iqn} by itself"
 
 
-def _let_in(device: DeviceSpec | None) -> frozenset[Iqn]:
+def let_in(device: DeviceSpec | None) -> frozenset[Iqn]:
+    """Return the initiators that a device lets in: by themselves, and as those of its hosts."""
     if device is None:
         return frozenset()
     return frozenset({*device.initiators, *(iqn for host in device.hosts for iqn in host.iqns)})

@@ -29,7 +29,13 @@ from sanctl.plan.cluster.preconditions import (
     refuse_unless_changeable,
     refuse_without_quorum,
 )
-from sanctl.plan.host.access_list import hosts_given, hosts_taken, iqns_of
+from sanctl.plan.host.access_list import (
+    hosts_given,
+    hosts_parameter,
+    hosts_taken,
+    initiators_parameter,
+    iqns_of,
+)
 from sanctl.plan.host.definition import (
     existing_host,
     member_problem,
@@ -281,6 +287,24 @@ def plan_deny_group(
         _groups_of(device, {*device.host_groups} - {group_name}),
         *(_without(cluster, device, group_name, group.hosts) if group else ()),
     )
+
+
+def plan_deny_all(cluster: Cluster, name: DeviceName) -> tuple[Change, ...]:
+    """Return the changes that keep all hosts from a device; nothing where none may use it.
+
+    Raises:
+        Refused: there is no such device, or it cannot be changed.
+    """
+    device = existing_device(cluster, name)
+    refuse_unless_changeable(cluster, device)
+    changes: list[Change] = []
+    if device.host_groups:
+        changes.append(_groups_of(device, ()))
+    if device.hosts:
+        changes.append(hosts_parameter(device, ()))
+    if device.initiators:
+        changes.append(initiators_parameter(device, ()))
+    return tuple(changes)
 
 
 def _without(

@@ -25,6 +25,7 @@ from sanctl.ops.session import Session
 from tests.fakes.pacemaker import FakeClock, FakePacemaker, FakeReporter
 from tests.fakes.stonith import FakeStonith
 from tests.fakes.topology import topology
+from tests.support.json_contract import breaches
 
 I1 = "iqn.2026-11.net.example:i1"
 Run = Callable[..., tuple[int, str, str]]
@@ -284,6 +285,90 @@ def test_a_device_that_a_host_is_logged_in_to_is_not_deleted(
     assert set(env.pacemaker.devices()) == {"vm1", "vm2"}
     assert run("device", "delete", "vm1", "--yes", "--accept", "SAN-SNAP-013")[0] == 4
     assert run("device", "delete", "vm1", "--yes", "--accept", "SAN-DEV-023")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("target", "deny", "vm1", "--host", "web1"),
+        ("target", "deny", "vm1", "--host-group", "web"),
+        ("target", "deny", "vm2", I1),
+        ("host", "group", "remove", "web", "--host", "web1"),
+        ("host", "set", "web1", "--remove-iqn", "iqn.2026-11.net.example:w2"),
+        ("target", "deny", "vm1", "--all"),
+        ("target", "deny", "vm2", "--all"),
+    ],
+)
+def test_sessions_that_would_end_are_named_and_it_asks(
+    run: Run, env: FakeEnvironment, words: tuple[str, ...]
+) -> None:
+    """At the third site at night: what the hosts still write waits for a path."""
+    first, second = "iqn.2026-11.net.example:w1", "iqn.2026-11.net.example:w2"
+    run("host", "create", "web1", "--iqn", first, "--iqn", second)
+    run("device", "create", "vm1", "vm2", "vm3", "--size", "100M")
+    run("target", "allow", "vm2", I1)
+    if "web" in words:
+        run("host", "group", "create", "web", "--host", "web1")
+        run("target", "allow", "vm1", "--host-group", "web")
+    else:
+        run("target", "allow", "vm1", "--host", "web1")
+    before = env.pacemaker.devices()
+    said = env.pacemaker.private_attributes
+    logged_in = I1 if "vm2" in words else second
+    device = "vm2" if "vm2" in words else "vm1"
+    said["n1", SESSIONS_ATTRIBUTE] = f"{logged_in},10.0.0.7={device}"
+    status, _, err = run(*words)
+    assert status == 2 and "SAN-CLI-002" in err
+    assert f"device {device}: " in err and f"logged in now: {logged_in}" in err
+    assert env.pacemaker.devices() == before
+    said["n1", SESSIONS_ATTRIBUTE] = ""
+    del said["n2", SESSIONS_ATTRIBUTE]
+    status, _, err = run(*words)
+    assert status == 2 and "n2 does not say who is logged in" in err
+    said["n2", SESSIONS_ATTRIBUTE] = f"{logged_in},10.0.0.7=vm3"
+    if "--all" in words:
+        status, _, err = run(*words)
+        assert status == 2 and "nobody is logged in" in err, "that of another device"
+        words = (*words, "--yes")
+    status, out, _ = run(*words)
+    assert status == 0, "no session of it would end"
+    assert ("no host may use device" in out) == ("--all" in words)
+
+
+def test_all_hosts_are_kept_from_a_device(run: Run, env: FakeEnvironment) -> None:
+    iqn = "iqn.2026-11.net.example:w1"
+    for name, each in (("web1", iqn), ("db1", "iqn.2026-11.net.example:d1")):
+        run("host", "create", name, "--iqn", each)
+    run("host", "group", "create", "web", "--host", "web1")
+    run("device", "create", "vm1", "--size", "100M")
+    for who in (("--host-group", "web"), ("--host", "db1"), (I1,)):
+        assert run("target", "allow", "vm1", *who)[0] == 0
+    assert run("target", "deny", "vm1", I1, "--all")[0] == 2
+    said = env.pacemaker.private_attributes
+    said["n1", SESSIONS_ATTRIBUTE] = f"{iqn},10.0.0.7=vm1"
+    status, _, err = run("target", "deny", "vm1", "--all")
+    assert status == 2 and f"3 initiators may use it; logged in now: {iqn}" in err
+    out = run("target", "deny", "vm1", "--all", "--yes", "--output", "json")[1]
+    assert breaches("target deny", out) == []
+    found = data_of(out)
+    assert (found["initiators"], found["hosts"], found["host_groups"]) == ([], [], [])
+    assert found["lost"] == sorted([iqn, "iqn.2026-11.net.example:d1", I1.lower()])
+    status, out, _ = run("target", "deny", "vm1", "--all")
+    assert status == 0 and "nothing to do" in out
+
+
+def test_what_is_refused_needs_no_answer(run: Run, env: FakeEnvironment) -> None:
+    run("host", "create", "web1", "--iqn", I1)
+    run("host", "group", "create", "web", "--host", "web1")
+    run("device", "create", "vm1", "--size", "100M")
+    run("target", "allow", "vm1", "--host-group", "web")
+    env.pacemaker.private_attributes["n1", SESSIONS_ATTRIBUTE] = f"{I1},10.0.0.7=vm1"
+    for words, code in (
+        (("target", "deny", "vm1", "--host", "web1"), "SAN-HOST-016"),
+        (("target", "deny", "vm1", I1), "SAN-HOST-010"),
+    ):
+        status, _, err = run(*words)
+        assert status == 4 and code in err
 
 
 def test_a_host_that_logs_in_while_the_question_is_asked_keeps_its_device(
