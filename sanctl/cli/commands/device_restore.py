@@ -16,7 +16,7 @@ from sanctl.model.device_restore import KEPT_PREFIX
 from sanctl.model.names import DeviceName
 from sanctl.model.restore_point import PointOrder, parse_point_name
 from sanctl.ops.device_restore import check_restore, restore_device
-from sanctl.plan.device.restore_request import RestoreRequest
+from sanctl.plan.device.restore_request import STILL_MOUNTED, RestoreRequest
 
 
 @click.command(short_help="Put a device back to a restore point.")
@@ -67,7 +67,7 @@ def restore(
             kept = "is lost" if no_keep else f"is kept as {wanted}@{kept_name}"
             click.echo(
                 f"device {wanted}: what is on it now {kept}, and what it held at restore point "
-                f"{goal} comes back. No host is let in meanwhile.",
+                f"{goal} comes back. No host is let in meanwhile; {STILL_MOUNTED}.",
                 err=True,
             )
             click.confirm(f"Restore device {wanted}?", abort=True, err=True)
@@ -82,6 +82,7 @@ def restore(
 
     def text() -> None:
         print(f"device {wanted} is back at restore point {goal}, after {outcome.duration_s:.1f} s")
+        print(STILL_MOUNTED)
         if kept_name_or_none is not None:
             print(
                 "what it held before is kept: 'sanctl device restore "

@@ -21,7 +21,7 @@ from sanctl.model.site_copy import WantedCopy
 from sanctl.ops.device_restore import check_restore, restore_device
 from sanctl.ops.site_restore import find_copy, restore_copy
 from sanctl.plan.device.creation_request import DeviceArguments
-from sanctl.plan.device.restore_request import RestoreRequest
+from sanctl.plan.device.restore_request import STILL_MOUNTED, RestoreRequest
 from sanctl.plan.site.group_choice import Choice
 
 _COPY = "DEVICE[.UUID][@POINT]"
@@ -194,7 +194,8 @@ def failback(
             kept = "is lost" if no_keep else f"is kept as {device}@{kept_name}"
             click.echo(
                 f"device {device}: what is on it now {kept}, and copy {found.name}, of "
-                f"{utc(proven.made_s)}, takes its place. No host is let in meanwhile.",
+                f"{utc(proven.made_s)}, takes its place. No host is let in meanwhile; "
+                f"{STILL_MOUNTED}.",
                 err=True,
             )
             click.confirm(f"Fill device {device}?", abort=True, err=True)
@@ -206,6 +207,7 @@ def failback(
 
     def text() -> None:
         print(f"device {device} holds copy {found.name}, after {outcome.duration_s:.1f} s")
+        print(STILL_MOUNTED)
         if kept_name_or_none is not None:
             print(
                 "what it held before is kept: 'sanctl device restore "

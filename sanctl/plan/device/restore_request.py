@@ -30,6 +30,12 @@ from sanctl.plan.device.restoring import lacking_problem, order_change, unreadab
 #: The refusals that an operator may accept.
 HOSTS_LOGGED_IN = "SAN-REST-001"
 GOAL_NOT_EVERYWHERE, KEPT_NOT_EVERYWHERE = "SAN-REST-011", "SAN-REST-012"
+STILL_MOUNTED = (
+    "hosts that still have it mounted, also those without a session now, will write over it: "
+    "unmount it there first, and remove its paths ('multipath -f', log out), or reboot them"
+)
+"""No session tells of these: a host that was denied keeps its filesystem, and the writes that its
+multipath queues, and sends them once it is let in again: the device is still the same LUN."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,8 +271,8 @@ def _session_problems(
             HOSTS_LOGGED_IN,
             f"hosts are logged in to device {device.name}: {', '.join(who)}",
             "stop what uses it there, unmount it, log out, and try again after half a minute: a "
-            "host that stays would write what it remembers over what comes back; --accept "
-            f"{HOSTS_LOGGED_IN} ends the sessions",
+            "host that stays would write what it remembers over what comes back, also after its "
+            f"session was ended; --accept {HOSTS_LOGGED_IN} ends the sessions",
         ),
     )
 

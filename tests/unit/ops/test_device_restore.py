@@ -309,9 +309,11 @@ def test_a_node_that_lacks_the_point_is_a_finding(bed: Bed) -> None:
 def test_the_command_asks(bed: Bed) -> None:
     status, _, err = bed.run("device", "restore", "web", "--to", "good")
     assert status == 2 and "SAN-CLI-002" in err and "is kept as web@before-restore-" in err
+    assert "also those without a session now, will write over it" in err
     assert bed.device().restore is None
     status, out, _ = bed.run("device", "restore", "web", "--to", "good", "--yes")
     assert status == 0 and "device web is back at restore point good" in out
+    assert "also those without a session now" in out
     assert "--to before-restore-2027" in out
     status, _, err = bed.run("device", "restore", "web", "--to", "good", "--no-keep")
     assert status == 2 and "what is on it now is lost" in err

@@ -135,7 +135,9 @@ def test_what_is_refused_makes_nothing(
         ("replicate failback web --from far --copy db --yes", 4, "SAN-SITE-018"),
         ("replicate failback web --from far --copy web", 2, "SAN-CLI-002"),
     ):
-        assert code in run(line, monkeypatch, capsys, status=status), line
+        said = run(line, monkeypatch, capsys, status=status)
+        assert code in said, line
+    assert "also those without a session now, will write over it" in said
     assert [each.name.value for each in sites.bed.seen().cib.devices] == ["web"]
     assert sites.bed.seen().cib.devices[0].restore is None
 
@@ -164,6 +166,7 @@ def test_a_device_is_put_back_to_a_copy(
     # The device has 64 MiB: what is behind the copy's end becomes zeros.
     text = run("replicate failback web --from far --copy web@to-far-1 --yes", monkeypatch, capsys)
     assert "holds copy web." in text and "what it held before is kept" in text
+    assert "also those without a session now, will write over it" in text
     (device,) = sites.bed.seen().cib.devices
     assert device.restore is not None and device.restore.state == DONE
     assert device.restore.copy is not None and device.restore.copy.point == "to-far-1"
@@ -241,7 +244,7 @@ def test_no_takeover_is_noted_where_nobody_copies_to(
     tmp_path: Path,
 ) -> None:
     run("replicate restore web --from far --to back", monkeypatch, capsys)
-    run("site remove far", monkeypatch, capsys)
+    run("site remove far --yes", monkeypatch, capsys)
     sites.folder = tmp_path / "another"
     sites.folder.mkdir()
     sites.add()
