@@ -26,6 +26,10 @@ class ExitStatus(IntEnum):
     BUG = 70
     INTERRUPTED = 130
     """What shells make of a program that Ctrl-C ended."""
+    HUNG_UP = 129
+    """The same of one that SIGHUP ended, such as by a lost terminal."""
+    TERMINATED = 143
+    """The same of one that SIGTERM ended."""
 
 
 class Problem:

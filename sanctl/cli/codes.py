@@ -113,8 +113,11 @@ _CODES = {
     "SAN-CLI-003": "/etc/sanctl/cluster.toml cannot be read. The rollout writes the same file on "
     "every node; sanctl runs on the nodes of the cluster, as root.",
     "SAN-CLI-004": "There is no such code.",
-    "SAN-CLI-005": "The command was stopped by its user. Changes that it had made by then stay, "
-    "and the cluster carries them out; the same command, run again, goes on from there.",
+    "SAN-CLI-005": "The command was ended by its user, by the end of its terminal, as where a "
+    "connection of ssh is lost, or by SIGTERM. What it had ordered by then goes on: the cluster "
+    "carries it out. Of a command of several steps, such as 'node replace', 'node remove', 'device "
+    "replicas' or 'cluster strategy set', those that were not ordered yet wait for the same "
+    "command, run again.",
     "SAN-CLU-001": "This part of the cluster has no quorum. It cannot know what the other part "
     "does, so it changes nothing. Run the command where the majority is, or bring nodes back.",
     "SAN-CLU-002": "Pacemaker does not answer on this node: it is not running, is just being "

@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import sys
 import traceback
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
 from sanctl import __version__
 from sanctl.cli.help_sections import SectionedGroup
+from sanctl.cli.interruption import end_by_signal, problem_of, signals_caught, status_of
 from sanctl.cli.output import wants_json, write_json
 from sanctl.errors import ExitStatus, Problem, SanctlError
 
@@ -95,7 +97,8 @@ def cli() -> None:
 
     Exit status: 0 done; 1 degraded (status, doctor, report); 2 command line wrong; 3 configuration
     wrong; 4 refused; 5 a program or an agent failed; 6 cluster not reachable; 7 deadline passed;
-    8 done in part; 9 the CIB was changed by others; 70 an error in sanctl; 130 stopped by Ctrl-C.
+    8 done in part; 9 the CIB was changed by others; 70 an error in sanctl; 129, 130, 143 stopped
+    by a lost terminal, Ctrl-C, SIGTERM.
 
     'sanctl explain CODE' says what a code such as SAN-DEV-002 means.
     """
@@ -110,23 +113,33 @@ def _fail(status: int, *problems: Problem) -> None:
     sys.exit(status)
 
 
+def _end_interrupted(error: KeyboardInterrupt) -> NoReturn:
+    """Say what goes on, and end as the signal would have had it."""
+    # Where the terminal is gone nobody reads it.
+    with contextlib.suppress(OSError, SystemExit):
+        _fail(status_of(error), problem_of(error, sys.argv[1:]))
+    end_by_signal(error)
+    sys.exit(status_of(error))
+
+
+def _interruption(error: BaseException | None) -> KeyboardInterrupt | None:
+    """Return what has ended the command, if an error came of that: no terminal, no output."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error
+
+
 def main() -> None:
     """Run the command line and exit with the status its outcome has."""
     try:
-        result = cli.main(standalone_mode=False)
+        with signals_caught():
+            result = cli.main(standalone_mode=False)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except click.Abort as stop:
         # click raises this for Ctrl-C, too; at a question a Ctrl-C looks like a no.
         if isinstance(stop.__cause__, KeyboardInterrupt):
-            _fail(
-                ExitStatus.INTERRUPTED,
-                Problem(
-                    "SAN-CLI-005",
-                    "stopped by Ctrl-C; changes made so far stay, and the cluster carries them out",
-                    "'sanctl status' shows the state; the same command, run again, goes on",
-                ),
-            )
+            _end_interrupted(stop.__cause__)
         _fail(
             ExitStatus.USAGE,
             Problem(
@@ -146,11 +159,15 @@ def main() -> None:
         _fail(ExitStatus.USAGE, Problem("SAN-CLI-001", error.format_message()))
     except SanctlError as error:
         _fail(error.exit_status, *error.problems)
-    except BrokenPipeError:
+    except BrokenPipeError as error:
+        if stopped := _interruption(error):
+            _end_interrupted(stopped)
         # The reader of the output has closed the pipe.
         sys.stderr.close()
         sys.exit(ExitStatus.COMMAND)
     except Exception as error:
+        if isinstance(error, OSError) and (stopped := _interruption(error)):
+            _end_interrupted(stopped)
         traceback.print_exc()
         _fail(
             ExitStatus.BUG,

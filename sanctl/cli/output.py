@@ -36,6 +36,8 @@ STATUS_WORDS = {
     ExitStatus.BUSY: "busy",
     ExitStatus.BUG: "bug",
     ExitStatus.INTERRUPTED: "interrupted",
+    ExitStatus.HUNG_UP: "hung-up",
+    ExitStatus.TERMINATED: "terminated",
 }
 
 

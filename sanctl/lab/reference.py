@@ -63,6 +63,8 @@ _STATUSES = {
     ExitStatus.BUSY: "others were changing the same thing",
     ExitStatus.BUG: "an error in sanctl",
     ExitStatus.INTERRUPTED: "stopped by Ctrl-C",
+    ExitStatus.HUNG_UP: "stopped by the end of its terminal (SIGHUP)",
+    ExitStatus.TERMINATED: "stopped by SIGTERM",
 }
 
 

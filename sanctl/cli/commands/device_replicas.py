@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sanctl.cli.environment import Environment
     from sanctl.model.topology import Topology
 
-#: A day: a full resync of a large device takes hours, and Ctrl-C ends the wait, not the change.
+#: A day: a full resync of a large device takes hours, and Ctrl-C ends no step that was ordered.
 WAIT_S = 86400
 
 
