@@ -178,6 +178,10 @@ _CODES = {
     "Where the device may be is not known, so nothing is done that could cost its last replica.",
     "SAN-DEV-022": "A device was deleted and created anew under its name while the command ran or "
     "waited for an answer. The new one holds other data, and is left alone.",
+    "SAN-DEV-024": "No device of this cluster has that WWID, serial, IQN or minor. What a host "
+    "sees may be another cluster's, or one that was deleted and is still known to its multipath.",
+    "SAN-DEV-025": "A device is found by a WWID as multipath shows it, a serial or its first eight "
+    "digits or more, an IQN, a minor or /dev/drbdMINOR.",
     "SAN-DEV-023": "Hosts are logged in to a device that is to be deleted, or a node with a "
     "replica does not say which are. A host whose multipath queues gets no error: it keeps what it "
     "writes, and would write it to a new device of the same name. Sessions are published about "

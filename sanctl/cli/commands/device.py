@@ -18,6 +18,7 @@ from sanctl.cli.commands.device_cache import (
     parse_cache_change,
 )
 from sanctl.cli.commands.device_delete import delete
+from sanctl.cli.commands.device_find import find
 from sanctl.cli.commands.device_heal import heal
 from sanctl.cli.commands.device_place import place
 from sanctl.cli.commands.device_replicas import replicas
@@ -71,7 +72,7 @@ from sanctl.plan.replicas.pending_change import pending_change_of
     cls=SectionedGroup,
     no_args_is_help=False,
     sections={
-        "See": ("list", "show", "place"),
+        "See": ("list", "show", "find", "place"),
         "Create, change, delete": ("create", "resize", "set", "cache", "sync", "restore", "delete"),
         "Replicas": ("move", "replicas", "verify", "heal"),
         "For the playbook": ("complete",),
@@ -82,6 +83,7 @@ def device() -> None:
 
 
 device.add_command(delete)
+device.add_command(find)
 device.add_command(heal)
 device.add_command(place)
 device.add_command(replicas)

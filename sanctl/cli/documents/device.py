@@ -236,3 +236,16 @@ class Completed(TypedDict):
 
     changed: Annotated[bool, "false: no device lacked anything"]
     devices: Annotated[list[str], "devices to which CIB elements were added"]
+
+
+class DeviceFound(TypedDict):
+    """A device that a host's or a kernel's name means."""
+
+    name: Annotated[str, "the device"]
+    by: Annotated[str, "what matched: `wwid`, `serial`, `target`, `initiator` or `minor`"]
+    wwid: Annotated[str, "as multipath on hosts shows it"]
+    serial: Annotated[str, "the unit serial number"]
+    minor: Annotated[int, "of /dev/drbdMINOR on its nodes"]
+    target: Annotated[str, "the IQN of its target"]
+    nodes: Annotated[list[str], "the nodes with a replica"]
+    active_node: Annotated[str | None, "the node that serves it; null: not known, or none"]

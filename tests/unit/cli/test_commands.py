@@ -357,6 +357,49 @@ def test_all_hosts_are_kept_from_a_device(run: Run, env: FakeEnvironment) -> Non
     assert status == 0 and "nothing to do" in out
 
 
+def test_a_device_is_found_by_what_hosts_and_kernels_call_it(
+    run: Run, env: FakeEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uuids = iter(f"{digit}{'0b' * 15}e" for digit in "abcdef")
+    monkeypatch.setattr(env, "new_uuid", lambda: next(uuids))
+    run("device", "create", "vm1", "--size", "100M", "--initiator", I1)
+    run("host", "create", "web1", "--iqn", "iqn.2026-11.net.example:w1")
+    run("device", "create", "vm2", "--size", "100M", "--initiator", I1)
+    run("target", "allow", "vm2", "--host", "web1")
+    shown = {each["device"]: each for each in data_of(run("target", "show", "--output", "json")[1])}
+    wwid, serial = shown["vm2"]["wwid"], shown["vm2"]["serial"]
+    minor = data_of(run("device", "show", "vm2", "--output", "json")[1])["minor"]
+    for word, by in (
+        (wwid, "wwid"),
+        (wwid[1:].upper(), "wwid"),
+        (f"naa.{wwid[1:]}", "wwid"),
+        (f"/dev/disk/by-id/wwn-0x{wwid[1:]}", "wwid"),
+        (f"/dev/disk/by-id/dm-uuid-mpath-{wwid}", "wwid"),
+        (f"/dev/disk/by-id/scsi-{wwid}", "wwid"),
+        (serial, "serial"),
+        (shown["vm2"]["target"].upper(), "target"),
+        ("iqn.2026-11.net.example:w1", "initiator"),
+        (str(minor), "minor"),
+        (f"/dev/drbd{minor}", "minor"),
+    ):
+        status, out, _ = run("device", "find", word, "--output", "json")
+        assert status == 0 and breaches("device find", out) == [], word
+        assert [(each["name"], each["by"]) for each in data_of(out)] == [("vm2", by)], word
+    out = run("device", "find", I1)[1]
+    assert [line.split()[0] for line in out.splitlines()[1:]] == ["vm1", "vm2"]
+    assert wwid in out and serial in out
+    for word, status, code in (
+        ("36001405" + "f" * 25, 4, "SAN-DEV-024"),
+        ("9999", 4, "SAN-DEV-024"),
+        ("iqn.2026-11.net.example:nobody", 4, "SAN-DEV-024"),
+        ("iqn.wrong", 2, "SAN-"),
+        ("vm2", 2, "SAN-DEV-025"),
+        ("3600140", 4, "SAN-DEV-024"),
+    ):
+        found, _, err = run("device", "find", word)
+        assert found == status and code in err, word
+
+
 def test_what_is_refused_needs_no_answer(run: Run, env: FakeEnvironment) -> None:
     run("host", "create", "web1", "--iqn", I1)
     run("host", "group", "create", "web", "--host", "web1")

@@ -25,6 +25,7 @@ _LIFE = (
     "device create vm2 --size 64M",
     "device list",
     "device show vm1",
+    "device find 1",
     "device resize vm1 2G",
     "device resize vm1 2G",
     "device sync vm1",
