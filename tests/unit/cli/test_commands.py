@@ -77,9 +77,10 @@ def env(monkeypatch: pytest.MonkeyPatch) -> FakeEnvironment:
 def run(
     env: FakeEnvironment, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Run:
+    monkeypatch.setattr(sys, "stdin", io.StringIO())  # nobody answers a question
+
     def call(*words: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["sanctl", *words])
-        monkeypatch.setattr(sys, "stdin", io.StringIO())  # nobody answers a question
         with pytest.raises(SystemExit) as stop:
             main()
         output = capsys.readouterr()

@@ -438,7 +438,7 @@ def test_a_schedule_is_noted_once_and_is_no_verify(here: Path) -> None:
     noted = published(node)
     assert list(noted) == ["sanctl.verified.vm1"]
     assert noted["sanctl.verified.vm1"].partition("@")[2] == ""
-    assert abs(int(noted["sanctl.verified.vm1"].partition("@")[0]) - NOW) < 60
+    assert NOW <= int(noted["sanctl.verified.vm1"].partition("@")[0]) <= time.time()
     node.calls.clear()
     verify.begin(node, scheduled, away)
     assert published(node) == {}, "once"
