@@ -116,7 +116,8 @@ def refuse_taken(cluster: Cluster, name: str) -> None:
             Problem(
                 "SAN-SITE-003",
                 f"there is a site {name} already",
-                f"another name; or 'sanctl site remove {name}' first, which leaves its copies",
+                f"another name; or 'sanctl site remove {name}' first, which leaves its copies "
+                "and takes its schedules along",
             )
         )
 
