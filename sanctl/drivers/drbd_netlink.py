@@ -14,6 +14,7 @@ import itertools
 import os
 import socket
 import struct
+import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -78,7 +79,7 @@ class _Message(NamedTuple):
     def number(self, part: int, number: int) -> int | None:
         """Return a number of any width; None where there is none."""
         value = self.parts.get(part, {}).get(number)
-        return int.from_bytes(value, _ORDER) if value else None
+        return int.from_bytes(value, sys.byteorder) if value else None
 
     def word(self, part: int, number: int, words: tuple[str, ...], first: int = 0) -> str:
         found = self.number(part, number)
@@ -88,9 +89,6 @@ class _Message(NamedTuple):
 
 class _NotKnown(Exception):
     """DRBD has no such resource."""
-
-
-_ORDER = "little" if struct.pack("=H", 1) == b"\1\0" else "big"
 
 
 def observe(name: str) -> OwnState | None:
@@ -171,7 +169,7 @@ def _family(line: socket.socket) -> int:
     for body in _ask(line, _CONTROL, _REQUEST, head + wanted):
         found = dict(_attributes(body[4:])).get(_FAMILY_ID)
         if found:
-            return int.from_bytes(found, _ORDER)
+            return int.from_bytes(found, sys.byteorder)
     raise OSError("no family of DRBD's")
 
 

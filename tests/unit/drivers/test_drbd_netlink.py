@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,7 +21,7 @@ DONE, ERROR = 3, 2
 def attribute(kind: int, value: bytes | int | str, width: int = 4) -> bytes:
     match value:
         case int():
-            value = value.to_bytes(width, drbd_netlink._ORDER)
+            value = value.to_bytes(width, sys.byteorder)
         case str():
             value = value.encode() + b"\0"
     return struct.pack("=HH", 4 + len(value), kind) + value + bytes(-len(value) % 4)
