@@ -278,7 +278,7 @@ def _of_files(device: Device, data: str, *, is_alone: bool) -> list[Record]:
         record("absent", f"{below}.ram"),
         _content(f"{below}.apart") if is_alone else record("absent", f"{below}.apart"),
         record("absent", state_files.of_node(f"flush-failed.{device.name}").path),
-        record("absent", pool_notes.path(device.pool, pool_notes.SHUT_DOWN)),
+        *(record("absent", at) for at in pool_notes.paths(device.pool, pool_notes.SHUT_DOWN)),
         *(_stat_or_absent(f"{below}.{kind}") for kind in ("sync", "verify", resync_note.KIND)),
         *(_stat_or_absent(f"{host_secrets.FOLDER}/{host.name}") for host in device.hosts),
     ]

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import time
 from typing import TYPE_CHECKING
 
-from sanctl.system import files
+from sanctl.system import files, state_files
 from sanctl.system.files import fsync_folder, is_folder, read_text_or, write_atomically
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ POINTS_LOST = "points-lost"
 """Tokens of restore points that the pool agent took this node off, as their files were gone."""
 POINTS_GIVEN_UP = "points-given-up"
 """Tokens of restore points that `pool prepare --anew` was about to take this node off."""
+#: Kept on /run, too: the node's own disk may fail with the pool's, and take no note.
+_ALSO_ON_RUN = frozenset({SHUT_DOWN})
 _TAKEN_OFF = (POINTS_LOST, POINTS_GIVEN_UP)
 #: Of restore points that are deleted so many are remembered: their files may be there again.
 _MOST_TAKEN_OFF = 4096
@@ -42,7 +45,14 @@ _CHANGE_IS_MADE_S = 600.0
 
 
 def write(pool: PoolName | str, kind: str, text: str = "") -> None:
-    """Write a note; the note is on the disk when this returns."""
+    """Write a note; the note is on the disk when this returns.
+
+    Raises:
+        OSError: it is not on the disk. Of SHUT_DOWN `exists` says whether it is in RAM at least.
+    """
+    if (in_ram := _in_ram(pool, kind)) is not None and not in_ram.exists():
+        with contextlib.suppress(OSError):  # it is one more, not the note itself
+            in_ram.write(text)
     make_folder()
     write_atomically(path(pool, kind), text)
 
@@ -65,16 +75,30 @@ def have_folder() -> bool:
 
 def clear(pool: PoolName | str, kind: str) -> None:
     """Remove a note; one that is gone is fine."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path(pool, kind))
-        fsync_folder(_FOLDER)
+    # Asked for first: a disk that has become read-only refuses to remove also what is not there.
+    if files.exists(path(pool, kind)):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path(pool, kind))
+            fsync_folder(_FOLDER)
+    if (in_ram := _in_ram(pool, kind)) is not None:
+        in_ram.remove()
 
 
 def exists(pool: PoolName | str, kind: str) -> bool:
-    """Whether there is such a note.
+    """Whether there is such a note, on the disk or in RAM.
 
     Raises:
         OSError: not known; whatever the note forbids stays forbidden.
+    """
+    in_ram = _in_ram(pool, kind)
+    return (in_ram is not None and in_ram.exists()) or is_on_disk(pool, kind)
+
+
+def is_on_disk(pool: PoolName | str, kind: str) -> bool:
+    """Whether there is such a note that outlives a loss of power.
+
+    Raises:
+        OSError: not known.
     """
     return files.exists(path(pool, kind))
 
@@ -137,13 +161,38 @@ def forget_taken_off(pool: PoolName | str, tokens: Collection[str]) -> None:
 
 
 def age_s(pool: PoolName | str, kind: str) -> float:
-    """Return how old a note is; 0 without one, or where the clock was put back since."""
+    """Return how old a note is; 0 without one.
+
+    A note from the future was written before the clock was put back: its age is counted from now
+    on, as the note may be a new one, and must not stay new until the clock has come so far again.
+    """
+    return max(map(_age_s, paths(pool, kind)))
+
+
+def _age_s(where: str) -> float:
     try:
-        return max(time.time() - os.stat(path(pool, kind)).st_mtime, 0.0)
-    except FileNotFoundError:
-        return 0.0
+        age_s = time.time() - os.stat(where).st_mtime
+        if age_s < 0.0:
+            os.utime(where)
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) or error.errno == errno.EROFS:
+            return 0.0
+        raise
+    return max(age_s, 0.0)
 
 
 def path(pool: PoolName | str, kind: str) -> str:
     """Return where a note lies."""
     return f"{_FOLDER}/{pool}.{kind}"
+
+
+def paths(pool: PoolName | str, kind: str) -> tuple[str, ...]:
+    """Return all places of a note: there is one if there is a file at any of them."""
+    in_ram = _in_ram(pool, kind)
+    return (path(pool, kind), *(() if in_ram is None else (in_ram.path,)))
+
+
+def _in_ram(pool: PoolName | str, kind: str) -> state_files.StateFile | None:
+    if kind not in _ALSO_ON_RUN or not pool:
+        return None
+    return state_files.of_pool(str(pool), kind)

@@ -174,10 +174,11 @@ def before_stop(device: Device) -> None:
 def record_shutdown(pool: str) -> None:
     """Write a durable note, outside the pool, that its replicas may lack acknowledged writes.
 
-    Where the node's own disk takes no writes either, that is logged, and the callers go on.
+    Where the node's own disk takes no writes either, that is logged, and the callers go on: the
+    note is in RAM then (drivers/pool_notes.py), and the next call tries the disk again.
     """
     try:
-        if pool_notes.exists(pool, pool_notes.SHUT_DOWN):
+        if pool_notes.is_on_disk(pool, pool_notes.SHUT_DOWN):
             return
         from sanctl.agents.recovery import unbroken_use  # noqa: PLC0415 - rarely needed
 
@@ -275,6 +276,9 @@ def remount(runner: Runner, pool: Pool, *, max_per_day: int | None = None) -> No
             raise CommandError(shut_down_problem(name, _IS_LOCKED))
         if is_shut and pool_mount.is_shut_down(path):
             record_shutdown(name)
+            # Without it the remount would make a pool that has lost writes pass for whole.
+            if not pool_notes.exists(name, pool_notes.SHUT_DOWN):
+                raise CommandError(shut_down_problem(name, "no note of that can be written"))
             _unmount(runner, pool, max_per_day, answering)
         saved = _saved_mount(name)
         if saved is not None and not is_mount_point(saved.path):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import select
@@ -21,6 +22,7 @@ from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.system.files import file_lock
 from sanctl.system.runner import LocalRunner
+from sanctl.system.state_files import StateFile
 from tests.fakes.node import FakeNode
 
 RUNNER = LocalRunner()
@@ -249,6 +251,60 @@ def test_a_disk_is_detached_also_where_the_note_cannot_be_written(
     monkeypatch.setattr(pool_notes, "write", refuse)
     assert release(ATTACHED) is FilesystemState.SHUT_DOWN
     assert node.done == ["detach 7"]
+
+
+def _refuse_write(*_args: object, **_named: object) -> None:
+    raise OSError(errno.EROFS, "Read-only file system")
+
+
+def test_a_pool_is_suspect_also_where_the_nodes_own_disk_takes_no_note(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What broke: the pool was remounted without a note, and its replicas taken for whole."""
+    monkeypatch.setattr(pool_notes, "write_atomically", _refuse_write)
+    fs_shutdown.record_shutdown("main")
+    node.reports = False
+    with pytest.raises(CommandError, match="vol may lack writes here"):
+        fs_shutdown.refuse_promotion(DEVICE)
+    node.loops = {}
+    fs_shutdown.remount(RUNNER, node.pool)
+    assert node.done[-1] == "fs-shutdown-marked"
+    assert node.markers() == [MARKED, MARKED] and not node.is_noted()
+    assert not pool_notes.exists("main", pool_notes.SHUT_DOWN)
+
+
+def test_the_nodes_own_disk_is_tried_again_for_the_note(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(pool_notes, "write_atomically", _refuse_write)
+        fs_shutdown.record_shutdown("main")
+    assert not node.is_noted()
+    fs_shutdown.record_shutdown("main")
+    assert node.is_noted()
+
+
+def test_a_pool_of_which_no_note_can_be_written_is_not_remounted(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool_notes, "write_atomically", _refuse_write)
+    monkeypatch.setattr(StateFile, "write", _refuse_write)
+    node.loops = {}
+    with pytest.raises(CommandError, match=r"SAN-POOL-023.*no note of that can be written"):
+        fs_shutdown.remount(RUNNER, node.pool)
+    assert node.is_shut and "unmount" not in node.done
+
+
+def test_a_note_from_the_future_ages_from_now_on(node: Node) -> None:
+    """What broke: the note of a Primary's pool stayed new for as long as the clock was put back."""
+    fs_shutdown.record_shutdown("main")
+    ahead_s = time.time() + 3600.0
+    for each in pool_notes.paths("main", pool_notes.SHUT_DOWN):
+        os.utime(each, (ahead_s, ahead_s))
+    assert pool_notes.age_s("main", pool_notes.SHUT_DOWN) == 0.0
+    for each in pool_notes.paths("main", pool_notes.SHUT_DOWN):
+        assert os.stat(each).st_mtime < ahead_s - 1800.0
+    assert node.is_noted()
 
 
 def test_files_are_kept_until_the_disk_answers(node: Node) -> None:
