@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from sanctl.agents import cib_check, deleted_devices, ocf, pool_space
 from sanctl.agents.fencing import cluster_run
-from sanctl.agents.node import failure_cleanup, members, votes
+from sanctl.agents.node import failure_cleanup, members, own_disk, votes
 from sanctl.agents.pool_metadata import METADATA
 from sanctl.agents.publish import attrd_cache, failed_logins, host_sessions, node_states
 from sanctl.agents.recovery import fs_shutdown
@@ -157,7 +157,7 @@ def _check_pools(*, may_mount: bool = True) -> None:
             "states of an earlier release",
             lambda: node_states.delete_of_earlier_release(deadline_runner, attributes),
         )
-    memory_fields = _memory_fields()
+    node_fields = _memory_fields() + own_disk.fields(deadline_runner)
     for one in _pools_here():
         name, path = str(one.name), str(one.path)
         try:
@@ -191,7 +191,7 @@ def _check_pools(*, may_mount: bool = True) -> None:
                 # Nor would it keep hosts out of a device that awaits its second site.
                 # Nor keep what hosts reserve.
                 f"{growth} clones=1 reservations={int(hooks.are_kept_here())} "
-                f"holds={cluster_run.word()}{memory_fields}{pool_space.largest_file_field(path)} "
+                f"holds={cluster_run.word()}{node_fields}{pool_space.largest_file_field(path)} "
                 f"release={own_release()}{_sbd_field()}{cache}"
             )
             usable[name] = path

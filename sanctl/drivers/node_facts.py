@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from sanctl.drivers import own_disk
 from sanctl.errors import CommandError
 from sanctl.system.files import is_folder, read_text_or
 from sanctl.system.runner import Runner
@@ -64,6 +65,14 @@ class NodeFactsPort(Protocol):
 
     def ipc_buffer_bytes(self) -> int | None:
         """Return the IPC buffer that the running Pacemaker was given; None without one."""
+        ...
+
+    def written_cib_version(self) -> tuple[int, int] | None:
+        """Return `admin_epoch` and `epoch` of the CIB on this node's disk; None: not known."""
+        ...
+
+    def own_disk_bytes(self) -> tuple[int, int] | None:
+        """Return the size of the filesystem of /var/lib, and what is free; None: not known."""
         ...
 
 
@@ -153,6 +162,20 @@ class NodeFacts:
                     if name == "PCMK_ipc_buffer" and value.isascii() and value.isdecimal():
                         return int(value)
         return None
+
+    def written_cib_version(self) -> tuple[int, int] | None:
+        """See HostPort.written_cib_version."""
+        try:
+            return own_disk.written_cib_version()
+        except OSError:
+            return None
+
+    def own_disk_bytes(self) -> tuple[int, int] | None:
+        """See HostPort.own_disk_bytes."""
+        try:
+            return own_disk.space_bytes()
+        except OSError:
+            return None
 
 
 def _unit(block: str) -> Unit:

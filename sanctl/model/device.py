@@ -351,6 +351,10 @@ class PoolUsage:
     """How many bitmaps of each replica the node's DRBD keeps in memory; None as above."""
     largest_file_bytes: int | None = None
     """The largest file that the pool's filesystem can have; None: not known, or of no matter."""
+    is_cib_unwritten: bool = False
+    """Whether Pacemaker has stopped writing the CIB to the node's own disk."""
+    own_disk_free_bytes: int | None = None
+    """What the node's own disk has free, where that is little; None: enough, or not known."""
 
 
 @dataclass(frozen=True, slots=True, order=True, kw_only=True)

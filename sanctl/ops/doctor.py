@@ -24,6 +24,8 @@ from sanctl.plan.cluster.cib_size import (
 from sanctl.plan.health.cluster_health import all_findings
 from sanctl.plan.health.doctor_checks import CHECKS, OF_THE_CLUSTER, count
 from sanctl.plan.health.memory_health import memory_finding
+from sanctl.plan.health.own_disk_health import low_disk_finding, unwritten_cib_finding
+from sanctl.plan.health.own_disk_limits import is_behind, is_low
 from sanctl.plan.health.update_health import unattended_update_finding
 
 SECRET_PATH = "/etc/sanctl/drbd.secret"  # noqa: S105 - where it is, not what it is
@@ -60,6 +62,9 @@ _MODULES = {
     "dm_mod": "holds a target still while the device below it moves",
     "loop": "makes block devices of the pool's files",
 }
+
+#: A change of the CIB is on the disk of each node by then, if it is written at all.
+_CIB_WRITTEN_WITHIN_S = 10.0
 
 _APT_FOLDER, _APT_FILE = "/etc/apt/apt.conf.d", "/etc/apt/apt.conf"
 _DPKG_STATUS = "/var/lib/dpkg/status"
@@ -127,6 +132,12 @@ def examine(
         if is_storage:
             findings.extend(_memory_findings(host, cluster))
         findings.extend(all_findings(cluster, topology, now_s=session.clock.wall_s()))
+        known = {(finding.code, finding.subject) for finding in findings}
+        findings.extend(
+            finding
+            for finding in _own_disk_findings(session, host)
+            if (finding.code, finding.subject) not in known
+        )
         try:
             findings.extend(silent_device_findings(query_fencing_devices(stonith, cluster)))
         except SanctlError as error:
@@ -161,6 +172,31 @@ def _cib_size_findings(
             why="past that Pacemaker's daemons get no CIB, and nothing fails over",
             do=problem.hint,
         )
+
+
+def _own_disk_findings(session: Session, host: NodeFactsPort) -> Iterator[Finding]:
+    """Look at this node's own disk; other storage nodes' pool agents publish it of theirs."""
+    if _is_cib_unwritten(session, host):
+        yield unwritten_cib_finding(host.node_name())
+    space = host.own_disk_bytes()
+    if space is not None and is_low(*space):
+        yield low_disk_finding(host.node_name(), space[1])
+
+
+def _is_cib_unwritten(session: Session, host: NodeFactsPort) -> bool:
+    """Whether the file of the CIB is older than the CIB that was read, and does not become newer.
+
+    A write takes a moment. Of a file that cannot be read nothing is known.
+    """
+    live, first = session.cib_version(), host.written_cib_version()
+    if live is None or first is None or not is_behind(first, live):
+        return False
+    until_s = session.clock.monotonic_s() + _CIB_WRITTEN_WITHIN_S
+    while session.clock.monotonic_s() < until_s:
+        session.clock.sleep(1.0)
+        if host.written_cib_version() != first:
+            return False
+    return True
 
 
 def _memory_findings(host: NodeFactsPort, cluster: Cluster) -> Iterator[Finding]:

@@ -19,6 +19,7 @@ from sanctl.model.packed_states import STATES_ATTRIBUTE
 from sanctl.model.resync_record import RUNNING_ATTRIBUTE, RunningSync, parse_running
 from sanctl.ops.probe_records import changed_devices, forget_probes, would_restart
 from sanctl.parse.cib import parse_cib, parse_document
+from sanctl.parse.cib_version import HEAD_BYTES, parse_cib_version
 from sanctl.parse.crm_mon import parse_crm_mon
 from sanctl.parse.published_state import parse_replicas
 from sanctl.plan.cluster.convergence import Progress, failure_problem, failures_since
@@ -76,6 +77,10 @@ class Session:
             CommandError: Pacemaker did not answer.
         """
         return self._pacemaker.transient_attributes(STATES_ATTRIBUTE)
+
+    def cib_version(self) -> tuple[int, int] | None:
+        """Return `admin_epoch` and `epoch` of the CIB that was read last; None: it says neither."""
+        return parse_cib_version(self._cib_text[:HEAD_BYTES])
 
     def compressed_cib_bytes(self, added: str = "") -> int:
         """Return the size of the CIB that was read last, compressed as Pacemaker compresses it.

@@ -144,6 +144,8 @@ def parse_pool_usage(text: str) -> PoolUsage:
         memory_bytes=_number(pairs.get("memory")) or None,
         bitmaps=_number(pairs.get("bitmaps")) or None,
         largest_file_bytes=_number(pairs.get("largest-file")) or None,
+        is_cib_unwritten=pairs.get("cib") == "unwritten",
+        own_disk_free_bytes=_number(pairs.get("own-disk")),
     )
 
 

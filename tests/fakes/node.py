@@ -29,6 +29,7 @@ from sanctl.drivers import (
     drbdsetup,
     lio,
     loop,
+    own_disk,
     pool_files,
     pool_notes,
     self_fence,
@@ -114,6 +115,9 @@ class FakeNode(FakeRunner):
         return [
             (state_files, "RUNTIME", f"{self.folder}"),
             (pool_notes, "_FOLDER", f"{self.folder}/notes"),
+            (own_disk, "live_cib_version", lambda _runner: (0, 1)),
+            (own_disk, "written_cib_version", lambda: (0, 1)),
+            (own_disk, "space_bytes", lambda: (100 << 30, 50 << 30)),
             (drbdadm, "RESOURCE_FILES", f"{self.folder}/drbd.d"),
             (drbdadm, "_REGISTRY", f"{self.folder}/registry"),
             (resource_file, "INCLUDE", f"{self.folder}/sanctl.res"),

@@ -48,6 +48,8 @@ class FakeHost:
         }
         self.clock: bool | None = True
         self.ipc_buffer: int | None = None
+        self.written: list[tuple[int, int] | None] = [None]
+        self.own_disk: tuple[int, int] | None = (100 << 30, 50 << 30)
 
     def node_name(self) -> str:
         return self.name
@@ -78,6 +80,12 @@ class FakeHost:
 
     def ipc_buffer_bytes(self) -> int | None:
         return self.ipc_buffer
+
+    def written_cib_version(self) -> tuple[int, int] | None:
+        return self.written.pop(0) if len(self.written) > 1 else self.written[0]
+
+    def own_disk_bytes(self) -> tuple[int, int] | None:
+        return self.own_disk
 
     def is_clock_synchronised(self) -> bool | None:
         return self.clock
@@ -121,6 +129,42 @@ def test_local_findings(field: str, value: object, codes: set[str]) -> None:
     host = FakeHost()
     setattr(host, field, value)
     assert {finding.code for finding in check(host).findings} == codes
+
+
+@pytest.mark.parametrize(
+    ("written", "is_said"),
+    [
+        ([None], False),
+        ([(0, 1)], True),
+        ([(0, 1), (0, 1), (0, 2)], False),  # it was being written
+        ([(9, 0)], False),
+    ],
+)
+@pytest.mark.parametrize("node", ["n1", "n3"])
+def test_a_cib_that_is_not_written_to_disk(
+    node: str, written: list[tuple[int, int] | None], is_said: bool
+) -> None:
+    """What broke: nothing but Pacemaker's log said it, and marks were lost with the power."""
+    host = FakeHost()
+    host.name, host.written = node, [*written]
+    found = [each.subject for each in check(host).findings if each.code == "SAN-HLT-140"]
+    assert found == ([f"node {node}"] if is_said else [])
+
+
+@pytest.mark.parametrize(
+    ("space", "is_said"),
+    [
+        (None, False),
+        ((0, 0), False),
+        ((4 << 30, 600 << 20), False),
+        ((4 << 30, 400 << 20), True),
+        ((100 << 30, 4 << 30), True),
+    ],
+)
+def test_little_room_on_the_nodes_own_disk(space: tuple[int, int] | None, is_said: bool) -> None:
+    host = FakeHost()
+    host.own_disk = space
+    assert [each.code for each in check(host).findings] == (["SAN-HLT-141"] if is_said else [])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What the pool agent publishes of the node's own disk: an unwritten CIB, and little room.
+
+After one write that failed Pacemaker writes the CIB no more, and says so in its log alone; marks
+are in memory then (sanctl/plan/health/own_disk_health.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sanctl.drivers import own_disk
+from sanctl.errors import SanctlError
+from sanctl.plan.health.own_disk_limits import is_behind, is_low
+from sanctl.system import journal, state_files
+
+if TYPE_CHECKING:
+    from sanctl.system.runner import Runner
+
+#: Between two looks. A write takes a moment, so a file that is behind at two of them is not written.
+_EVERY_S = 60.0
+_WRITTEN, _UNWRITTEN, _BEHIND = "written", "unwritten", "behind"
+#: What is published must not change with each block.
+_STEP_BYTES = 64 << 20
+
+
+def fields(runner: Runner) -> str:
+    """Return what is published, each after a blank; empty where all is well.
+
+    What cannot be found out is logged: nothing is published of it, or what was found out last.
+    """
+    found = " cib=unwritten" if _is_cib_unwritten(runner) else ""
+    try:
+        total, free = own_disk.space_bytes()
+        if is_low(total, free):
+            found += f" own-disk={free // _STEP_BYTES * _STEP_BYTES}"
+    except OSError as error:
+        _log(f"the room on the node's own disk is not known: {error}", journal.WARNING)
+    return found
+
+
+def _is_cib_unwritten(runner: Runner) -> bool:
+    """Whether the file was behind at the last two looks, and the same at both."""
+    was_unwritten = False
+    try:
+        note = state_files.of_node("cib-on-disk")
+        age_s, before = note.age_s(), note.read()
+        was_unwritten = before == _UNWRITTEN
+        if age_s is not None and 0.0 <= age_s < _EVERY_S:
+            return was_unwritten
+        now = _look(runner, before)
+        note.write(now)
+    except (SanctlError, OSError) as error:
+        _log(f"whether the CIB is written to disk is not known: {error}", journal.WARNING)
+        return was_unwritten
+    return now == _UNWRITTEN
+
+
+def _look(runner: Runner, before: str) -> str:
+    """Return what the note is to say.
+
+    Raises:
+        SanctlError, OSError: not known.
+    """
+    live = own_disk.live_cib_version(runner)
+    if live is None:
+        return before
+    written = own_disk.written_cib_version()
+    if not is_behind(written, live):
+        return _WRITTEN
+    # The file of a CIB that changes all the time may be behind at each look, and grows.
+    found = f"{_BEHIND} {written}"
+    if before not in (found, _UNWRITTEN):
+        return found
+    _log(
+        f"the CIB is not written to disk: Pacemaker has {live}, the file {written}",
+        journal.ERROR,
+    )
+    return _UNWRITTEN
+
+
+def _log(text: str, priority: int) -> None:
+    journal.write(text, priority=priority, action="own-disk")

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Findings on a node's own disk: the CIB that is not written to it, and little room on it.
+
+Pacemaker gives up writing the CIB after one write that failed, or one process that could not be
+started, and tries none again until it restarts or is told to (Pacemaker, daemons/based/based_io.c;
+SIGPIPE tells it, in 2.1.5, 2.1.8 and 3.0, and not after a process that could not be started: that
+removes the trigger of writes). Marks are part of the CIB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import MEMBER_STATES
+from sanctl.model.findings import Finding, Severity
+from sanctl.model.names import format_bytes
+
+#: Where the node's notes, Pacemaker's CIB and most logs lie.
+FOLDER = "/var/lib"
+CIB_FILE = "/var/lib/pacemaker/cib/cib.xml"
+
+
+def own_disk_findings(cluster: Cluster) -> Iterator[Finding]:
+    """Return what the pool agents say of their nodes' own disks.
+
+    A node whose pools are all in error says nothing; a witness never does (`sanctl doctor` there).
+    """
+    unwritten, low = set(), {}
+    for (_, node), usage in cluster.cib.pools.items():
+        if usage.error is not None or cluster.mon.state(node) not in MEMBER_STATES:
+            continue
+        if usage.is_cib_unwritten:
+            unwritten.add(str(node))
+        if usage.own_disk_free_bytes is not None:
+            low[str(node)] = usage.own_disk_free_bytes
+    for name in sorted(unwritten):
+        yield unwritten_cib_finding(name)
+    for name, free_bytes in sorted(low.items()):
+        yield low_disk_finding(name, free_bytes)
+
+
+def unwritten_cib_finding(node: str) -> Finding:
+    """Return SAN-HLT-140 of a node."""
+    return Finding(
+        code="SAN-HLT-140",
+        severity=Severity.CRITICAL,
+        subject=f"node {node}",
+        what=f"the CIB is not written to disk on {node}: {CIB_FILE} is older than the one in use",
+        why="what has changed since, marks of replicas that are behind among it, is in memory alone "
+        "there, and a loss of power takes it",
+        do=f"on {node}: make room on {FOLDER} ('df {FOLDER}', 'journalctl -t pacemaker-based'), then "
+        "'pkill -PIPE -x pacemaker-based', which has the next change written again: see "
+        "docs/howto/night-page.md, SAN-HLT-140",
+    )
+
+
+def low_disk_finding(node: str, free_bytes: int) -> Finding:
+    """Return SAN-HLT-141 of a node."""
+    return Finding(
+        code="SAN-HLT-141",
+        severity=Severity.WARNING,
+        subject=f"node {node}",
+        what=f"the filesystem of {FOLDER} on {node} has {format_bytes(free_bytes)} left",
+        why="on a full one Pacemaker stops writing the CIB, and notes on pools and replicas cannot "
+        "be written",
+        do=f"on {node}: see 'du -xh --max-depth=2 /var' and 'journalctl --disk-usage', and make room",
+    )
