@@ -309,9 +309,9 @@ def _unmount(runner: Runner, pool: Pool, max_per_day: int | None, answering: str
     if pool_mount.is_damaged(found):
         raise CommandError(shut_down_problem(name, "the filesystem is damaged: run fsck"))
     now_s = int(time.time())
-    before = [
-        at for at in map(int, pool_notes.read(name, _REMOUNT_TIMES).split()) if now_s - at < _DAY_S
-    ]
+    noted = map(int, pool_notes.read(name, _REMOUNT_TIMES).split())
+    # One that lies ahead was made before the clock was put back, and would count for years.
+    before = [at for at in noted if 0 <= now_s - at < _DAY_S]
     if max_per_day is not None and len(before) >= max_per_day:
         raise CommandError(
             shut_down_problem(name, f"it was remounted {len(before)} times within a day")

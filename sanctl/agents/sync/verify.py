@@ -63,7 +63,7 @@ def begin(runner: Runner, device: Device, state: ResourceState) -> bool:
     if schedule is not None and state.is_primary:
         with contextlib.suppress(OSError):  # the next monitor tries again
             verify_history.note_schedule(runner, device, str(schedule), now_s)
-    if plan.is_order_open(order, latest, now_s):
+    if is_order_open(device):
         assert order is not None
         if not plan.may_start_verify(state) or _is_done_on_peer(runner, device, order.number):
             return False
@@ -139,8 +139,11 @@ def _is_done_on_peer(runner: Runner, device: Device, number: int) -> bool:
 
 def is_order_open(device: Device) -> bool:
     """Whether a verify was ordered that has not been carried out here."""
-    order = VerifyRequest.parse(device.verify)
-    return plan.is_order_open(order, verify_history.latest(device), int(time.time()))
+    order, done = VerifyRequest.parse(device.verify), verify_history.results(device)
+    # Not the latest alone: one by schedule may lie ahead, where the clock was put back since.
+    if order is None or any(each.order == order.number for each in done):
+        return False
+    return plan.is_order_open(order, done[-1] if done else None, int(time.time()))
 
 
 def is_left_open(device: Device, *, is_connected: bool) -> bool:

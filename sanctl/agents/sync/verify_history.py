@@ -71,7 +71,7 @@ def publish(runner: Runner, device: Device) -> None:
     found, noted = results(device), _scheduled(device)
     ended = next((entry for entry in reversed(found) if entry.has_ended), None)
     try:
-        if (ended is not None or noted is not None) and (not found or ended is not found[-1]):
+        if ended is not None or noted is not None:
             known = VerifyRecord(0 if noted is None else noted.ended_s, ended)
             node_attributes.publish(runner, ended_attribute(device.name), str(known))
         if found:

@@ -100,7 +100,7 @@ def _ask(session: Session, name: DeviceName) -> None:
     click.echo(
         f"device {name}: blocks that differ are lost on every replica but the one on {serving}. "
         "DRBD cannot tell which is right (docs/howto/sync.md); if that one is wrong: 'sanctl "
-        f"device move {name}' first.",
+        f"device move {name} --to NODE' first.",
         err=True,
     )
     click.confirm(f"Send them again from {serving}?", abort=True, err=True)
@@ -123,6 +123,6 @@ def _print(name: str, outcome: VerifyOutcome) -> None:
         else:
             print(
                 "next: find out which replica is wrong (docs/howto/sync.md); if it is the one on "
-                f"{outcome.node}: 'sanctl device move {name}' first; then 'sanctl device verify "
-                f"{name} --repair' sends them again from the one that serves"
+                f"{outcome.node}: 'sanctl device move {name} --to NODE' first; then 'sanctl device "
+                f"verify {name} --repair' sends them again from the one that serves"
             )

@@ -218,7 +218,8 @@ def open_archives(
             continue
         # An earlier release names no node: of it the time of the restore point has to do.
         node, begun_s, _ = writer_of(comment) or Writer("another node", name.taken_s)
-        if node != here and now_s - begun_s < _ENDS_WITHIN_S:
+        # One that lies far ahead was begun by a wrong clock, and would be open for years.
+        if node != here and abs(now_s - begun_s) < _ENDS_WITHIN_S:
             found[archive] = node
     return found
 

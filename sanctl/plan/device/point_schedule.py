@@ -269,12 +269,15 @@ def _unscheduled(cluster: Cluster, device: str, schedule: PointSchedule) -> int:
 def late_rules(
     schedule: PointSchedule, points: Collection[RestorePoint], now_s: float
 ) -> tuple[Rule, ...]:
-    """Return the rules that are behind by more than two intervals."""
+    """Return the rules that are behind by more than two intervals.
+
+    That the schedule was set ahead of the present, by a wrong clock, does not count.
+    """
+    set_s = schedule.set_s if schedule.set_s <= now_s + _MAKING_S else 0
     return tuple(
         rule
         for rule in schedule.rules
-        if now_s - max(last_slot(rule, points, now_s) or 0, schedule.set_s)
-        > 2 * rule.every_s + _MAKING_S
+        if now_s - max(last_slot(rule, points, now_s) or 0, set_s) > 2 * rule.every_s + _MAKING_S
     )
 
 

@@ -22,6 +22,8 @@ ORDER_ENDS_AFTER_S = 24 * 3600
 #: One that has waited for its turn for so long begins with the next hour of its schedule, as one of
 #: the first: the hours in which many verifies burden nobody are over.
 WAITS_AT_MOST_S = 8 * 3600
+#: A moment further ahead is of a clock that was put back since: it says nothing of what came later.
+AHEAD_S = 60
 #: A repair that has resynced nothing by then is begun again: the connection never ended.
 _REPEAT_AFTER_S = 30
 
@@ -33,9 +35,14 @@ def may_start_verify(state: ResourceState) -> bool:
 
 def is_order_open(order: VerifyRequest | None, latest: VerifyResult | None, now_s: int) -> bool:
     """Whether a verify order is still to be carried out here: each is carried out once or never."""
-    if order is None or (latest is not None and latest.order >= order.number):
+    if order is None or (latest is not None and _is_done_by(latest, order, now_s)):
         return False
     return now_s - order.number < ORDER_ENDS_AFTER_S
+
+
+def _is_done_by(result: VerifyResult, order: VerifyRequest, now_s: int) -> bool:
+    """Whether a result is of this order, or of a later one; one that lies ahead may be older."""
+    return result.order == order.number or order.number < result.order <= now_s + AHEAD_S
 
 
 def is_order_done_on_peer(
@@ -73,7 +80,7 @@ def is_due(
         if waits_since_s is None or not 0 <= now_s - waits_since_s < WAITS_AT_MOST_S:
             return False
         begin_s = waits_since_s
-    return latest is None or latest.began_s < begin_s
+    return latest is None or not begin_s <= latest.began_s <= now_s + AHEAD_S
 
 
 def looks_within_s(
@@ -114,7 +121,7 @@ def may_repair(
     """
     if order is None or not order.is_repair or now_s - order.number >= ORDER_ENDS_AFTER_S:
         return False
-    if own is not None and own.order >= order.number and not _may_follow(own, now_s):
+    if own is not None and _is_done_by(own, order, now_s) and not _may_follow(own, now_s):
         return False
     return (
         state.role == "Secondary"

@@ -10,6 +10,7 @@ from sanctl.model.device import DeviceSpec
 from sanctl.model.findings import Finding, Severity
 from sanctl.model.names import format_bytes
 from sanctl.model.verify_result import DIFFERS, INTERRUPTED, REPAIRING, VerifyResult
+from sanctl.plan.drbd.verify_schedule import AHEAD_S
 
 _DAY_S = 86400
 #: Of a schedule's intervals: one verify may be interrupted, or have to wait for the next turn.
@@ -22,7 +23,9 @@ def verify_findings(cluster: Cluster, device: DeviceSpec, *, now_s: float) -> It
     What a verify has found stays until a later one ends, or repairs it: one that runs, or is
     interrupted, says nothing of the replicas.
     """
-    results = _results(cluster, device)
+    known = _results(cluster, device)
+    # One that lies ahead is of a wrong clock, and may be older than the others.
+    results = [each for each in known if each.order <= now_s + AHEAD_S] or known
     # The standby's result of the same order is that of its repair.
     newest = max((each.order for each in results), default=None)
     latest = [each for each in results if each.order == newest]
@@ -50,7 +53,7 @@ def _difference(device: DeviceSpec, latest: list[VerifyResult]) -> Finding:
         what=f"a verify found {format_bytes(found_kib * 1024)} that differ between its replicas",
         why="a failover would show hosts other data",
         do="find out which replica is wrong (docs/howto/sync.md); if it is the one that serves, "
-        f"'sanctl device move {device.name}' first; then 'sanctl device verify {device.name} "
+        f"'sanctl device move {device.name} --to NODE' first; then 'sanctl device verify {device.name} "
         "--repair' sends the blocks again from the replica that serves",
     )
 
@@ -61,7 +64,11 @@ def _schedule_findings(
     schedule = device.sync.verify
     if schedule is None or len(device.nodes) < 2:
         return
-    records = (cluster.cib.verify_records.get((device.name.value, n.value)) for n in device.nodes)
+    keys = [(device.name.value, node.value) for node in device.nodes]
+    # A node that is stopped takes back what it published: its verifies may be the newest.
+    if any(cluster.replica(device.name, node).disk is None for node in device.nodes):
+        return
+    records = (cluster.cib.verify_records.get(key) for key in keys)
     since = [each.scheduled_s for each in records if each is not None and each.scheduled_s]
     since += [each.ended_s for each in results if each.has_ended]
     interval_s = _DAY_S if schedule.day is None else 7 * _DAY_S

@@ -230,3 +230,17 @@ def test_a_record_is_read_as_it_was_written() -> None:
     )
     for text in ("", "7", "x@", "7@8,differs", "@"):
         assert VerifyRecord.parse(text) is None
+
+
+def test_a_result_of_a_clock_that_was_ahead_hides_no_later_one() -> None:
+    """What broke: differences that a verify had found were not shown for as long."""
+    bench = Bench()
+    bench.create()
+    now_s = 1_800_000_000
+    for node, order, result in (("n1", now_s, "differs"), ("n2", now_s + 10**6, "same")):
+        entry = VerifyResult(order, result, 1, 2, 8)
+        bench.cluster.attribute(node, "sanctl.verify.vm1", entry.published)
+    cluster = bench.session.observe()
+    for at_s, is_found in ((now_s + 5, True), (now_s + 10**6, False)):
+        found = device_findings(cluster, cluster.cib.devices[0], now_s=float(at_s))
+        assert ("SAN-HLT-039" in [each.code for each in found]) is is_found

@@ -100,9 +100,7 @@ def test_little_room_is_published_in_steps(
     assert parse_pool_usage("total=1 free=1").own_disk_free_bytes is None
 
 
-def test_the_version_is_read_from_the_head(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_version_is_read_from_the_head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     element = (
         '<cib crm_feature_set="3.16.2" validate-with="pacemaker-3.9" epoch="57" num_updates="0" '
         'admin_epoch="3" cib-last-written="Fri Nov 27 13:40:00 2026" update-origin="n1">'

@@ -423,6 +423,15 @@ def test_remounts_per_day_are_limited_except_for_a_start(node: Node) -> None:
     assert not node.is_shut, "a start has no limit"
 
 
+def test_remounts_that_lie_ahead_do_not_count(node: Node) -> None:
+    """What broke: after the clock was put back a pool was not remounted any more, for years."""
+    node.loops = {}
+    ahead = " ".join([str(int(time.time()) + 10**8)] * fs_shutdown.MAX_REMOUNTS_PER_DAY)
+    pool_notes.write("main", "mounted-anew", ahead)
+    fs_shutdown.remount(RUNNER, node.pool, max_per_day=fs_shutdown.MAX_REMOUNTS_PER_DAY)
+    assert not node.is_shut
+
+
 def test_a_replica_is_restarted_once_its_pool_is_remounted(node: Node) -> None:
     node.loops = {}
     assert release(DISKLESS) is FilesystemState.SHUT_DOWN

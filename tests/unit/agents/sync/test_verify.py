@@ -114,6 +114,14 @@ def test_a_new_primary_does_not_repeat_a_verify_that_is_done(
         assert not any(argv[1] == "--query" for argv, _ in node.calls[asked:]), "asked once"
 
 
+def test_an_order_that_is_done_is_not_repeated_after_one_that_lies_ahead(here: Path) -> None:
+    """The clock was ahead when a verify by schedule ran, and was put back since."""
+    done, ahead = (VerifyResult(at, "same", at, at, 0) for at in (NOW, NOW + 10**8))
+    (here / "vm1.verify").write_text(f"{done}\n{ahead}\n")
+    assert not verify.begin(Node(), device(str(NOW)), ACTIVE)
+    assert verify.begin(Node(), device(str(NOW + 1)), ACTIVE), "one that is not done"
+
+
 def test_a_new_primary_repeats_a_verify_whose_differences_have_to_be_repaired(here: Path) -> None:
     result = VerifyResult(NOW, "differs", NOW - 9, NOW - 3, 8)
     assert verify.begin(Node(result.published), device(f"{NOW}:repair"), ACTIVE)

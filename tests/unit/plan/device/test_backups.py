@@ -172,6 +172,8 @@ def test_what_is_left_of_backups_that_broke_off() -> None:
         (comment_of(1, "a" * 32, Writer("n2", GOOD_S)), 7 * 24 * 3600, None),
         # Its clock is ahead.
         (comment_of(1, "a" * 32, Writer("n2", GOOD_S)), -60, "n2"),
+        # Of a clock so wrong that it would be open for years.
+        (comment_of(1, "a" * 32, Writer("n2", GOOD_S)), -8 * 24 * 3600, None),
         # A restore point may be older than its backup.
         (comment_of(1, "a" * 32, Writer("n2", GOOD_S + 9**9)), 9**9, "n2"),
         ("of an earlier release", 60, "another node"),

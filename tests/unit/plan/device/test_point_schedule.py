@@ -157,6 +157,8 @@ def test_late_after_two_intervals() -> None:
     new = SCHEDULE._replace(set_s=NOON)
     assert plan.late_rules(new, (), NOON + 900) == ()
     assert len(plan.late_rules(new, (), NOON + DAY)) == 2
+    # Set by a clock that was ahead: it would not be late until then.
+    assert len(plan.late_rules(SCHEDULE._replace(set_s=NOON + DAY), (), NOON)) == 2
 
 
 def test_the_next_slot() -> None:

@@ -55,6 +55,9 @@ def test_the_primary_verifies() -> None:
         (VerifyRequest(NOW, False), VerifyResult(NOW, SAME, 1), NOW + 5, False),
         (VerifyRequest(NOW, False), VerifyResult(NOW + 1, SAME, 1), NOW + 5, False),
         (VerifyRequest(NOW, False), None, NOW + 24 * 3600, False),
+        # Begun while the clock was ahead: the order was never open.
+        (VerifyRequest(NOW, False), VerifyResult(NOW + 9999, SAME, 1), NOW + 5, True),
+        (VerifyRequest(NOW + 9999, False), VerifyResult(NOW + 9999, SAME, 1), NOW + 5, False),
     ],
 )
 def test_an_order_is_carried_out_once_or_never(
@@ -71,6 +74,8 @@ def test_a_scheduled_verify_starts_once_in_its_hour() -> None:
     assert is_due(schedule, VerifyResult(1, SAME, began - 7 * 86400), sunday, waits_since_s=None)
     assert is_due(schedule, VerifyResult(1, SAME, began - 1211), sunday, waits_since_s=None)
     assert not is_due(schedule, VerifyResult(1, SAME, began - 1209), sunday, waits_since_s=None)
+    # The clock was ahead, and put back since: none would begin until that moment.
+    assert is_due(schedule, VerifyResult(1, SAME, began + 86400), sunday, waits_since_s=None)
     assert not is_due(Schedule(day=5, hour=3), None, sunday, waits_since_s=None)
     assert not is_due(Schedule(day=6, hour=4), None, sunday, waits_since_s=None)
     assert is_due(Schedule(day=None, hour=3), None, sunday, waits_since_s=None)
@@ -194,3 +199,11 @@ def test_the_result_of_another_verify_does_not_count() -> None:
     assert not has_peer_found_differences(order, VerifyResult(NOW, SAME, 1))
     assert not has_peer_found_differences(order, VerifyResult(NOW - 1, DIFFERS, 1))
     assert not has_peer_found_differences(order, None)
+
+
+def test_a_result_ahead_keeps_no_repair_from_beginning() -> None:
+    behind = PEER._replace(out_of_sync_kib=8)
+    order, ahead = VerifyRequest(NOW, True), VerifyResult(NOW + 9999, REPAIRED, NOW + 9999)
+    assert may_repair(order, ahead, STANDBY._replace(peers=(behind,)), NOW + 5)
+    late = ahead._replace(order=NOW + 5)
+    assert not may_repair(order, late, STANDBY._replace(peers=(behind,)), NOW + 5)
