@@ -207,6 +207,16 @@ def set_dirty_limit(limit_bytes: int | None, *, saved_in: state_files.StateFile)
     _write(f"{_VM}/dirty_bytes", str(limit_bytes))
 
 
+def dirty_limit_bytes() -> int:
+    """Return the limit of dirty bytes that is in force; 0: there is a ratio instead.
+
+    Raises:
+        OSError: the kernel does not say.
+    """
+    text = read_text_or(f"{_VM}/dirty_bytes", "0").strip()
+    return int(text) if text.isdecimal() else 0
+
+
 def flush_rate_bytes_s(path: str) -> int | None:
     """Return the kernel's estimate of the file's disk, in bytes a second; None without one."""
     number = os.stat(path).st_dev

@@ -22,11 +22,12 @@ _RAM_DIVISOR = 5
 def set_limit(name: str, limit_bytes: int | None) -> None:
     """Limit this node's dirty memory to the sum of the limits of its devices in write-back.
 
-    `limit_bytes` is None when the device has no limit any more.
+    `limit_bytes` is None when the device has no limit any more. A limit that another program has
+    lifted, sysctl(8) for one, is set again.
     """
     file = state_files.of_device(name, _KIND)
     text = "" if limit_bytes is None else str(limit_bytes)
-    if file.read() == text:
+    if file.read() == text and (limit_bytes is None or _is_in_force()):
         return
     with state_files.locked(state_files.node_lock("dirty")):
         wanted = _wanted_bytes(without=name) + (limit_bytes or 0)
@@ -38,6 +39,11 @@ def set_limit(name: str, limit_bytes: int | None) -> None:
             file.remove()
         else:
             file.write(text)
+
+
+def _is_in_force() -> bool:
+    """Whether the kernel has what the notes of all devices amount to."""
+    return page_cache.dirty_limit_bytes() == min(_wanted_bytes(), max_bytes())
 
 
 def _wanted_bytes(*, without: str = "") -> int:

@@ -24,6 +24,9 @@ def limits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[int | None]:
     monkeypatch.setattr(
         page_cache, "set_dirty_limit", lambda limit, saved_in: limits_set.append(limit)
     )
+    monkeypatch.setattr(
+        page_cache, "dirty_limit_bytes", lambda: (limits_set[-1] if limits_set else 0) or 0
+    )
     monkeypatch.setattr(page_cache, "usage", lambda _path: None)
     monkeypatch.setattr(page_cache, "flush_rate_bytes_s", lambda _path: None)
     return limits_set
@@ -36,6 +39,19 @@ def test_the_limit_is_the_sum_of_the_devices_limits(limits: list[int | None]) ->
     dirty_limit.set_limit("a", None)
     dirty_limit.set_limit("b", None)
     assert limits == [32 * MIB, 96 * MIB, 64 * MIB, None]
+
+
+def test_a_limit_that_another_program_has_lifted_is_set_again(limits: list[int | None]) -> None:
+    """What broke: sysctl wrote vm.dirty_bytes, and the note said that the limit was in force."""
+    dirty_limit.set_limit("a", 32 * MIB)
+    dirty_limit.set_limit("b", 64 * MIB)
+    limits.append(0)
+    dirty_limit.set_limit("a", 32 * MIB)
+    dirty_limit.set_limit("b", 64 * MIB)
+    assert limits == [32 * MIB, 96 * MIB, 0, 96 * MIB]
+    dirty_limit.set_limit("a", 7 << 50)
+    dirty_limit.set_limit("b", 64 * MIB)
+    assert limits[4:] == [MAX_BYTES]
 
 
 def test_the_limit_is_never_above_the_nodes_maximum(limits: list[int | None]) -> None:
