@@ -7,7 +7,6 @@ import contextlib
 import os
 import select
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
@@ -28,8 +27,8 @@ class PipedProcess:
         self._argv = list(argv)
 
     def __enter__(self) -> Self:
-        # A file, not a pipe: nobody reads it meanwhile.
-        self._errors = tempfile.TemporaryFile()
+        # A file, not a pipe: nobody reads it meanwhile. In memory: /tmp may be full, or read-only.
+        self._errors = os.fdopen(os.memfd_create("errors"), "w+b")
         try:
             self._process = subprocess.Popen(
                 self._argv,
