@@ -18,15 +18,16 @@ def reboot(runner: Runner, reason: str, *, device: str) -> None:
     Returns only if the kernel did not reboot; the caller tries again.
     """
     text = f"self-fence: {reason}; rebooting"
+    # First: nothing has to take it, and no process has to be started for it.
+    journal.write_to_kernel_log(text, priority=journal.CRITICAL)
     # CRITICAL, because journald writes that to disk at once; and an explicit sync, because this is
-    # the last line of this boot.
+    # the last line of this boot. It is not waited for longer, and a node without memory for a
+    # process is to end all the same.
     journal.write(text, priority=journal.CRITICAL, device=device, action="self-fence")
-    with contextlib.suppress(SanctlError):
+    with contextlib.suppress(SanctlError, OSError):
         runner.run(["journalctl", "--sync"], timeout_s=3.0)
-    with contextlib.suppress(OSError), open("/dev/kmsg", "w", encoding="utf-8") as kernel_log:
-        kernel_log.write(f"<2>sanctl: {text}\n")
     with contextlib.suppress(OSError), open(_TRIGGER, "w", encoding="ascii") as trigger:
         trigger.write("b")
     # A kernel without sysrq: the reboot system call, still without stopping anything.
-    with contextlib.suppress(SanctlError):
+    with contextlib.suppress(SanctlError, OSError):
         runner.run(["systemctl", "reboot", "--force", "--force"], timeout_s=10.0)

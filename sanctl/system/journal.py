@@ -6,14 +6,23 @@
 An action whose name has changed is written under both names for one release: a journal entry may
 hold a field several times, and a query matches each value.
 
-python-systemd is imported with the first message. Where it is missing, or there is no journal,
-messages go to standard error: logging never fails an action.
+Sent in journald's own protocol (systemd, docs/JOURNAL_NATIVE_PROTOCOL.md) and never waited for: a
+journald that hangs, on a disk that does not answer say, must not keep a handler from its answer, nor
+a node from fencing itself. libsystemd's calls wait. A message that it does not take goes to the
+kernel log; where there is no journal, to standard error: logging never fails an action.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import sys
+
+_SOCKET = "/run/systemd/journal/socket"
+_KERNEL_LOG = "/dev/kmsg"
+#: Of a message that is too large for a datagram, or for a record of the kernel log, so much is kept.
+_MOST_BYTES, _MOST_KERNEL_BYTES = 32 << 10, 800
 
 #: syslog priorities (syslog(3))
 CRITICAL, ERROR, WARNING, NOTICE, INFO, DEBUG = 2, 3, 4, 5, 6, 7
@@ -52,15 +61,52 @@ def write(
         ("SANCTL_STEP", step),
         ("SANCTL_DURATION_MS", "" if duration_ms is None else str(duration_ms)),
     )
+    entries = [
+        ("MESSAGE", message),
+        ("PRIORITY", str(priority)),
+        ("SYSLOG_IDENTIFIER", "sanctl"),
+        *((key, value) for key, value in fields if value),
+    ]
     try:
-        from systemd import journal  # noqa: PLC0415 - see the module's docstring
+        try:
+            _send(entries)
+        except OSError as error:
+            if error.errno != errno.EMSGSIZE:
+                raise
+            _send([(key, value[:_MOST_BYTES]) for key, value in entries])
+    except BlockingIOError:
+        write_to_kernel_log(message, priority=priority)
+    except OSError:
+        if sys.stderr is not None:  # a process of the kernel's may have none
+            sys.stderr.write(f"sanctl: {message}\n")
 
-        # Not `journal.send`, which takes each field once.
-        journal.sendv(
-            f"MESSAGE={message}",
-            f"PRIORITY={priority}",
-            "SYSLOG_IDENTIFIER=sanctl",
-            *(f"{key}={value}" for key, value in fields if value),
-        )
-    except (ImportError, OSError):
-        sys.stderr.write(f"sanctl: {message}\n")
+
+def write_to_kernel_log(message: str, *, priority: int) -> None:
+    """Write a line to the kernel log, which no process has to take; an error is ignored."""
+    line = f"<{priority}>sanctl: {' '.join(message.split())}".encode(errors="replace")
+    with contextlib.suppress(OSError):
+        handle = os.open(_KERNEL_LOG, os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY)
+        try:
+            os.write(handle, line[:_MOST_KERNEL_BYTES] + b"\n")
+        finally:
+            os.close(handle)
+
+
+def _send(entries: list[tuple[str, str]]) -> None:
+    """Send one entry.
+
+    Raises:
+        BlockingIOError: journald takes none now.
+        OSError: there is no journald, or the entry is too large.
+    """
+    import socket  # noqa: PLC0415 - most actions write nothing
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.sendto(b"".join(_field(*each) for each in entries), socket.MSG_DONTWAIT, _SOCKET)
+
+
+def _field(key: str, value: str) -> bytes:
+    data = value.encode(errors="replace")
+    if b"\n" not in data:
+        return b"%b=%b\n" % (key.encode(), data)
+    return b"%b\n%b%b\n" % (key.encode(), len(data).to_bytes(8, "little"), data)

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import os
-import sys
-from types import ModuleType, SimpleNamespace
+import socket
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,36 +14,75 @@ from sanctl.system import journal
 
 
 @pytest.fixture
-def entries(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
-    """What python-systemd's `journal.sendv` was called with."""
-    made: list[tuple[str, ...]] = []
-    systemd = ModuleType("systemd")
-    systemd.__dict__["journal"] = SimpleNamespace(sendv=lambda *fields: made.append(fields))
-    monkeypatch.setitem(sys.modules, "systemd", systemd)
-    return made
+def journald(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """The socket that journald reads; what it has not read waits."""
+    monkeypatch.setattr(journal, "_SOCKET", f"{tmp_path}/socket")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(f"{tmp_path}/socket")
+        receiver.settimeout(1.0)
+        yield receiver
 
 
-def test_empty_fields_are_left_out(entries: list[tuple[str, ...]]) -> None:
-    journal.write("two lines\nof text", device="vol1", action="promote", duration_ms=0)
-    assert entries == [
-        (
-            "MESSAGE=two lines\nof text",
-            "PRIORITY=6",
-            "SYSLOG_IDENTIFIER=sanctl",
-            "SANCTL_DEVICE=vol1",
-            f"SANCTL_NODE={os.uname().nodename}",
-            "SANCTL_ACTION=promote",
-            "SANCTL_DURATION_MS=0",
-        )
+@pytest.fixture
+def kernel_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    file = tmp_path / "kmsg"
+    file.touch()
+    monkeypatch.setattr(journal, "_KERNEL_LOG", f"{file}")
+    return file
+
+
+def entry(journald: socket.socket) -> list[tuple[str, str]]:
+    """Return the fields of an entry, as journald reads them."""
+    found, left = [], journald.recv(1 << 20)
+    while left:
+        line, _, left = left.partition(b"\n")
+        key, has_value, value = line.partition(b"=")
+        if not has_value:
+            length = int.from_bytes(left[:8], "little")
+            value, left = left[8 : 8 + length], left[8 + length + 1 :]
+        found.append((key.decode(), value.decode()))
+    return found
+
+
+def test_empty_fields_are_left_out(journald: socket.socket) -> None:
+    journal.write("two lines\nof text=1", device="vol1", action="promote", duration_ms=0)
+    assert entry(journald) == [
+        ("MESSAGE", "two lines\nof text=1"),
+        ("PRIORITY", "6"),
+        ("SYSLOG_IDENTIFIER", "sanctl"),
+        ("SANCTL_DEVICE", "vol1"),
+        ("SANCTL_NODE", os.uname().nodename),
+        ("SANCTL_ACTION", "promote"),
+        ("SANCTL_DURATION_MS", "0"),
     ]
+
+
+def test_a_journald_that_hangs_is_not_waited_for(
+    journald: socket.socket, kernel_log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What broke: a fence-peer handler gave no answer, and a node did not fence itself."""
+    sent = 0
+    while not kernel_log.read_text():
+        journal.write("two lines\nof text", priority=journal.ERROR)
+        sent += 1
+        assert sent < 100_000
+    assert kernel_log.read_text() == "<3>sanctl: two lines of text\n"
+    assert capsys.readouterr().err == ""
+    assert dict(entry(journald))["MESSAGE"] == "two lines\nof text"
+
+
+def test_of_a_message_that_is_too_large_the_begin_is_kept(journald: socket.socket) -> None:
+    journal.write("x" * (8 << 20), device="vol1")
+    found = dict(entry(journald))
+    assert found["MESSAGE"] == "x" * (32 << 10) and found["SANCTL_DEVICE"] == "vol1"
 
 
 @pytest.mark.parametrize(("present", "former"), journal.FORMER_ACTIONS.items())
 def test_a_renamed_action_is_found_by_both_names(
-    entries: list[tuple[str, ...]], present: str, former: str
+    journald: socket.socket, present: str, former: str
 ) -> None:
     journal.write("text", action=present)
-    assert {f"SANCTL_ACTION={present}", f"SANCTL_ACTION={former}"} <= set(entries[0])
+    assert {("SANCTL_ACTION", present), ("SANCTL_ACTION", former)} <= set(entry(journald))
 
 
 def test_no_present_name_is_a_former_one() -> None:
@@ -52,6 +92,6 @@ def test_no_present_name_is_a_former_one() -> None:
 def test_without_a_journal_the_message_goes_to_standard_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "systemd", None)
+    monkeypatch.setattr(journal, "_SOCKET", "/nonexistent/socket")
     journal.write("text", action="promote")
     assert capsys.readouterr().err == "sanctl: text\n"
