@@ -48,6 +48,8 @@ from sanctl.system.runner import LocalRunner, Runner
 
 _POLL_EVERY_S = 1.0
 _PUBLISH_EVERY_S = 2.0
+#: Of amounts alone: each node's pacemaker-attrd logs each value, to the journal and to a file.
+_PUBLISH_AMOUNTS_EVERY_S = 15.0
 _EXIT_AFTER_IDLE_S = 4.0
 _STUCK_AFTER_S = 15.0
 _RATE_OVER_S = 10.0
@@ -176,7 +178,7 @@ class ResyncScheduler:
         self._runner = runner
         self._trackers: dict[str, _SyncProgressTracker] = {}
         self._counters: dict[str, _ReceivedCounter] = {}
-        self._published = ("", 0.0)
+        self._published: tuple[tuple[RunningSync, ...], float] = ((), 0.0)
         self._settling = settling.Settling(runner)
 
     def run_once(self) -> bool:
@@ -402,11 +404,25 @@ class ResyncScheduler:
         replica_state.publish(self._runner, device, state)
 
     def _publish_progress(self, running: tuple[RunningSync, ...], now: float) -> None:
-        """Publish how far everything is, if that has changed."""
-        text = format_running(running)
+        """Publish how far everything is, if that has changed.
+
+        What runs, or waits for what, and the first rate of each, within two seconds; amounts
+        seldom.
+        """
         published, at = self._published
-        if text == published or (now - at < _PUBLISH_EVERY_S and text and published):
+        is_more_than_amounts = list(map(_without_amounts, running)) != list(
+            map(_without_amounts, published)
+        ) or any(not each.rate_kib_s and not each.waits for each in published)
+        every_s = _PUBLISH_EVERY_S if is_more_than_amounts else _PUBLISH_AMOUNTS_EVERY_S
+        if running == published or (now - at < every_s and running and published):
             return
         with contextlib.suppress(SanctlError):
-            node_attributes.publish_private(self._runner, RUNNING_ATTRIBUTE, text)
-            self._published = (text, now)
+            node_attributes.publish_private(
+                self._runner, RUNNING_ATTRIBUTE, format_running(running)
+            )
+            self._published = (running, now)
+
+
+def _without_amounts(entry: RunningSync) -> tuple[str, str, str, int]:
+    """Return what is published soon; of one that waits also what is left, which soon stands."""
+    return entry.device, entry.kind, entry.waits, entry.left_kib if entry.waits else 0

@@ -208,6 +208,27 @@ def test_a_device_that_fails_holds_up_no_other(
     assert {each.device for each in parse_running(node.published)} == {"vm1", "vm2"}
 
 
+def test_amounts_alone_are_published_every_15_seconds(
+    here: Path, words: dict[str, str], clock: Clock
+) -> None:
+    """Each node's pacemaker-attrd logs each value: a resync of a day filled the node's own disk."""
+    del here
+    words["vm1"] = "priority=90"
+    node = Node({"vm0": 500, "vm1": 100_000})
+    service = scheduler.ResyncScheduler(node)
+    texts: list[str] = []
+    for second in range(121):
+        node.left["vm1"] = 100_000 - 100 * second
+        service.run_once()
+        texts += [node.published] if node.published not in texts else []
+        clock.now_s += 1
+    assert 9 <= len(texts) <= 11
+    words["vm0"] = "priority=95"
+    clock.now_s += 2
+    service.run_once()
+    assert {each.waits for each in parse_running(node.published)} == {"", "for vm0"}, "at once"
+
+
 def test_resyncs_run_one_after_the_other(here: Path, words: dict[str, str]) -> None:
     words["vm2"] = "priority=90"
     node = Node({"vm0": 500, "vm1": 100, "vm2": 900})
