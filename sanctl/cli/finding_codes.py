@@ -233,11 +233,11 @@ CODES = {
     "SAN-HLT-136": "A device is verified by a schedule, and no verify has come to its end for two "
     "of its intervals: each was interrupted, by a move or a lost connection, or none began, as the "
     "replicas were not in sync in its hours or others had their turn.",
-    "SAN-HLT-140": "Pacemaker does not write the CIB to the disk of a node any more: it gives that up "
-    "after one write that failed (no room, an error of the disk, no process to write it), and only "
-    "its log says so. Devices are served as before. What has changed since, marks of replicas that "
-    "are behind among it, is in memory alone on that node: after a loss of power of all nodes that "
-    "have not written it, old data may be served. See the night page.",
+    "SAN-HLT-140": "Pacemaker does not write the CIB to the disk of a node any more: it gives that "
+    "up after one write that failed (no room, an error of the disk, no process to write it), and "
+    "only its log says so. Devices are served as before. What has changed since, marks of replicas "
+    "that are behind among it, is in memory alone on that node: after a loss of power of all nodes "
+    "that have not written it, old data may be served. See the night page.",
     "SAN-HLT-141": "The filesystem of `/var/lib` on a node has less than 5 % left, or less than "
     "500 MiB. Once it is full Pacemaker stops writing the CIB (SAN-HLT-140), and sanctl's notes on "
     "pools and replicas cannot be written.",

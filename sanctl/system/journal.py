@@ -7,8 +7,8 @@ An action whose name has changed is written under both names for one release: a 
 hold a field several times, and a query matches each value.
 
 Sent in journald's own protocol (systemd, docs/JOURNAL_NATIVE_PROTOCOL.md) and never waited for: a
-journald that hangs, on a disk that does not answer say, must not keep a handler from its answer, nor
-a node from fencing itself. libsystemd's calls wait. A message that it does not take goes to the
+journald that hangs, on a disk that does not answer say, must not keep a handler from its answer,
+nor a node from fencing itself. libsystemd's calls wait. A message that it does not take goes to the
 kernel log; where there is no journal, to standard error: logging never fails an action.
 """
 
@@ -21,7 +21,7 @@ import sys
 
 _SOCKET = "/run/systemd/journal/socket"
 _KERNEL_LOG = "/dev/kmsg"
-#: Of a message that is too large for a datagram, or for a record of the kernel log, so much is kept.
+#: Of a message too large for a datagram, or for a record of the kernel log, so much is kept.
 _MOST_BYTES, _MOST_KERNEL_BYTES = 32 << 10, 800
 
 #: syslog priorities (syslog(3))

@@ -17,7 +17,7 @@ from sanctl.system import journal, state_files
 if TYPE_CHECKING:
     from sanctl.system.runner import Runner
 
-#: Between two looks. A write takes a moment, so a file that is behind at two of them is not written.
+#: Between two looks. A write takes a moment: a file that is behind at two of them is not written.
 _EVERY_S = 60.0
 _WRITTEN, _UNWRITTEN, _BEHIND = "written", "unwritten", "behind"
 #: What is published must not change with each block.

@@ -47,10 +47,10 @@ def unwritten_cib_finding(node: str) -> Finding:
         severity=Severity.CRITICAL,
         subject=f"node {node}",
         what=f"the CIB is not written to disk on {node}: {CIB_FILE} is older than the one in use",
-        why="what has changed since, marks of replicas that are behind among it, is in memory alone "
-        "there, and a loss of power takes it",
-        do=f"on {node}: make room on {FOLDER} ('df {FOLDER}', 'journalctl -t pacemaker-based'), then "
-        "'pkill -PIPE -x pacemaker-based', which has the next change written again: see "
+        why="what has changed since, marks of replicas that are behind among it, is in memory "
+        "alone there, and a loss of power takes it",
+        do=f"on {node}: make room on {FOLDER} ('df {FOLDER}', 'journalctl -t pacemaker-based'), "
+        "then 'pkill -PIPE -x pacemaker-based', which has the next change written again: see "
         "docs/howto/night-page.md, SAN-HLT-140",
     )
 
@@ -64,5 +64,6 @@ def low_disk_finding(node: str, free_bytes: int) -> Finding:
         what=f"the filesystem of {FOLDER} on {node} has {format_bytes(free_bytes)} left",
         why="on a full one Pacemaker stops writing the CIB, and notes on pools and replicas cannot "
         "be written",
-        do=f"on {node}: see 'du -xh --max-depth=2 /var' and 'journalctl --disk-usage', and make room",
+        do=f"on {node}: see 'du -xh --max-depth=2 /var' and 'journalctl --disk-usage', and make "
+        "room",
     )

@@ -17,4 +17,4 @@ def is_behind(written: tuple[int, int] | None, live: tuple[int, int]) -> bool:
 
 def is_low(total_bytes: int, free_bytes: int) -> bool:
     """Whether a node's own filesystem has little room left; one without a size has none to say."""
-    return 0 < total_bytes and free_bytes < max(_LOW_BYTES, total_bytes * _LOW_PERCENT // 100)
+    return total_bytes > 0 and free_bytes < max(_LOW_BYTES, total_bytes * _LOW_PERCENT // 100)

@@ -27,7 +27,7 @@ class Disk:
 
     def __init__(self) -> None:
         self.live: tuple[int, int] | None = (1, 40)
-        self.written: tuple[int, int] | None | OSError = (1, 40)
+        self.written: tuple[int, int] | OSError | None = (1, 40)
 
     def read(self) -> tuple[int, int] | None:
         if isinstance(self.written, OSError):
