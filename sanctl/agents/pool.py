@@ -161,11 +161,14 @@ def _check_pools(*, may_mount: bool = True) -> None:
     for one in _pools_here():
         name, path = str(one.name), str(one.path)
         try:
+            # Until it is mounted again nothing can be said of its flash, and nothing done with it.
+            if fs_shutdown.awaits_mount(one):
+                if not may_mount:
+                    raise CommandError(fs_shutdown.shut_down_problem(name, "a monitor does that"))
+                _remount(deadline_runner, one)
             cache = _cache_fields(one, attributes)
             if may_mount:
-                fs_shutdown.remount(
-                    deadline_runner, one, max_per_day=fs_shutdown.MAX_REMOUNTS_PER_DAY
-                )
+                _remount(deadline_runner, one)
             pool_files.check_marker(path, one.uuid)
             pool_mount.refuse_read_only(name, path)
             total, free = pool_files.space_bytes(path)
@@ -216,6 +219,10 @@ def _check_pools(*, may_mount: bool = True) -> None:
     duties.run("votes", lambda: votes.apply_or_log(_RUNNER, wanted_votes))
     if may_mount:
         duties.run("reserved blocks", lambda: _reserve_blocks(deadline_runner, usable, attributes))
+
+
+def _remount(runner: DeadlineRunner, one: Pool) -> None:
+    fs_shutdown.remount(runner, one, max_per_day=fs_shutdown.MAX_REMOUNTS_PER_DAY)
 
 
 class _Duties:

@@ -363,7 +363,7 @@ _CODES = {
     "may be in use with another one all the same, and its data be on flash alone.",
     "SAN-POOL-023": "The pool's filesystem has shut itself down after an error of its disk and "
     "takes no writes. It is mounted again when the disk answers and nothing uses it, and the "
-    "replicas in it are filled from their peers.",
+    "replicas in it are filled from their peers. With flash, both are put together before.",
     "SAN-POOL-024": "The mode of a pool's flash is stored. A node of the pool is in standby or "
     "away and has not been seen in that mode; its data may be on that flash alone, so leave the "
     "flash in until the same command ends with exit status 0.",

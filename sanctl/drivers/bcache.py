@@ -332,6 +332,41 @@ def _is_on_cached_disk(folder: str) -> bool:
     return any(_is_on_cached_disk(os.path.realpath(f"{disk}/slaves/{each}")) for each in below)
 
 
+def has_let_go(disk: str) -> bool:
+    """Whether a disk of bcache's is stopped, and only still there for what has it open.
+
+    So it is after too many errors of its slow disk, or of flash that data is on alone, and then
+    nothing that is asked of it succeeds any more (super.c: bch_cached_dev_error,
+    conditional_stop_bcache_device).
+
+    Raises:
+        OSError: not known.
+    """
+    try:
+        number = os.stat(disk).st_rdev
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    folder = f"{_NUMBERED}/{os.major(number)}:{os.minor(number)}"
+    # Its link to the slow disk's folder goes first, or leads nowhere (so on Linux 7.2).
+    name = os.path.basename(os.path.realpath(folder))
+    return name.startswith("bcache") and _is(folder) and not _is(f"{folder}/bcache")
+
+
+def await_release(disk: str, origin: str, *, within_s: float) -> None:
+    """Wait until a disk that bcache has let go of is gone, and its slow disk free to be registered.
+
+    Raises:
+        CommandError: something still has the one open, or has claimed the other.
+        OSError: the slow disk cannot be opened.
+    """
+    deadline = time.monotonic() + within_s
+    while has_let_go(disk):
+        _wait_until(deadline, disk)
+    handle = _claim(origin, deadline)
+    if handle is not None:
+        os.close(handle)
+
+
 def cache_set_folder(flash: str) -> str | None:
     """Return the sysfs folder of the cache set on a flash device; None when not registered."""
     folder = _folder(flash)

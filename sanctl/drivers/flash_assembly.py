@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING
 
-from sanctl.drivers import bcache, flash_cache, pool_notes, pool_problems
+from sanctl.drivers import bcache, flash_cache, pool_mount, pool_notes, pool_problems
 from sanctl.errors import CommandError, Problem, Refused
 from sanctl.model.cache_policy import CacheMode
 from sanctl.model.pool_cache import Superblock
@@ -17,6 +18,9 @@ from sanctl.system.runner import Runner
 
 if TYPE_CHECKING:
     from sanctl.model.topology import Pool, PoolCache
+
+#: How long after an unmount bcache may take to let go of a disk that it has stopped.
+_RELEASE_S = 5.0
 
 
 def start(runner: Runner, pool: Pool, *, patience_s: float) -> None:
@@ -36,22 +40,74 @@ def start(runner: Runner, pool: Pool, *, patience_s: float) -> None:
             # In use: this is a second start, and the superblocks decide nothing.
             pool_notes.clear(pool.name, pool_notes.STOPPED)
             return
-        _refuse_without_notes(pool)
-        _refuse_unfinished(pool)
-        origin, flash = flash_cache.read_origin(pool), _flash(pool, cache)
-        stopped = pool_notes.read(pool.name, pool_notes.STOPPED)
+        act = _choose(pool, cache)
         pool_notes.clear(pool.name, pool_notes.STOPPED)
-        act = choose_assembly(
-            label=flash_cache.label_of(pool),
-            origin=origin,
-            flash=flash,
-            is_noted_write_back=flash_cache.has_write_back_note(pool),
-            stopped_with=stopped,
-        )
         _carry_out(pool, cache, act)
         _await_disk(pool, cache)
         bcache.tune(str(cache.origin), str(cache.flash))
     flash_cache.log(pool, _DONE[act], step=act.value)
+
+
+def _choose(pool: Pool, cache: PoolCache) -> AssemblyAction:
+    _refuse_without_notes(pool)
+    _refuse_unfinished(pool)
+    return choose_assembly(
+        label=flash_cache.label_of(pool),
+        origin=flash_cache.read_origin(pool),
+        flash=_flash(pool, cache),
+        is_noted_write_back=flash_cache.has_write_back_note(pool),
+        stopped_with=pool_notes.read(pool.name, pool_notes.STOPPED),
+    )
+
+
+def refuse_to_unmount(pool: Pool) -> None:
+    """Refuse to unmount a pool whose disk bcache has stopped, if it could not be assembled then.
+
+    It stays as it is where flash is missing that it needs, or a disk does not answer.
+
+    Raises:
+        SanctlError, OSError: as `start`, or a disk does not answer in time.
+    """
+    cache = flash_cache.cache_of(pool)
+    _refuse_hanging(pool, cache)
+    act = _choose(pool, cache)
+    if act in {AssemblyAction.FOREIGN, AssemblyAction.REFUSE}:
+        _carry_out(pool, cache, act)
+
+
+def _refuse_hanging(pool: Pool, cache: PoolCache) -> None:
+    """Refuse to read a disk that hangs: the caller has locks. One that gives errors is read."""
+    for device in map(str, (cache.origin, cache.flash)):
+        if exists(device) and not pool_mount.gives_answer(device):
+            raise CommandError(pool_problems.disk_stopped_problem(pool, f"{device} hangs"))
+
+
+def start_again(runner: Runner, pool: Pool, source: str) -> str:
+    """Assemble the disk and flash of a pool that has just been unmounted; return what to mount.
+
+    Bcache may have stopped the disk after errors: it is gone with the unmount. Then the rules of
+    the boot hold, as flash, or disk, may have been away meanwhile.
+
+    Args:
+        runner: starts programs.
+        pool: any pool that is not mounted.
+        source: the device that was mounted; returned as it is, if it was none of bcache's.
+
+    Raises:
+        SanctlError, OSError: as `start`; or bcache still has the disk. The next call goes on.
+    """
+    if pool.cache is None or not os.path.basename(source).startswith("bcache"):
+        return source
+    origin = str(pool.cache.origin)
+    if bcache.observe(origin) is None:
+        _refuse_hanging(pool, pool.cache)
+        bcache.await_release(source, origin, within_s=_RELEASE_S)
+    start(runner, pool, patience_s=0.0)
+    # By its number another pool's disk may have the name now that this one had.
+    seen = bcache.observe(origin)
+    if seen is None or not seen.disk:
+        raise CommandError(pool_problems.disk_stopped_problem(pool, "it does not run yet"))
+    return f"/dev/{seen.disk}"
 
 
 def _refuse_without_notes(pool: Pool) -> None:

@@ -119,6 +119,8 @@ def apply_mode(pool: Pool, wanted: WantedMode, *, at: Callable[[str], None]) -> 
             mode=CacheMode.NONE, wanted=wanted.mode, reason=NO_BCACHE, serial=wanted.serial
         )
     if seen is None or not seen.disk or not exists(f"/dev/{seen.disk}"):
+        if is_stopped(pool):
+            raise CommandError(pool_problems.disk_stopped_problem(pool))
         raise CommandError(pool_problems.flash_missing_problem(pool))
     with locked(pool, wait=False) as is_locked:
         # While another process holds the lock, the mode alone does not show that a step is done.
@@ -366,6 +368,20 @@ def is_on_bcache(pool: Pool) -> bool | None:
             return None
         number = f"{os.major(disk)}:{os.minor(disk)}"
     return bcache.is_cached_disk(number)
+
+
+def is_stopped(pool: Pool) -> bool:
+    """Whether bcache has stopped the disk under a pool that is mounted; never without flash.
+
+    Both signs are asked for: a link that bcache did not make says nothing of a disk that it has.
+
+    Raises:
+        OSError: the mounts, or sysfs, cannot be read.
+    """
+    if pool.cache is None or bcache.observe(str(pool.cache.origin)) is not None:
+        return False
+    mount = pool_mount.mount_of(str(pool.path))
+    return mount is not None and bcache.has_let_go(mount.source)
 
 
 def has_write_back_note(pool: Pool) -> bool:

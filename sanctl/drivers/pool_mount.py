@@ -264,6 +264,14 @@ def is_readable(device: str) -> bool:
     return _errno_alone(state_files.disk_lock(device), lambda: _read(device), _READ_TURN_S) == 0
 
 
+def gives_answer(device: str) -> bool:
+    """Whether a block device answers a read in time, be it by an error."""
+    import mmap  # noqa: PLC0415, F401 - as above
+
+    reads = state_files.disk_lock(device)
+    return _errno_alone(reads, lambda: _read(device), _READ_TURN_S) is not None
+
+
 def _read(device: str) -> None:
     import mmap  # noqa: PLC0415 - aligned memory, which direct reads want
 

@@ -28,6 +28,17 @@ def flash_missing_problem(pool: Pool) -> Problem:
     )
 
 
+def disk_stopped_problem(pool: Pool, why: str = "the next monitor looks") -> Problem:
+    """Say that bcache has stopped the disk under a pool, and why it is not remounted yet."""
+    disk = pool.cache.origin if pool.cache else "its disk"
+    return Problem(
+        "SAN-POOL-023",
+        f"pool {pool.name}: bcache has stopped {disk} after errors of it, or of the flash, and the "
+        f"pool is not remounted yet: {why}",
+        "see docs/howto/night-page.md, SAN-POOL-023",
+    )
+
+
 def unreadable_problem(pool: Pool, device: str, error: OSError) -> Problem:
     """Say that a device of a pool is missing, or cannot be read: its content is not known."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):

@@ -102,7 +102,7 @@ def test_they_are_of_one_moment_on_all_three(load: LedgerLoad) -> None:
         assert_of_one_moment(load, made, NODES)
         steps.assert_not_interrupted(load, began_s)
     for number in range(1, 5):
-        assert run(load.bed, "snapshot", "delete", f"{NAME}@p{number}")["away"] == []
+        assert run(load.bed, "snapshot", "delete", "--yes", f"{NAME}@p{number}")["away"] == []
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_a_process_that_is_killed(load: LedgerLoad, node: str, step: str, exists
             within_s=60,
         )
         assert point_copies.find_faults(load, file, NODES, min_writes=101) == []
-        run(bed, "snapshot", "delete", f"{NAME}@killed")
+        run(bed, "snapshot", "delete", "--yes", f"{NAME}@killed")
 
 
 def test_a_standby_without_its_link_has_none(three: ReplicatedDevice, load: LedgerLoad) -> None:
@@ -151,7 +151,7 @@ def test_a_standby_without_its_link_has_none(three: ReplicatedDevice, load: Ledg
     three.await_recovery()
     assert_of_one_moment(load, take(bed, NAME, "three"), NODES)
     for name in ("two", "three"):
-        run(bed, "snapshot", "delete", f"{NAME}@{name}")
+        run(bed, "snapshot", "delete", "--yes", f"{NAME}@{name}")
 
 
 def _of_peer(events: str, peer: str) -> str:
@@ -178,7 +178,7 @@ def test_the_node_that_takes_over_goes_on_with_two(
         power_is_back(bed, "n1")
     three.await_recovery()
     assert_of_one_moment(load, take(bed, NAME, "whole"), NODES)
-    run(bed, "snapshot", "delete", f"{NAME}@whole")
+    run(bed, "snapshot", "delete", "--yes", f"{NAME}@whole")
 
 
 def test_a_clone_is_whole_on_all_three(three: ReplicatedDevice, load: LedgerLoad) -> None:
@@ -202,7 +202,7 @@ def test_a_clone_is_whole_on_all_three(three: ReplicatedDevice, load: LedgerLoad
         assert copy.differing_sectors("n1") == 0
     finally:
         copy.scenario.delete(CLONE)
-    run(bed, "snapshot", "delete", f"{NAME}@origin")
+    run(bed, "snapshot", "delete", "--yes", f"{NAME}@origin")
 
 
 def test_a_clone_on_two_of_them_and_another_node(load: LedgerLoad) -> None:
@@ -231,7 +231,7 @@ def test_one_replica(load: LedgerLoad) -> None:
     )  # fmt: skip
     try:
         assert [each["node"] for each in take(bed, LONE, "one")["nodes"]] == ["n2"]
-        run(bed, "snapshot", "delete", f"{LONE}@one")
+        run(bed, "snapshot", "delete", "--yes", f"{LONE}@one")
     finally:
         run(bed, "device", "delete", LONE, "--yes")
 
@@ -248,4 +248,4 @@ def test_all_three_go_back(three: ReplicatedDevice, load: LedgerLoad) -> None:
     shown = run(bed, "snapshot", "show", f"{NAME}@{kept}")
     assert [each["node"] for each in shown["nodes"]] == list(NODES)
     for name in ("p0", "after", kept):
-        run(bed, "snapshot", "delete", f"{NAME}@{name}")
+        run(bed, "snapshot", "delete", "--yes", f"{NAME}@{name}")

@@ -4,6 +4,10 @@
 What it had not committed by then is gone, also acknowledged writes to places that were holes. DRBD
 knows nothing of that: it drops the disk at the first write that fails. Seen before such replicas
 counted as suspect: 7 of 12800 acknowledged writes were missing after the next move.
+
+On a laboratory with flash (`sanctl lab up --flash`) the disk that fails is the slow one below
+bcache, which stops it after 64 errors; all but the first test have it do so. Then disk and flash
+have to be assembled again before the mount. Seen before they were: the pool was never remounted.
 """
 
 from __future__ import annotations
@@ -49,6 +53,20 @@ def break_disk(bed: LabSession, node: str, does: DiskBehaviour) -> None:
     node_faults.break_disk(bed.lab, bed.node(node), 1, does, LocalRunner())
 
 
+def have_bcache_stop_it(bed: LabSession, node: str) -> None:
+    """Read from a failing slow disk, past the flash, until bcache has stopped it."""
+    there = "test -e /sys/block/bcache0/bcache/state"
+    bed.sh(
+        node,
+        "for each in $(seq 400); do"
+        f" {there} || exit 0;"
+        " dd if=/dev/bcache0 of=/dev/null bs=4096 count=1 iflag=direct"
+        " skip=$((each * 2500)) 2>/dev/null;"
+        f" done; ! {there}",
+        timeout_s=120,
+    )
+
+
 def takes_writes(bed: LabSession, node: str) -> bool:
     touched = "touch /srv/sanctl/main/.writable && rm /srv/sanctl/main/.writable"
     return bed.sh(node, touched, ok=range(256)).status == 0
@@ -81,6 +99,8 @@ def shut_down_under_load(scenario: Scenario, path: str, node: str, nr: int) -> f
     break_disk(bed, node, DiskBehaviour.FAIL)
     assert writer.is_alive(), "nothing was under way when the disk failed"
     wait_for("the filesystem to shut down", lambda: not takes_writes(bed, node), within_s=60)
+    if nr and bed.lab.spec.has_flash:
+        have_bcache_stop_it(bed, node)
     break_disk(bed, node, DiskBehaviour.OK)
     writer.join()
     return began_s
@@ -156,6 +176,12 @@ def test_the_agent_dies_on_the_way(scenario: Scenario, path: str, nr: int, step:
         within_s=120,
     )
     assert_whole_on(scenario, path, "n2", nr)
+
+
+def test_the_agent_dies_after_disk_and_flash_are_assembled(scenario: Scenario, path: str) -> None:
+    if not scenario.bed.lab.spec.has_flash:
+        pytest.skip("a laboratory without flash: 'sanctl lab up --flash 512M'")
+    test_the_agent_dies_on_the_way(scenario, path, 7, "fs-shutdown-assembled")
 
 
 def test_a_boot_in_its_place_is_no_way_around(scenario: Scenario, path: str) -> None:

@@ -11,7 +11,8 @@ in RAM. DRBD detaches the disk later, at the first write that fails, and its bit
 2. Each replica that has a peer with good data is detached from its disk. The cluster moves a device
    away from a Primary without a disk, to a node that has the data.
 3. When the disk answers again each standby releases its files. DRBD stays up without a disk.
-4. When nothing uses the filesystem any more the pool's agent remounts it.
+4. When nothing uses the filesystem any more the pool's agent remounts it. With flash, bcache may
+   have stopped the disk below: disk and flash are assembled again in between, as at boot.
 5. The replicas are marked, the note is removed, and each replica is stopped and started, which has
    all of it sent by its peer.
 
@@ -102,7 +103,7 @@ def release_files(runner: Runner, device: Device, state: ResourceState) -> Files
         _log(device.name, "its disk is detached", step="detached")
         return FilesystemState.SHUT_DOWN
     found = pool_mount.mount_of(data)
-    if is_detached and found is not None and pool_mount.is_readable(found.source):
+    if is_detached and found is not None and _answers(_pool_of(device), found.source):
         # First: the loop device that the resource file names may be another file's a moment later.
         resource_file.clear_disk(device.name)
         ocf.crash_point("fs-shutdown-disk-cleared")
@@ -270,7 +271,7 @@ def remount(runner: Runner, pool: Pool, *, max_per_day: int | None = None) -> No
     if not is_shut and not is_noted and not _mount_note(name).exists():
         return
     # Before the lock is taken: a start waits for it.
-    answering = _answering_source(path) if is_shut else None
+    answering = _answering_source(pool) if is_shut else None
     with state_files.locked(_lock(pool), wait_s=0.0) as is_mine:
         if not is_mine:
             raise CommandError(shut_down_problem(name, _IS_LOCKED))
@@ -282,6 +283,7 @@ def remount(runner: Runner, pool: Pool, *, max_per_day: int | None = None) -> No
             _unmount(runner, pool, max_per_day, answering)
         saved = _saved_mount(name)
         if saved is not None and not is_mount_point(saved.path):
+            saved = _assembled(runner, pool, saved)
             pool_mount.mount(runner, saved)
             _log("", f"pool {name}: its filesystem is remounted", step="mounted")
             if pool_mount.is_shut_down(path):
@@ -292,10 +294,61 @@ def remount(runner: Runner, pool: Pool, *, max_per_day: int | None = None) -> No
         _mount_note(name).remove()
 
 
-def _answering_source(path: str) -> str | None:
-    """Return the device that is mounted at a path, if it answers."""
-    found = pool_mount.mount_of(path)
-    return found.source if found is not None and pool_mount.is_readable(found.source) else None
+def _answering_source(pool: Pool) -> str | None:
+    """Return the device that a pool is mounted from, if it answers."""
+    found = pool_mount.mount_of(str(pool.path))
+    return found.source if found is not None and _answers(pool, found.source) else None
+
+
+def _answers(pool: Pool | None, source: str) -> bool:
+    """Whether the device that a pool is mounted from answers; its slow disk if bcache stopped it.
+
+    Nobody can open a disk that bcache has stopped.
+    """
+    if pool is not None and pool.cache is not None:
+        from sanctl.drivers import flash_cache  # noqa: PLC0415 - pools without flash need it not
+
+        if flash_cache.is_stopped(pool):
+            source = str(pool.cache.origin)
+    return pool_mount.is_readable(source)
+
+
+def _pool_of(device: Device) -> Pool | None:
+    return parts.load_topology().pool(device.pool)
+
+
+def _refuse_if_not_assembled(pool: Pool) -> None:
+    if pool.cache is None:
+        return
+    from sanctl.drivers import flash_assembly, flash_cache  # noqa: PLC0415 - as above
+
+    if flash_cache.is_stopped(pool):
+        flash_assembly.refuse_to_unmount(pool)
+
+
+def _assembled(runner: Runner, pool: Pool, saved: pool_mount.Mount) -> pool_mount.Mount:
+    """Have a pool's disk and flash assembled before the mount; return what is to be mounted."""
+    if pool.cache is None:
+        return saved
+    from sanctl.drivers import flash_assembly  # noqa: PLC0415 - pools without flash need it not
+
+    source = flash_assembly.start_again(runner, pool, saved.source)
+    ocf.crash_point("fs-shutdown-assembled")
+    return saved._replace(source=source)
+
+
+def awaits_mount(pool: Pool) -> bool:
+    """Whether a pool with flash has no disk: it waits to be remounted, or to be mounted again.
+
+    Raises:
+        OSError: not known.
+    """
+    if pool.cache is None:
+        return False
+    from sanctl.drivers import flash_cache  # noqa: PLC0415 - pools without flash need it not
+
+    is_unmounted = _mount_note(str(pool.name)).exists() and not is_mount_point(str(pool.path))
+    return is_unmounted or flash_cache.is_stopped(pool)
 
 
 def _unmount(runner: Runner, pool: Pool, max_per_day: int | None, answering: str | None) -> None:
@@ -303,6 +356,8 @@ def _unmount(runner: Runner, pool: Pool, max_per_day: int | None, answering: str
     found = pool_mount.mount_of(path)
     if found is None or found.path != path or found.root != "/":
         raise CommandError(shut_down_problem(name, f"{path} is not a filesystem's only mount"))
+    # First: of a pool whose flash is missing that is what an operator has to know.
+    _refuse_if_not_assembled(pool)
     _refuse_in_use(name, path, but=f"{path}/{point_files.FOLDER}/")
     if found.source != answering:
         raise CommandError(shut_down_problem(name, f"{found.source} does not answer"))

@@ -45,7 +45,7 @@ CHECKS = (
             "SAN-HLT-121",
             "SAN-HLT-125",
             "SAN-HLT-127",
-            "SAN-HLT-130",
+            "SAN-HLT-130", "SAN-HLT-136",
             "SAN-HLT-132",
         ),
     ),

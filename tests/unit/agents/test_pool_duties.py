@@ -135,6 +135,31 @@ def test_a_pool_that_is_mounted_read_only_is_none_with_room(
     assert usable == [set(), {"main"}], "a start that failed for it is cleaned up afterwards"
 
 
+def test_a_pool_whose_disk_bcache_has_stopped_is_remounted_before_its_flash_is_asked_for(
+    monitor: Monitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked first it was called missing, with every monitor, and the pool was never remounted."""
+    said: list[list[str]] = []
+    waits = True
+
+    def remount(*_: object, **__: object) -> None:
+        nonlocal waits
+        waits = False
+
+    def cache_fields(*_: object) -> str:
+        assert not waits
+        return " cache=write-through"
+
+    monkeypatch.setattr(pool, "_publish", said.append)
+    monkeypatch.setattr(fs_shutdown, "awaits_mount", lambda _pool: waits)
+    monkeypatch.setattr(fs_shutdown, "remount", remount)
+    monkeypatch.setattr(pool, "_cache_fields", cache_fields)
+    assert pool.start() == ocf.SUCCESS
+    assert said == [["main=error=SAN-POOL-023"]], "a start has no time for it"
+    monitor.run()
+    assert said[1][0].startswith("main=total=") and said[1][0].endswith("cache=write-through")
+
+
 @pytest.mark.parametrize(("passed_s", "is_over"), [(21.0, False), (23.0, True)])
 def test_what_no_time_is_left_for_is_the_next_monitors(
     monitor: Monitor, monkeypatch: pytest.MonkeyPatch, passed_s: float, is_over: bool

@@ -246,3 +246,73 @@ def test_a_disk_that_was_never_registered_or_is_gone_needs_no_stop(stopping: Sto
     stopping.origin.unlink()
     stopping.stop()
     assert stopping.written == []
+
+
+class LetGo:
+    """A disk of bcache's in sysfs; `/dev/null` stands in for its device."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        number = os.stat("/dev/null").st_rdev
+        self.disk, self.slow = folder / "bcache3", folder / "slow"
+        self.disk.mkdir()
+        (self.slow / "bcache").mkdir(parents=True)
+        (folder / f"{os.major(number)}:{os.minor(number)}").symlink_to(self.disk)
+        self.link = self.disk / "bcache"
+        self.link.symlink_to(self.slow / "bcache")
+        self.now_s = 0.0
+        #: When the kernel is done with it.
+        self.ends_s = 1.0
+        monkeypatch.setattr(bcache, "_NUMBERED", str(folder))
+        monkeypatch.setattr(time, "monotonic", lambda: self.now_s)
+        monkeypatch.setattr(time, "sleep", self.sleep)
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+        if self.now_s >= self.ends_s and self.disk.exists():
+            self.disk.rename(self.disk.with_name("gone"))
+
+    def has_let_go(self) -> bool:
+        return bcache.has_let_go("/dev/null")
+
+
+@pytest.fixture
+def let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LetGo:
+    return LetGo(tmp_path, monkeypatch)
+
+
+def test_a_disk_that_bcache_has_stopped_leads_to_no_slow_disk(let_go: LetGo) -> None:
+    """As Linux 7.2 leaves it under a mount: the link stays, the folder that it led to is gone."""
+    assert not let_go.has_let_go(), "in use"
+    (let_go.slow / "bcache").rmdir()
+    assert let_go.has_let_go()
+    let_go.link.unlink()
+    assert let_go.has_let_go()
+    let_go.disk.rename(let_go.disk.with_name("gone"))
+    assert not let_go.has_let_go()
+    assert not bcache.has_let_go("/dev/no-such-disk")
+
+
+def test_no_other_disk_is_one_that_bcache_has_stopped(let_go: LetGo) -> None:
+    let_go.link.unlink()
+    number = os.stat("/dev/null").st_rdev
+    named = let_go.disk.with_name(f"{os.major(number)}:{os.minor(number)}")
+    named.unlink()
+    let_go.disk.rename(named)
+    assert not let_go.has_let_go()
+
+
+def test_a_slow_disk_is_free_once_the_disk_that_was_stopped_is_gone(let_go: LetGo) -> None:
+    """Registered before, the kernel refuses its flash: that still has the one it stopped."""
+    (let_go.slow / "bcache").rmdir()
+    slow = let_go.slow / "device"
+    slow.touch()
+    bcache.await_release("/dev/null", str(slow), within_s=5.0)
+    assert 1.0 <= let_go.now_s < 1.2
+    bcache.await_release("/dev/null", str(let_go.slow / "gone"), within_s=5.0)
+
+
+def test_a_disk_that_was_stopped_and_does_not_go_is_an_error(let_go: LetGo) -> None:
+    (let_go.slow / "bcache").rmdir()
+    let_go.ends_s = 100.0
+    with pytest.raises(CommandError, match="SAN-CACHE-007: /dev/null is still in use"):
+        bcache.await_release("/dev/null", str(let_go.slow), within_s=5.0)

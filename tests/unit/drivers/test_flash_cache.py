@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import os
 from pathlib import Path, PurePosixPath
@@ -320,6 +321,133 @@ def test_a_disk_that_the_kernel_took_from_a_mounted_pool_needs_its_flash(
     mounted.mount_on("252:0")
     with pytest.raises(CommandError, match="SAN-POOL-016"):
         mounted.apply(CacheMode.NONE)
+
+
+def test_a_disk_that_bcache_has_stopped_under_a_mount_is_not_called_flash_that_is_missing(
+    mounted: MountedPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hint said to bring the flash back, which was there, or to make the pool anew."""
+    mounted.devices.origin = ORIGIN
+    monkeypatch.setattr(bcache, "has_let_go", lambda disk: disk == "/dev/bcache0")
+    mounted.mount_on("252:0", source="/dev/bcache0")
+    with pytest.raises(CommandError, match="SAN-POOL-023: pool main: bcache has stopped /dev/slow"):
+        mounted.apply(CacheMode.NONE)
+    assert flash_cache.is_stopped(POOL)
+    assert not flash_cache.is_stopped(dataclasses.replace(POOL, cache=None))
+    monkeypatch.setattr(bcache, "observe", lambda _origin: SEEN)
+    assert not flash_cache.is_stopped(POOL), "bcache has it: only the link is missing"
+
+
+class StoppedDisk:
+    """A pool that was unmounted as bcache had stopped its disk, `bcache0`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.devices = Devices(monkeypatch)
+        self.devices.flash = Superblock(
+            True, ORIGIN.set_uuid, flash_cache.label_of(POOL), Attachment.NONE, CacheMode.NONE
+        )
+        self.done = self.devices.done
+        self.is_held = self.is_running = False
+        self.hangs: set[str] = set()
+        monkeypatch.setattr(flash_assembly, "exists", lambda _path: True)
+        monkeypatch.setattr(pool_mount, "gives_answer", lambda device: device not in self.hangs)
+        monkeypatch.setattr(bcache, "observe", self.observe)
+        monkeypatch.setattr(bcache, "await_release", self.wait)
+        monkeypatch.setattr(bcache, "register", self.register)
+        monkeypatch.setattr(bcache, "attach", lambda *_: self.done.append("attach"))
+        monkeypatch.setattr(bcache, "set_mode", lambda *_: None)
+
+    def observe(self, _origin: str) -> bcache.OriginState | None:
+        return SEEN._replace(disk="bcache5") if self.is_running else None
+
+    def wait(self, disk: str, origin: str, *, within_s: float) -> None:
+        assert (disk, origin) == ("/dev/bcache0", "/dev/slow") and within_s
+        if self.is_held:
+            raise CommandError(Problem("SAN-CACHE-007", "/dev/bcache0 is still in use", "?"))
+        self.done.append("free")
+
+    def register(self, device: str) -> None:
+        self.done.append(device)
+        self.is_running = self.is_running or device == "/dev/slow"
+
+    def start_again(self) -> str:
+        return flash_assembly.start_again(FakeRunner(), POOL, "/dev/bcache0")
+
+
+@pytest.fixture
+def stopped(monkeypatch: pytest.MonkeyPatch) -> StoppedDisk:
+    return StoppedDisk(monkeypatch)
+
+
+def test_a_disk_that_bcache_has_stopped_gets_an_empty_flash_where_no_data_is_on_it_alone(
+    stopped: StoppedDisk,
+) -> None:
+    """By the name that it has now: another pool's disk may have the one that it had."""
+    assert stopped.start_again() == "/dev/bcache5"
+    assert stopped.done == ["free", "format", "/dev/flash", "/dev/slow", "attach"]
+    assert stopped.start_again() == "/dev/bcache5"
+    assert len(stopped.done) == 5, "an agent that was killed before the mount goes on with it"
+
+
+@pytest.mark.parametrize("state", [Attachment.CLEAN, Attachment.DIRTY])
+def test_dirty_data_of_a_disk_that_bcache_has_stopped_stays_on_its_flash(
+    stopped: StoppedDisk, state: Attachment
+) -> None:
+    pool_notes.write("main", pool_notes.WRITE_BACK)
+    stopped.devices.origin = ORIGIN._replace(state=state)
+    assert stopped.start_again() == "/dev/bcache5"
+    assert stopped.done == ["free", "/dev/flash", "/dev/slow"]
+    assert pool_notes.exists("main", pool_notes.WRITE_BACK)
+
+
+@pytest.mark.parametrize("flash", ["missing", "unreadable", "another's"])
+def test_a_disk_that_lacks_what_is_on_flash_is_not_used_without_it(
+    stopped: StoppedDisk, flash: str
+) -> None:
+    pool_notes.write("main", pool_notes.WRITE_BACK)
+    if flash == "unreadable":
+        stopped.devices.errors["/dev/flash"] = OSError(errno.EIO, "Input/output error")
+    else:
+        found = stopped.devices.flash
+        other = found._replace(set_uuid="other") if found else None
+        stopped.devices.flash = None if flash == "missing" else other
+    with pytest.raises(Refused, match="SAN-POOL-016"):
+        stopped.start_again()
+    assert stopped.done == ["free"]
+    with pytest.raises(Refused, match="SAN-POOL-016"):
+        flash_assembly.refuse_to_unmount(POOL)
+    pool_notes.clear("main", pool_notes.WRITE_BACK)
+    flash_assembly.refuse_to_unmount(POOL)
+    assert stopped.done == ["free"]
+
+
+@pytest.mark.parametrize("device", ["/dev/slow", "/dev/flash"])
+def test_a_disk_that_hangs_is_not_read_under_the_lock(stopped: StoppedDisk, device: str) -> None:
+    stopped.hangs.add(device)
+    with pytest.raises(CommandError, match=f"SAN-POOL-023: .*: {device} hangs"):
+        flash_assembly.refuse_to_unmount(POOL)
+    with pytest.raises(CommandError, match=f"SAN-POOL-023: .*: {device} hangs"):
+        stopped.start_again()
+    assert stopped.done == []
+
+
+def test_nothing_is_assembled_while_bcache_has_the_disk_that_it_stopped(
+    stopped: StoppedDisk,
+) -> None:
+    stopped.is_held = True
+    with pytest.raises(CommandError, match="SAN-CACHE-007"):
+        stopped.start_again()
+    assert stopped.done == []
+
+
+def test_a_pool_that_was_mounted_without_bcache_is_mounted_as_before(
+    stopped: StoppedDisk,
+) -> None:
+    """One that waits for its flash; and one without any."""
+    assert flash_assembly.start_again(FakeRunner(), POOL, "/dev/sdb") == "/dev/sdb"
+    without = dataclasses.replace(POOL, cache=None)
+    assert flash_assembly.start_again(FakeRunner(), without, "/dev/bcache0") == "/dev/bcache0"
+    assert stopped.done == []
 
 
 @pytest.mark.parametrize("number", NUMBERS)

@@ -8,7 +8,8 @@ import fcntl
 import os
 import select
 import time
-from pathlib import Path
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
 
 import pytest
 
@@ -17,9 +18,18 @@ from sanctl.agents.recovery import fs_shutdown
 from sanctl.agents.recovery.fs_shutdown import FilesystemState
 from sanctl.agents.replica import lost_writes, parts, resource_file
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdsetup, loop, node_attributes, pool_mount, pool_notes
-from sanctl.errors import CommandError, Problem
+from sanctl.drivers import (
+    drbdsetup,
+    flash_assembly,
+    flash_cache,
+    loop,
+    node_attributes,
+    pool_mount,
+    pool_notes,
+)
+from sanctl.errors import CommandError, Problem, Refused
 from sanctl.model.drbd import PeerState, ResourceState
+from sanctl.model.topology import Pool, PoolCache
 from sanctl.system.files import file_lock
 from sanctl.system.runner import LocalRunner
 from sanctl.system.state_files import StateFile
@@ -609,3 +619,122 @@ def test_each_device_without_metadata_names_a_path_of_its_own(
         assert "loop1" not in text and f"    {keyword} /dev/" in text
         named.add(text)
     assert len(named) == 2
+
+
+class CachedNode(Node):
+    """One whose pool is behind flash, and whose disk bcache has stopped."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        cache = PoolCache(origin=PurePosixPath("/dev/slow"), flash=PurePosixPath("/dev/flash"))
+        self.pool = replace(self.pool, cache=cache)
+        self.topology = replace(self.topology, pools=(self.pool,))
+        self.is_stopped = True
+        self.lacks_flash = False
+        #: Until the unmount.
+        self.was_there = False
+        self.asked: list[str] = []
+        self.mounted_from = ""
+
+    def is_readable(self, device: str) -> bool:
+        self.asked.append(device)
+        assert not (self.is_stopped and device != "/dev/slow"), "nobody can open it"
+        return self.answers
+
+    def unmount(self, *args: object) -> None:
+        super().unmount(*args)
+        self.is_stopped = False
+
+    def refuse_to_unmount(self, _pool: Pool) -> None:
+        assert self.is_mounted and self.is_stopped
+        if self.lacks_flash and not self.was_there:
+            raise Refused(Problem("SAN-POOL-016", "data of it is on flash that is not here"))
+
+    def start_again(self, _runner: object, pool: Pool, source: str) -> str:
+        assert pool == self.pool and not self.is_mounted
+        if self.lacks_flash:
+            raise Refused(Problem("SAN-POOL-016", "data of it is on flash that is not here"))
+        self.does("assemble")
+        return f"{source}-anew"
+
+    def mount_anew(self, _runner: object, known: pool_mount.Mount) -> None:
+        self.remount()
+        self.mounted_from = known.source
+
+    def replacements(self) -> list[tuple[object, str, object]]:
+        return [
+            *super().replacements(),
+            (flash_cache, "is_stopped", lambda _pool: self.is_stopped),
+            (flash_assembly, "refuse_to_unmount", self.refuse_to_unmount),
+            (flash_assembly, "start_again", self.start_again),
+            (pool_mount, "is_readable", self.is_readable),
+            (pool_mount, "mount", self.mount_anew),
+        ]
+
+
+@pytest.fixture
+def cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CachedNode:
+    return CachedNode(tmp_path).install(monkeypatch)
+
+
+def test_files_above_a_disk_that_bcache_has_stopped_are_released_once_the_slow_disk_answers(
+    cached: CachedNode,
+) -> None:
+    """The stopped disk never answers, and the replicas stayed without a disk for good."""
+    cached.answers = False
+    assert release(DISKLESS) is FilesystemState.SHUT_DOWN
+    assert cached.done == [] and cached.asked == ["/dev/slow"]
+    cached.answers = True
+    assert release(DISKLESS) is FilesystemState.SHUT_DOWN
+    assert "release" in cached.done and not cached.loops
+
+
+def test_disk_and_flash_are_assembled_between_unmount_and_mount(cached: CachedNode) -> None:
+    with pytest.raises(CommandError, match=r"SAN-POOL-023.*in use"):
+        fs_shutdown.remount(RUNNER, cached.pool)
+    assert cached.done == [] and fs_shutdown.awaits_mount(cached.pool)
+    cached.loops, cached.answers = {}, False
+    with pytest.raises(CommandError, match="does not answer"):
+        fs_shutdown.remount(RUNNER, cached.pool)
+    assert cached.done == []
+    cached.answers = True
+    fs_shutdown.remount(RUNNER, cached.pool)
+    steps = [step for step in cached.done if not step.startswith("fs-shutdown")]
+    assert steps == ["unmount", "assemble", "mount"]
+    assert cached.mounted_from == "/dev/sdb-anew"
+    assert not fs_shutdown.awaits_mount(cached.pool)
+    assert cached.markers() == [MARKED, MARKED] and not cached.is_noted()
+
+
+def test_a_pool_whose_flash_is_missing_stays_unmounted_until_it_is_there(
+    cached: CachedNode,
+) -> None:
+    cached.lacks_flash = True
+    with pytest.raises(Refused, match="SAN-POOL-016"):
+        fs_shutdown.remount(RUNNER, cached.pool)
+    assert cached.done == [], "it stays as it is"
+    cached.loops, cached.was_there = {}, True
+    for _ in range(2):
+        with pytest.raises(Refused, match="SAN-POOL-016"):
+            fs_shutdown.remount(RUNNER, cached.pool)
+        assert not cached.is_mounted and cached.is_noted()
+        assert fs_shutdown.awaits_mount(cached.pool)
+    cached.lacks_flash = False
+    start(cached)
+    assert cached.is_mounted and cached.markers() == [MARKED, MARKED]
+
+
+def test_a_pool_without_flash_awaits_no_assembly(node: Node) -> None:
+    assert not fs_shutdown.awaits_mount(node.pool)
+
+
+@pytest.mark.parametrize("dies_at", range(7))
+def test_a_kill_after_each_step_with_flash_is_recovered(cached: CachedNode, dies_at: int) -> None:
+    cached.loops, cached.dies_at = {}, dies_at
+    with pytest.raises(Died):
+        fs_shutdown.remount(RUNNER, cached.pool)
+    assert cached.is_noted() or cached.markers() == [MARKED, MARKED]
+    cached.dies_at = -1
+    fs_shutdown.remount(RUNNER, cached.pool)
+    assert cached.is_mounted and not cached.is_stopped
+    assert cached.markers() == [MARKED, MARKED] and not cached.is_noted()
