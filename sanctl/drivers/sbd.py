@@ -9,6 +9,8 @@ from sanctl.model.sbd_mode import DISK, DISKLESS, OFF
 from sanctl.system.files import exists, read_text_or
 
 _CGROUPS = "/sys/fs/cgroup"
+#: Of sbd.service (PIDFile).
+_PID_FILE = "/run/sbd.pid"
 #: The title of a process that watches a disk (sbd-inquisitor.c); others watch Pacemaker, Corosync.
 _WATCHER = re.compile(r"sbd: watcher: /")
 
@@ -25,7 +27,9 @@ def mode() -> str:
     # As one service, with cgroup v2: a node has hundreds of other processes.
     processes = read_text_or(f"{_CGROUPS}/system.slice/sbd.service/cgroup.procs", "").split()
     if not processes:
-        return OFF if exists(f"{_CGROUPS}/cgroup.controllers") else ""
+        # It may have moved to the root cgroup (SBD_MOVE_TO_ROOT_CGROUP): then not known.
+        is_elsewhere = bool(_title(read_text_or(_PID_FILE, "").strip() or "none"))
+        return OFF if exists(f"{_CGROUPS}/cgroup.controllers") and not is_elsewhere else ""
     return DISK if any(map(_WATCHER.match, map(_title, processes))) else DISKLESS
 
 

@@ -52,6 +52,8 @@ def reconnect(runner: Runner, device: Device, state: ResourceState) -> ResourceS
     """
     if drbd_kernel.generation() < 9:
         return state
+    # DRBD may go on listing one that has been dropped.
+    whole, state = state, state.with_only_peers(device.nodes)
     now_s = time.monotonic()
     for peer in plan.dropped_peers(state):
         seen = _seen(device, peer.name, now_s)
@@ -88,8 +90,8 @@ def reconnect(runner: Runner, device: Device, state: ResourceState) -> ResourceS
         if not waits:
             drbdadm.adjust(runner, device.name)
         # One at a time: the next monitor sees what became of it.
-        return drbdsetup.observe(runner, device.name) or state
-    return state
+        return drbdsetup.observe(runner, device.name) or whole
+    return whole
 
 
 def _seen(device: Device, peer: str, now_s: float) -> _Stall:

@@ -365,8 +365,10 @@ def prune(
     with env.session() as session:
         if is_dry_run or not yes:
             found = preview_pruning(session, borg, wanted, counts, here=here)
-            if not is_dry_run and found.deleted:
-                _ask_before_pruning(wanted, borg.repository.name, found.deleted)
+            if not is_dry_run:
+                if found.deleted:
+                    _ask_before_pruning(wanted, borg.repository.name, found.deleted)
+                # Also where that was nothing: what is surplus a moment later was not shown.
                 shown = frozenset(found.deleted)
         if not is_dry_run:
             with env.logged("backup", device=wanted, command_line=command_line):

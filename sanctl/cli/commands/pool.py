@@ -32,6 +32,7 @@ from sanctl.plan.pool.flash_mode import (
     common_wanted_mode,
     existing_cached_pool,
     node_flash_text,
+    without_good_replica_elsewhere,
 )
 from sanctl.plan.pool.marking import (
     ACCEPT_FILESYSTEM,
@@ -319,9 +320,15 @@ def _distrust(name: str, output: str) -> None:
             cluster = session.observe()
         is_standby = cluster.mon.state(node) is NodeState.STANDBY
         done = distrust_pool(here, node, is_standby=is_standby)
+    name_here = NodeName.parse(node)
     left = [
         f"{device} has its only replica there: it is served as it is, as none can fill it"
-        for device in only_replicas(cluster, here, NodeName.parse(node))
+        for device in only_replicas(cluster, here, name_here)
+    ]
+    left += [
+        f"{device} has no other replica that is known to be good: nobody serves it before "
+        f"'sanctl device heal {device}' has said which one counts"
+        for device in without_good_replica_elsewhere(cluster, here, name_here)
     ]
 
     def text() -> None:

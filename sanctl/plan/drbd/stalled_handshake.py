@@ -30,7 +30,6 @@ from sanctl.model.drbd import PeerState, ResourceState
 STALLED_AFTER_S = 60.0
 
 _EXCHANGES = frozenset({"WFBitMapS", "WFBitMapT"})
-_UNFINISHED = frozenset({"Inconsistent", "UpToDate"})
 
 
 def is_negotiating(state: ResourceState) -> bool:
@@ -56,15 +55,19 @@ def exchanging_peers(state: ResourceState) -> tuple[PeerState, ...]:
 
 
 def _is_left_unfinished(state: ResourceState, peer: PeerState) -> bool:
-    """Whether one of the two disks is Inconsistent, the other is good, and no resync is under way.
+    """Whether the disk here is Inconsistent, and nothing says what it lacks, nor sends it.
 
-    None of this node's: the peer's may be with another node. Then the end of this connection takes
-    nothing from it.
+    Only here all of its resyncs are seen. A peer whose bitmap names no block ends the next one at
+    once: so no other peer may know of any, as after a verify that found some, and all have to be in
+    contact.
     """
     return (
-        {state.disk, peer.disk} == _UNFINISHED
-        and all(each.replication in {"Established", "Off"} for each in state.peers)
-        and peer.replication == "Established"
+        state.disk == "Inconsistent"
+        and (peer.disk, peer.replication) == ("UpToDate", "Established")
+        and all(
+            each.is_connected and each.replication == "Established" and each.out_of_sync_kib == 0
+            for each in state.peers
+        )
     )
 
 

@@ -53,8 +53,8 @@ def _difference(device: DeviceSpec, latest: list[VerifyResult]) -> Finding:
         what=f"a verify found {format_bytes(found_kib * 1024)} that differ between its replicas",
         why="a failover would show hosts other data",
         do="find out which replica is wrong (docs/howto/sync.md); if it is the one that serves, "
-        f"'sanctl device move {device.name} --to NODE' first; then 'sanctl device verify {device.name} "
-        "--repair' sends the blocks again from the replica that serves",
+        f"'sanctl device move {device.name} --to NODE' first; then 'sanctl device verify "
+        f"{device.name} --repair' sends the blocks again from the replica that serves",
     )
 
 

@@ -11,7 +11,7 @@ from sanctl.model.cib_change import Change, SetNodeAttribute
 from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import NodeState
 from sanctl.model.device import DeviceSpec
-from sanctl.model.names import NodeName, PoolName, format_bytes
+from sanctl.model.names import DeviceName, NodeName, PoolName, format_bytes
 from sanctl.model.pool_cache import MODE_ATTRIBUTE_PREFIX, CacheState, WantedMode, parse_wanted_mode
 from sanctl.model.topology import Pool, Topology
 from sanctl.plan.cluster.convergence import Progress
@@ -323,6 +323,22 @@ def _dropped_replica_problems(cluster: Cluster, pool: Pool, node: NodeName) -> I
                     f"{_good_replica_hint(cluster, device, node)}; docs/howto/replicas.md has what "
                     "to do where none is left",
                 )
+
+
+def without_good_replica_elsewhere(
+    cluster: Cluster, pool: Pool, node: NodeName
+) -> tuple[DeviceName, ...]:
+    """Return the devices with a replica in a node's pool and others, none of them known good."""
+    return tuple(
+        device.name
+        for device in cluster.cib.devices
+        if device.pool == pool.name
+        and node in device.nodes
+        and len(device.nodes) > 1
+        and not any(
+            is_known_stable(cluster, device, other) for other in device.nodes if other != node
+        )
+    )
 
 
 def _lacks_good_replica(cluster: Cluster, device: DeviceSpec, others: list[NodeName]) -> bool:

@@ -83,7 +83,7 @@ def stopped(node: Node, monkeypatch: pytest.MonkeyPatch) -> Node:
         # Any word is on: what is in force then is in tests/unit/agents/reservations.
         (hooks, "at_start", lambda *_: Reservations()),
         (hooks, "check_before_promotion", lambda *_, **__: None),
-        (hooks, "promoting", lambda *_: contextlib.nullcontext()),
+        (hooks, "promoting", lambda *_, **__: contextlib.nullcontext()),
     ):
         monkeypatch.setattr(module, name, value)
     return node

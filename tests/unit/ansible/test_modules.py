@@ -18,6 +18,7 @@ import pytest
 
 from sanctl.drivers import pool_files, pool_notes
 from sanctl.errors import CommandError
+from sanctl.system import state_files
 from tests.fakes.faults import NUMBERS, Faults
 
 ANSIBLE = Path(__file__).resolve().parents[3] / "ansible"
@@ -61,6 +62,7 @@ def problems(
 def notes_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the agents read the notes that the module writes."""
     monkeypatch.setattr(pool_notes, "_FOLDER", str(tmp_path / "lib/pools"))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path / "run"))
 
 
 def test_a_new_pool_is_marked_once(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_drain_says_what_went_where_and_what_stays(run: Run, cluster: FakePacema
     status, out, _ = run("node", "drain", "n1")
     assert (status, out) == (0, "device vm1 is served by n2\n")
     status, out, _ = run("node", "drain", "n2")
-    assert (status, out) == (0, "device vm1 stops with n2: n1 is drained\n")
+    assert (status, out) == (8, "device vm1 stops with n2: n1 is drained\n")
     status, out, _ = run("node", "drain", "n3", "--output", "json")
     kinds = ("moved", "stranded", "late", "unflushed")
     assert json.loads(out)["data"] == {"name": "n3"} | {kind: [] for kind in kinds}

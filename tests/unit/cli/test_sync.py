@@ -88,7 +88,7 @@ def test_a_verify_for_people(run: Run, env: FakeEnvironment) -> None:
     assert status == 1
     assert "4 KiB differ" in out
     assert "4096 bytes at byte 4096" in out
-    assert "on n1: 'sanctl device move vm1' first" in out and "--repair' sends" in out
+    assert "on n1: 'sanctl device move vm1 --to NODE' first" in out and "--repair' sends" in out
     status, _, err = run("device", "verify", "vm1", "--repair")
     assert status == 2 and "but the one on n1" in err and "device move vm1" in err, "nobody to ask"
     assert run("status")[1].count("SAN-HLT-039") == 1, "nothing was repaired"

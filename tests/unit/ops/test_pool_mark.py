@@ -21,6 +21,7 @@ from sanctl.ops import pool_mark
 from sanctl.ops.pool_mark import accept_filesystem, distrust_pool, mark_pool, refuse_marking
 from sanctl.ops.session import Session
 from sanctl.plan.pool.marking import DEVICES, MARKER
+from sanctl.system import state_files
 from tests.fakes.pacemaker import FakeReporter
 from tests.fakes.runner import FakeRunner
 from tests.fakes.topology import topology
@@ -50,6 +51,7 @@ def mounted(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mounted: set[str]) -> Pool:
     """A pool at whose path an empty filesystem is mounted."""
     monkeypatch.setattr(pool_notes, "_FOLDER", str(tmp_path / "notes"))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path / "run"))
     path = tmp_path / "main"
     path.mkdir()
     (path / "lost+found").mkdir()

@@ -15,6 +15,7 @@ from sanctl.model.restore_point import RestorePoint
 from sanctl.ops.pool_reformat import give_up_points
 from sanctl.plan.device.restore_points import plan_pool_emptied
 from sanctl.render.cib import render_patchset
+from sanctl.system import state_files
 from tests.fakes.topology import topology
 from tests.unit.ops.test_device import codes
 from tests.unit.ops.test_snapshot import Bed, bed
@@ -28,6 +29,7 @@ MAIN = PoolName.parse("main")
 def _no_replica_is_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "backing_files", lambda: ())
     monkeypatch.setattr(pool_notes, "_FOLDER", str(tmp_path / "notes"))
+    monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path / "run"))
 
 
 def give_up(bed: Bed, node: str) -> tuple[str, ...]:

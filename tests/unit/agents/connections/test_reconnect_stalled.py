@@ -118,38 +118,50 @@ def test_of_two_replicas_one_that_goes_on_negotiating_is_reconnected() -> None:
     assert not may_reconnect(negotiating._replace(role="Primary", peers=(OTHER,)), OTHER)
 
 
-LEFT = STUCK._replace(replication="Established", disk="Inconsistent", out_of_sync_kib=0)
+TARGET = STANDBY._replace(disk="Inconsistent", peers=(SERVING, OTHER))
 
 
-def test_a_resync_that_ended_without_an_end_is_begun_anew_by_the_primary(node: FakeNode) -> None:
+def test_a_resync_that_ended_without_an_end_is_begun_anew(node: FakeNode) -> None:
     """Seen with 9.3.3: the source became Primary meanwhile, and the target stayed Inconsistent."""
-    primary = STANDBY._replace(role="Primary", peers=(LEFT, OTHER))
-    node.states["vol"] = primary
-    monitors(node, 6, state=primary)
+    node.states["vol"] = TARGET
+    monitors(node, 6, state=TARGET)
     assert node.commands() == []
-    monitors(node, 1, state=primary)
-    assert node.commands() == RECONNECT
-    # Not where hosts would wait.
-    assert not may_reconnect(primary._replace(peers=(LEFT, OTHER._replace(connection="Off"))), LEFT)
-
-
-def test_the_target_of_such_a_resync_waits_for_a_majority_without_it() -> None:
-    target = STANDBY._replace(disk="Inconsistent", peers=(SERVING, OTHER))
-    assert exchanging_peers(target) == (SERVING, OTHER)
-    assert may_reconnect(target, SERVING)
-    lost = OTHER._replace(connection="Connecting", replication="Off", disk="DUnknown")
-    assert exchanging_peers(target._replace(peers=(SERVING, lost))) == (SERVING,)
-    assert not may_reconnect(target._replace(peers=(SERVING, lost)), SERVING)
+    monitors(node, 1, state=TARGET)
+    assert node.commands() == ["drbdsetup disconnect vol 0", "drbdadm adjust vol"]
     # Of two replicas it is no second copy.
-    assert may_reconnect(target._replace(peers=(SERVING,)), SERVING)
-    # While any resync is under way none was left.
-    filled = SERVING._replace(replication="SyncTarget")
-    assert exchanging_peers(target._replace(peers=(filled, OTHER))) == ()
-    paused = SERVING._replace(replication="PausedSyncT")
-    assert exchanging_peers(target._replace(peers=(paused, OTHER))) == ()
-    # Neither has data that could be sent.
-    blank = OTHER._replace(disk="Inconsistent")
-    assert exchanging_peers(target._replace(peers=(blank,))) == ()
+    assert may_reconnect(TARGET._replace(peers=(SERVING,)), SERVING)
+
+
+@pytest.mark.parametrize(
+    "peers",
+    [
+        # A verify has found blocks that differ: the other one would end a resync at once.
+        (SERVING, OTHER._replace(out_of_sync_kib=8)),
+        (SERVING, OTHER._replace(out_of_sync_kib=None)),
+        # What one that is away knows is not seen.
+        (SERVING, OTHER._replace(connection="Connecting", replication="Off", disk="DUnknown")),
+        # It is being filled, or is about to be.
+        (SERVING._replace(replication="SyncTarget"), OTHER),
+        (SERVING._replace(replication="PausedSyncT"), OTHER),
+        # Neither has data that could be sent.
+        (OTHER._replace(disk="Inconsistent"),),
+    ],
+)
+def test_a_target_of_which_more_is_known_is_left_alone(peers: tuple[PeerState, ...]) -> None:
+    assert exchanging_peers(TARGET._replace(peers=peers)) == ()
+
+
+@pytest.mark.parametrize("role", ["Primary", "Secondary"])
+def test_a_good_replica_leaves_an_inconsistent_one_connected(role: str) -> None:
+    """Another node may be filling it."""
+    left = OTHER._replace(disk="Inconsistent")
+    assert exchanging_peers(STANDBY._replace(role=role, peers=(left,))) == ()
+
+
+def test_a_peer_that_is_none_of_the_devices_any_more_is_left_alone(node: FakeNode) -> None:
+    gone = OTHER._replace(name="n9", connection="StandAlone", replication="Off")
+    monitors(node, 8, state=STANDBY._replace(peers=(SERVING, gone)))
+    assert state_files.device_suffixes("vol", "connects-later") == []
 
 
 def test_a_standby_with_the_primarys_data_connects_to_the_other_one_again(node: FakeNode) -> None:
