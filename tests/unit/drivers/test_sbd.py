@@ -15,6 +15,8 @@ RUNS = {
     "/proc/8/cmdline": "sbd: watcher: Pacemaker\0",
 }
 
+ROOT = {"/run/sbd.pid": "7\n", "/sys/fs/cgroup/cgroup.controllers": "cpu"}
+
 
 @pytest.mark.parametrize(
     ("texts", "mode"),
@@ -23,6 +25,9 @@ RUNS = {
         ({**RUNS, "/proc/9/cmdline": "sbd: watcher: /dev/disk/by-id/a - slot: 0\0"}, "disk"),
         ({"/sys/fs/cgroup/cgroup.controllers": "cpu"}, "off"),
         ({CGROUP: "", "/sys/fs/cgroup/cgroup.controllers": "cpu"}, "off"),
+        # It has moved to the root cgroup, or has been gone for long.
+        ({**ROOT, "/proc/7/cmdline": "sbd: inquisitor\0"}, ""),
+        (ROOT, "off"),
         ({}, ""),
     ],
 )
