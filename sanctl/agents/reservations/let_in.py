@@ -80,7 +80,8 @@ def keeping_out(device: Device) -> Iterator[None]:
 
     The kernel ends a session once the command is answered. The service gives up what it stores, and
     answers it as void while this lasts. What the command has changed in the kernel is noted as kept
-    by nobody: the next look stores it, or what is left of it, as no host was told anything.
+    by nobody, by the service, too, of one that comes after the look here: the next look stores it,
+    or what is left of it, as no host was told anything.
 
     Raises:
         OSError: /run has no room.

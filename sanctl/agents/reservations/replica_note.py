@@ -92,7 +92,7 @@ def unkept(name: str) -> state_files.StateFile:
 
 
 def note_all_unkept() -> None:
-    """Note that of all devices here, before the service's folder is mounted anew.
+    """Note that of all devices here, once the service's folder is mounted anew.
 
     A start has it mounted before it notes its replica: at the first time there is none.
 

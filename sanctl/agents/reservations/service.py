@@ -57,11 +57,6 @@ def main() -> int:
     below, connection = kept.get(_FOLDER), kept.get(_CONNECTION)
     is_new = connection is None or below is None
     if connection is None or below is None:
-        try:
-            replica_note.note_all_unkept()
-        except OSError as error:
-            # LIO's writes fail until the folder is mounted: that comes first.
-            in_force.log_failure("", f"what was told hosts until now is not stored: {error}")
         path = service_unit.folder()
         while service_unit.is_mounted():
             # Of a process that died before systemd had its connection: it fails, whoever looks.
@@ -72,6 +67,13 @@ def main() -> int:
             # What other targets than sanctl's keep there stays where it is.
             below = handles[_FOLDER] = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         connection = handles[_CONNECTION] = fuse.mount(path)
+        # Once it is mounted: where that fails again and again each monitor would reload for the
+        # note. Before systemd has the connection: the process after one that dies here notes it.
+        try:
+            replica_note.note_all_unkept()
+        except OSError as error:
+            # LIO's writes fail while nobody serves the folder: that comes first.
+            in_force.log_failure("", f"what was told hosts until now is not stored: {error}")
         # None twice: systemd takes no more than there is room for, and the next process would be
         # without the connection.
         for name, handle in handles.items():
@@ -124,13 +126,21 @@ class Writes:
 
         No answer reaches the host any more. The kernel waits for this one before it ends the
         session; the change goes with the reload that is under way, with the next one of a standby,
-        or with the target; of one that is taken off the list it is looked at anew (let_in.py). Else
-        a change on the active node stays, and is stored as ever.
+        or with the target. Of the node that serves it is noted, as its host may only be taken off
+        the list (let_in.py): the next monitor looks at it anew, and until there is room for the
+        note it is not void. Else a change on the active node stays, and is stored as ever.
+
+        Raises:
+            OSError: it is not known, or could not be noted.
         """
         if not write.interrupted.is_set():
             return False
         replica = replica_note.of_serial(serial)
-        if replica is None or replica_note.is_reloading(replica.device):
+        if replica is None:
+            return True
+        if replica_note.is_reloading(replica.device):
+            if lio.alua_state(replica.device, replica.minor) == "Active/Optimized":
+                replica_note.unkept(replica.device).write()
             return True
         state = drbdsetup.observe(_RUNNER, replica.device)
         return state is None or not state.is_primary

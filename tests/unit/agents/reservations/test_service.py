@@ -403,6 +403,7 @@ def test_nor_does_one_that_waits_for_a_replica_keep_its_host_from_being_taken_of
         bed.waits(3, takes_off)
         assert bed.command(HELD) == 0
     assert bed.kept() == StoredReservations(Version(3, 2), NONE)
+    assert replica_note.unkept("vol1").exists(), "nothing undoes what it has changed in LIO"
     # One of another host is stored once that is over.
     bed.interrupted.clear()
     bed.is_silent = False
@@ -416,6 +417,35 @@ def test_nor_does_one_that_waits_for_a_replica_keep_its_host_from_being_taken_of
 
         bed.waits(30, is_over)
         assert bed.command(ONE) == 0 and bed.kept().reservations == ONE
+
+
+def test_what_the_node_that_serves_cannot_note_is_not_void(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What broke: who was taken off the list had changed what no monitor looked at any more."""
+
+    def refuse(_: state_files.StateFile, __: str = "") -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    write = state_files.StateFile.write
+    monkeypatch.setattr(state_files.StateFile, "write", refuse)
+    bed.interrupted.set()
+    with state_files.locked(replica_note.reload_path("vol1"), wait_s=0.0) as is_mine:
+        assert is_mine
+        # That reload undoes it, and a promotion goes by what is kept.
+        bed.alua = "Standby"
+        assert bed.command(HELD) == 0
+        bed.alua = "Active/Optimized"
+        begin_s = bed.node.clock.passed_s
+
+        def has_room() -> None:
+            assert bed.stored == []
+            monkeypatch.setattr(state_files.StateFile, "write", write)
+
+        bed.waits(6, has_room)
+        assert bed.command(HELD) == 0
+    assert bed.node.clock.passed_s - begin_s > 3.0
+    assert replica_note.unkept("vol1").exists() and bed.kept().version == Version(3, 2)
 
 
 def test_the_active_node_stores_what_a_host_that_is_gone_has_changed(bed: Bed) -> None:
@@ -468,6 +498,8 @@ class Systemd:
         self.said: list[str] = []
         self.mounts: list[int] = []
         self.asked: list[int] = []
+        #: What systemd and the kernel did, and whether the device was noted by then.
+        self.noted: list[tuple[str, bool]] = []
         module = ModuleType("systemd")
         module.daemon = SimpleNamespace(  # type: ignore[attr-defined]
             listen_fds=lambda: list(self.kept), notify=self.notify
@@ -484,11 +516,16 @@ class Systemd:
 
     def mount(self, path: str) -> int:
         assert path == str(self.folder) and not self.mounts
+        self._look("mount")
         self.mounts.append(77)
         return 77
 
     def notify(self, text: str, fds: list[int] | None = None) -> None:
+        self._look(text.partition("=")[0])
         self.said.append(" ".join([text.replace("\n", " "), *(str(each) for each in fds or [])]))
+
+    def _look(self, step: str) -> None:
+        self.noted.append((step, replica_note.unkept("vol1").exists()))
 
     def served(self, connection: int, *_: object) -> Any:
         return SimpleNamespace(
@@ -509,11 +546,29 @@ def test_the_first_process_has_its_connection_kept(systemd: Systemd, mounts: lis
     state_files.of_device("vol1", "reservations").write()
     assert service.main() == 0
     assert replica_note.unkept("vol1").exists(), "LIO may have told hosts what nobody keeps"
+    # One that dies in between is followed by one that notes it anew.
+    steps = [("mount", False), ("FDSTORE", True), ("FDSTORE", True), ("READY", True)]
+    assert systemd.noted == steps
     below, connection, *rest = systemd.said
     assert below.startswith("FDSTORE=1 FDNAME=below ")
     assert connection == "FDSTORE=1 FDNAME=fuse 77"
     assert rest == ["READY=1", "serves"]
     assert systemd.asked == [] and systemd.mounts == [77]
+
+
+def test_a_mount_that_fails_for_good_has_nothing_noted(
+    systemd: Systemd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What broke: each monitor reloaded for the note of the latest of the processes that failed."""
+
+    def refuse(_: str) -> int:
+        raise OSError(errno.ENODEV, "No such device")
+
+    state_files.of_device("vol1", "reservations").write()
+    monkeypatch.setattr(fuse, "mount", refuse)
+    with pytest.raises(OSError, match="No such device"):
+        service.main()
+    assert not replica_note.unkept("vol1").exists() and systemd.said == []
 
 
 def test_a_full_run_does_not_keep_it_from_the_mount(
