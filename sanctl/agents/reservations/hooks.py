@@ -122,13 +122,13 @@ def demoting(device: Device) -> contextlib.AbstractContextManager[None]:
 
 
 def at_stop(runner: Runner, device: Device) -> None:
-    """Take back what was published of a replica that is stopped, as far as possible."""
+    """Take back what was published of a replica that is stopped, as far as there is time."""
     if _is_without(device.name):
         return
     from sanctl.agents.reservations import upkeep  # noqa: PLC0415 - as above
 
     with contextlib.suppress(SanctlError, OSError):
-        upkeep.withdraw(runner, device.name)
+        upkeep.withdraw_at_stop(runner, device.name)
 
 
 def look_after(runner: Runner, device: Device, *, is_active: bool, attrd_pid: str) -> bool:

@@ -14,7 +14,7 @@ from sanctl.system.runner import Runner
 NAME = "sanctl-reservations.service"
 _MOUNTS = "/proc/self/mountinfo"
 _ROOT = "/sys/kernel/config/target/dbroot"
-_SERVICE_S, _POLL_S = 20.0, 0.05
+_SERVICE_S, _POLL_S, _BEGIN_S = 20.0, 0.05, 2.0
 
 
 def run(runner: Runner, *, within_s: float = _SERVICE_S) -> None:
@@ -31,14 +31,31 @@ def run(runner: Runner, *, within_s: float = _SERVICE_S) -> None:
         runner.run(["systemctl", "start", NAME], timeout_s=within_s)
     while not is_mounted():
         if time.monotonic() > deadline:
-            raise CommandError(
-                Problem(
-                    "SAN-RES-006",
-                    f"{NAME} does not keep reservations: nothing is mounted at {folder()}",
-                    f"'systemctl status {NAME}'",
-                )
-            )
+            raise _does_not_run()
         time.sleep(_POLL_S)
+
+
+def begin(runner: Runner) -> None:
+    """Have systemd start the service, if it does not keep what hosts reserve; wait for nothing.
+
+    Raises:
+        CommandError: it does not keep it now.
+        OSError: whether it does is not known.
+    """
+    if is_mounted():
+        return
+    runner.run(["systemctl", "start", "--no-block", NAME], timeout_s=_BEGIN_S)
+    raise _does_not_run()
+
+
+def _does_not_run() -> CommandError:
+    return CommandError(
+        Problem(
+            "SAN-RES-006",
+            f"{NAME} does not keep reservations: nothing is mounted at {folder()}",
+            f"'systemctl status {NAME}'",
+        )
+    )
 
 
 def folder() -> str:

@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
+import math
 import time
 
+from sanctl.agents import ocf
 from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.replica.parts import Device
 from sanctl.agents.reservations import access, in_force, replica_note, service_unit, unwritten
 from sanctl.agents.reservations.replica_note import Replica
 from sanctl.agents.reservations.store import Store
 from sanctl.drivers import lio, lio_reservations, node_attributes, reservation_file
-from sanctl.errors import CommandError
+from sanctl.errors import SanctlError
 from sanctl.model.published_reservations import (
     RESERVATIONS_PREFIX,
     PublishedReservations,
@@ -23,6 +25,8 @@ from sanctl.system.runner import Runner
 
 #: A monitor has 30 s for all that it does; a replica that does not answer is for the next one.
 _STORE_S, _SERVICE_S = 8.0, 5.0
+#: What a stop has left at least before it waits for pacemaker-attrd, 5 s: that, and what follows.
+_STOP_REST_S = 25.0
 _PUBLISHED = "reservations-published"
 _log = DeviceLog("reservations")
 
@@ -46,14 +50,10 @@ def look_after(runner: Runner, device: Device, *, is_active: bool, attrd_pid: st
     if not device.reservations:
         return _switch_off(runner, device, backstore)
     was_on = lio_reservations.is_on(backstore)
-    try:
-        if not was_on or not service_unit.is_mounted():
-            service_unit.run(runner, within_s=_SERVICE_S)
-    except CommandError as error:
-        if not was_on:
-            raise
-        # An order to clear, or who was taken off the list, waits for no service.
-        in_force.log_failure(device.name, str(error))
+    if not was_on:
+        service_unit.run(runner, within_s=_SERVICE_S)
+    is_kept = not was_on or _has_service(runner, device)
+    was_mirrored = False
     replica = replica_note.write(device)
     with state_files.locked(replica_note.lock_path(device.name), wait_s=0.0) as is_mine:
         if not is_mine or (is_active and replica_note.is_closing(device.name)):
@@ -61,13 +61,28 @@ def look_after(runner: Runner, device: Device, *, is_active: bool, attrd_pid: st
         if not was_on:
             _switch_on(runner, device, replica, is_active=is_active)
         elif is_active:
-            _follow(runner, device, replica)
+            _follow(runner, device, replica, is_kept=is_kept)
         else:
             # A reload would wait in the kernel for a host's command that waits here.
             with state_files.locked(replica_note.held_path(device.name), wait_s=0.0) as is_free:
                 was_mirrored = is_free and in_force.bring_up_to_date(device)
-            return withdraw(runner, device.name) or was_mirrored
-    return (is_active and _publish(runner, replica, attrd_pid)) or not was_on
+    # pacemaker-attrd may take its time: no change of hosts', and no promotion, waits for it.
+    if is_active:
+        return _publish(runner, replica, attrd_pid) or not was_on
+    return withdraw(runner, device.name) or was_mirrored or not was_on
+
+
+def _has_service(runner: Runner, device: Device) -> bool:
+    """Whether the service keeps what hosts reserve; where it does not it is started, in time.
+
+    An order to clear, or who was taken off the list, waits for no service.
+    """
+    try:
+        service_unit.begin(runner)
+    except (SanctlError, OSError) as error:
+        in_force.log_failure(device.name, str(error))
+        return False
+    return True
 
 
 def _switch_on(runner: Runner, device: Device, replica: Replica, *, is_active: bool) -> None:
@@ -106,8 +121,16 @@ def _switch_off(runner: Runner, device: Device, backstore: str) -> bool:
     return True
 
 
-def _follow(runner: Runner, device: Device, replica: Replica) -> None:
-    """Carry out an order to clear; forget who was taken off the access list."""
+def _follow(runner: Runner, device: Device, replica: Replica, *, is_kept: bool) -> None:
+    """Carry out an order to clear; forget who was taken off the access list.
+
+    Args:
+        runner: starts programs.
+        device: as the cluster wants it.
+        replica: of the device.
+        is_kept: the service's folder is mounted. Without it what is noted as kept by nobody stays
+            so: hosts' sessions would end for what the next change makes untrue.
+    """
     kept = reservation_file.load(replica.path)
     if kept is None:
         return  # What hosts ask for waits, and the service says why.
@@ -125,7 +148,7 @@ def _follow(runner: Runner, device: Device, replica: Replica) -> None:
     with state_files.locked(replica_note.held_path(device.name), wait_s=0.0) as is_free:
         # The kernel drops a registration with its initiator's entry: one that was off the list for
         # a while has lost it there. A command that is under way is no such difference.
-        is_unkept = is_free and replica_note.unkept(device.name).exists()
+        is_unkept = is_free and is_kept and replica_note.unkept(device.name).exists()
         if is_unkept or (is_free and not in_force.has_all(device, kept)):
             if unwritten.may_be(device):
                 kept = unwritten.store(runner, device, replica, kept, until)
@@ -140,6 +163,16 @@ def _follow(runner: Runner, device: Device, replica: Replica) -> None:
         Store(runner).change(replica, left, until=until)
     elif not in_force.is_settled(device):
         in_force.settle(runner, device, until)
+
+
+def withdraw_at_stop(runner: Runner, name: str) -> None:
+    """As `withdraw`, in a stop: not where that has little time left, as its end has a node fenced.
+
+    Raises:
+        CommandError, OSError: as of `withdraw`.
+    """
+    if ocf.remaining_s(math.inf) >= _STOP_REST_S:
+        withdraw(runner, name)
 
 
 def withdraw(runner: Runner, name: str, *, is_certain: bool = True) -> bool:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import time
 from collections.abc import Collection, Iterator
@@ -69,6 +70,7 @@ class Bed:
         patch.setattr(peers, "send", self.send)
         self.is_mounted = True
         patch.setattr(service_unit, "run", lambda *_, **__: setattr(self, "is_mounted", True))
+        patch.setattr(service_unit, "begin", lambda _: setattr(self, "is_mounted", True))
         patch.setattr(service_unit, "is_mounted", lambda: self.is_mounted)
         patch.setattr(lio, "is_exported", lambda _: self.is_exported)
         patch.setattr(lio, "initiators", lambda _: self.entries)
@@ -662,20 +664,51 @@ def test_what_was_told_while_nobody_kept_it_is_stored(bed: Bed) -> None:
     assert len(bed.reloads) == 2 and not replica_note.unkept("vol1").exists()
 
 
-def test_a_service_that_does_not_run_keeps_a_monitor_from_nothing(
+def test_without_the_service_no_session_ends_for_what_is_not_kept(
     bed: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """What broke: with a service that did not start, all hosts logged in again every 10 s."""
+
     def fail(*_: object, **__: object) -> None:
         raise CommandError(Problem("SAN-RES-006", "it does not run"))
 
-    monkeypatch.setattr(service_unit, "run", fail)
-    bed.is_mounted = False
+    bed.keep(Reservations(HELD.registrations))
+    bed.kernel = HELD
+    replica_note.unkept("vol1").write()
+    with monkeypatch.context() as patch:
+        patch.setattr(service_unit, "begin", fail)
+        patch.setattr(lio_reload, "disable", lambda *_: pytest.fail("a session ends for nothing"))
+        bed.look()
+    assert bed.reloads == [] and replica_note.unkept("vol1").exists()
+    bed.look()
+    assert bed.kept().reservations == HELD and not replica_note.unkept("vol1").exists()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        CommandError(Problem("SAN-RES-006", "it does not run")),
+        OSError(errno.EIO, "whether it is mounted is not known"),
+    ],
+)
+def test_a_service_that_does_not_run_keeps_a_monitor_from_nothing(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    def wait(*_: object, **__: object) -> None:
+        pytest.fail("a monitor waits for a service that a device which is on does not need")
+
+    monkeypatch.setattr(service_unit, "run", wait)
+    monkeypatch.setattr(service_unit, "begin", fail)
     bed.keep(HELD)
     bed.entries, bed.kernel = [J], Reservations(((J, 2),))
     bed.look(VOL._replace(initiators=(J,)))
     assert bed.kept().reservations == bed.kernel
     bed.is_on = False
-    with pytest.raises(CommandError, match="SAN-RES-006"):
+    monkeypatch.setattr(service_unit, "run", fail)
+    with pytest.raises(type(error)):
         bed.look(VOL._replace(initiators=(J,)))
 
 
@@ -765,6 +798,32 @@ def test_what_was_published_is_taken_back_with_the_role(
 
     monkeypatch.setattr(node_attributes, "delete", silent)
     hooks.at_stop(bed.node, VOL)  # A stop does not fail for it.
+
+
+def test_nothing_waits_for_the_daemon_that_forgets_it(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What broke: a promotion waited while a standby's monitor asked pacemaker-attrd."""
+    bed.keep(HELD)
+    bed.kernel = HELD
+    bed.look()
+    asked = []
+
+    def delete(_: object, name: str) -> None:
+        with state_files.locked(replica_note.lock_path("vol1"), wait_s=0.0) as is_free:
+            assert is_free, "no change is made meanwhile"
+        asked.append(name)
+
+    monkeypatch.setattr(node_attributes, "delete", delete)
+    assert bed.look(is_active=False) and len(asked) == 1
+    # A stop that has too little time left would have the node fenced.
+    bed.look()
+    monkeypatch.setenv("OCF_RESKEY_CRM_meta_timeout", "20000")
+    hooks.at_stop(bed.node, VOL)
+    assert len(asked) == 1
+    monkeypatch.setenv("OCF_RESKEY_CRM_meta_timeout", "120000")
+    hooks.at_stop(bed.node, VOL)
+    assert len(asked) == 2
 
 
 def test_an_order_to_clear_is_carried_out_once(bed: Bed) -> None:

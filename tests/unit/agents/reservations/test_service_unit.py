@@ -22,6 +22,22 @@ def test_one_that_systemd_starts_anew_is_waited_for(
     assert 0.3 < fake_node.clock.passed_s < 1.0
 
 
+def test_a_monitor_has_it_started_and_waits_for_nothing(
+    fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What broke: each monitor of each such device waited 5 s for a service that did not start."""
+    monkeypatch.setattr(service_unit, "is_mounted", lambda: False)
+    monkeypatch.setattr(service_unit, "folder", lambda: "/var/target/pr")
+    runner = FakeRunner()
+    with pytest.raises(CommandError, match="SAN-RES-006"):
+        service_unit.begin(runner)
+    assert runner.calls == [(("systemctl", "start", "--no-block", service_unit.NAME), None)]
+    assert fake_node.clock.passed_s == 0.0
+    monkeypatch.setattr(service_unit, "is_mounted", lambda: True)
+    service_unit.begin(runner)
+    assert len(runner.calls) == 1
+
+
 def test_one_that_does_not_run_is_an_error_in_time(
     fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
