@@ -37,6 +37,14 @@ entry._commands = lambda: {}
 sys.argv[0] = "sanctl"
 entry.main()
 """
+#: As at a terminal: what `nohup`, or a job in the background, ignores is inherited.
+_RESET = """
+import os, signal, sys
+for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_DFL)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+_PYTHON = (sys.executable, "-c", _RESET, sys.executable)
 #: As nohup does it.
 _IGNORING = ("sh", "-c", "trap '' HUP; exec \"$@\"", "sh")
 
@@ -45,7 +53,13 @@ def run(tmp_path: Path, number: int, *, ignored: bool = False) -> tuple[int, str
     """Send a signal to a command that waits; return status, its error output and its journal."""
     file = tmp_path / "journal"
     process = subprocess.Popen(
-        [*(_IGNORING if ignored else ()), sys.executable, "-c", _PROGRAM, "waits", str(file)],
+        [
+            *((*_IGNORING, sys.executable) if ignored else _PYTHON),
+            "-c",
+            _PROGRAM,
+            "waits",
+            str(file),
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -88,7 +102,9 @@ def test_without_a_terminal_the_journal_has_its_line(tmp_path: Path) -> None:
     """Where nobody reads standard error any more the output fails, and nothing else does."""
     file, (reads, writes) = tmp_path / "journal", os.pipe()
     process = subprocess.Popen(
-        [sys.executable, "-c", _PROGRAM, "waits", str(file)], stdout=subprocess.PIPE, stderr=writes
+        [*_PYTHON, "-c", _PROGRAM, "waits", str(file)],
+        stdout=subprocess.PIPE,
+        stderr=writes,
     )
     os.close(writes)
     assert process.stdout is not None and process.stdout.readline() == b"it waits\n"
