@@ -31,6 +31,14 @@ class ForeignConstraint:
     until: str = ""
 
     @property
+    def is_lasting_ban(self) -> bool:
+        """Whether it is known to keep the device off its node for as long as it is there.
+
+        One with an end may have ended; one whose rule names no node may be about another.
+        """
+        return self.is_ban and bool(self.node) and not self.until
+
+    @property
     def removal(self) -> str:
         """The command that removes it."""
         # By a primitive's name crm_resource looks for what its clone has.

@@ -105,7 +105,9 @@ def _result(
         device, server = cluster.cib.device(name), cluster.active_node(name)
         if server is not None and server != node.value:
             moved.append((name, server))
-        elif device is not None and (reason := stranded_reason(cluster, device, node)):
+        elif device is not None and (
+            reason := stranded_reason(cluster, device, node, is_certain=True)
+        ):
             left.append(StrandedDevice(device=name, reason=reason))
         elif device is not None:
             late.append(name)

@@ -33,7 +33,7 @@ def put_in_standby(
         resources[:] = [device.name.value for device in cluster.cib.devices]
         changes = plan_standby(cluster, name, accepted=accepted)
         # A device that no other node can serve stops, which was accepted: it is not waited for.
-        stranded = {device for device, _ in stranded_devices(cluster, name)}
+        stranded = {device for device, _ in stranded_devices(cluster, name, is_certain=True)}
         served[:] = [
             device.name
             for device in cluster.cib.devices

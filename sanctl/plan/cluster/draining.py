@@ -50,7 +50,7 @@ def drain_outlook(cluster: Cluster, node: NodeName) -> DrainOutlook:
     moving, stranded = [], []
     for device in cluster.cib.devices:
         if node.value in cluster.mon.active_nodes(device.name):
-            reason = stranded_reason(cluster, device, node)
+            reason = stranded_reason(cluster, device, node, is_certain=True)
             if reason is None:
                 moving.append(device.name)
             else:
@@ -112,5 +112,5 @@ def devices_between_nodes(
         if (device := cluster.cib.device(name)) is not None
         and not device.is_stopping
         and cluster.active_node(name) is None
-        and stranded_reason(cluster, device, leaving) is None
+        and stranded_reason(cluster, device, leaving, is_certain=True) is None
     )

@@ -16,12 +16,17 @@ from sanctl.plan.cluster.takeover import has_lasting_server, lost_without
 ACCEPT_STOP = "SAN-NODE-004"
 
 
-def stranded_devices(cluster: Cluster, name: NodeName) -> tuple[tuple[DeviceName, str], ...]:
-    """Return the devices that would have no node to serve them without this one, and why."""
+def stranded_devices(
+    cluster: Cluster, name: NodeName, *, is_certain: bool = False
+) -> tuple[tuple[DeviceName, str], ...]:
+    """Return the devices that would have no node to serve them without this one, and why.
+
+    With `is_certain` without those that only a constraint keeps which may be in force no more.
+    """
     return tuple(
         (device.name, reason)
         for device in cluster.cib.devices
-        if (reason := lost_without(cluster, device, name)) is not None
+        if (reason := lost_without(cluster, device, name, is_certain=is_certain)) is not None
     )
 
 

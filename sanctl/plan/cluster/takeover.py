@@ -13,20 +13,35 @@ from sanctl.plan.cluster.preconditions import unmanaged_problems
 _SERVES_ON = frozenset({NodeState.ONLINE, NodeState.MAINTENANCE})
 
 
-def takeover_obstacle(cluster: Cluster, device: DeviceSpec, node: NodeName) -> str | None:
-    """Return what keeps a node from serving a device now; None when nothing is known to."""
+def takeover_obstacle(
+    cluster: Cluster, device: DeviceSpec, node: NodeName, *, is_certain: bool = False
+) -> str | None:
+    """Return what keeps a node from serving a device now; None when nothing is known to.
+
+    `is_certain` as for `constraint_obstacle`.
+    """
     state = cluster.mon.state(node)
     if state is not NodeState.ONLINE:
         return f"{node} is {state.value}"
     leaving = leaving_reason(cluster, node.value)
     if leaving is not None:
         return leaving
-    return constraint_obstacle(cluster, device, node) or replica_obstacle(cluster, device, node)
+    return constraint_obstacle(cluster, device, node, is_certain=is_certain) or replica_obstacle(
+        cluster, device, node
+    )
 
 
-def constraint_obstacle(cluster: Cluster, device: DeviceSpec, node: NodeName) -> str | None:
-    """Return which constraint of others keeps a device off a node; None: none is known to."""
+def constraint_obstacle(
+    cluster: Cluster, device: DeviceSpec, node: NodeName, *, is_certain: bool = False
+) -> str | None:
+    """Return which constraint of others keeps a device off a node; None: none is known to.
+
+    What refuses goes by all that may. What waits for a device to move asks with `is_certain`: where
+    it takes a device for stranded that Pacemaker moves after all, the node stops in the middle.
+    """
     for each in cluster.cib.constraints_of(device.name):
+        if is_certain and not each.is_lasting_ban:
+            continue
         # One whose rule names no node may be about this one; one that has ended, by Pacemaker's
         # clock, counts until it is removed.
         if each.is_ban and each.node in {"", node.value}:
@@ -62,26 +77,35 @@ def leaving_reason(cluster: Cluster, node: str) -> str | None:
     return None
 
 
-def stranded_reason(cluster: Cluster, device: DeviceSpec, leaving: NodeName) -> str | None:
-    """Return why no other node would take over a device from a leaving node; None: one would."""
+def stranded_reason(
+    cluster: Cluster, device: DeviceSpec, leaving: NodeName, *, is_certain: bool = False
+) -> str | None:
+    """Return why no other node would take over a device from a leaving node; None: one would.
+
+    `is_certain` as for `constraint_obstacle`.
+    """
     if not cluster.mon.has_quorum:
         return "there is no quorum"
     if unmanaged_problems(cluster, device):
         return "Pacemaker is told to leave the device alone"
     reasons = [
-        takeover_obstacle(cluster, device, other) for other in device.nodes if other != leaving
+        takeover_obstacle(cluster, device, other, is_certain=is_certain)
+        for other in device.nodes
+        if other != leaving
     ]
     if None in reasons:
         return None
     return ", ".join(reason for reason in reasons if reason) or "the device has no other replica"
 
 
-def lost_without(cluster: Cluster, device: DeviceSpec, node: NodeName) -> str | None:
+def lost_without(
+    cluster: Cluster, device: DeviceSpec, node: NodeName, *, is_certain: bool = False
+) -> str | None:
     """Return why a device would be served no more, or not again, without a node; None: it would.
 
     Also where the node does not serve it yet: two nodes that leave one after the other leave
     nobody, where the device is still on its way from the first to the second. And where the node is
-    drained: it is the one that could serve it again.
+    drained: it is the one that could serve it again. `is_certain` as for `constraint_obstacle`.
     """
     if node.value not in cluster.mon.active_nodes(device.name) and (
         device.is_stopping
@@ -90,7 +114,7 @@ def lost_without(cluster: Cluster, device: DeviceSpec, node: NodeName) -> str | 
         or replica_obstacle(cluster, device, node) is not None
     ):
         return None
-    return stranded_reason(cluster, device, node)
+    return stranded_reason(cluster, device, node, is_certain=is_certain)
 
 
 def has_lasting_server(cluster: Cluster, name: DeviceName | str) -> bool:

@@ -164,3 +164,20 @@ def test_no_such_node_and_no_pacemaker(cluster: FakePacemaker, session: Session)
     cluster.is_down = True
     with pytest.raises(Unreachable):
         drain_node(session, N1, timeout_s=3)
+
+
+def test_a_ban_that_has_an_end_may_have_ended_and_is_waited_for(
+    cluster: FakePacemaker, session: Session
+) -> None:
+    """It stays in the CIB: the node stopped in the middle of the move, which hosts waited for."""
+    constraints = cluster.root.find("configuration/constraints")
+    assert constraints is not None
+    ended = (
+        '<rsc_location id="cli-ban-sanctl-vm1-on-n2" rsc="sanctl-vm1"><rule id="r" '
+        'score="-INFINITY"><expression id="e" attribute="#uname" operation="eq" value="n2"/>'
+        '<date_expression id="d" operation="lt" end="2020-01-01 12:00:00Z"/></rule></rsc_location>'
+    )
+    constraints.append(ET.fromstring(ended))
+    result = drain_node(session, N1, timeout_s=30)
+    assert result.moved == ((VM1, "n2"),)
+    assert (result.stranded, result.late) == ((), ())

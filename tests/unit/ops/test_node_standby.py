@@ -1,13 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 from __future__ import annotations
 
+import xml.etree.ElementTree as ET
+from collections.abc import Collection
+
 import pytest
 
 from sanctl.errors import NotConverged, Refused
+from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import Role
-from sanctl.model.names import NodeName
+from sanctl.model.names import DeviceName, NodeName
+from sanctl.ops import node_standby
 from sanctl.ops.node_standby import bring_online, put_in_standby
 from sanctl.ops.session import Session
+from sanctl.plan.cluster.convergence import Progress, standby_progress
 from sanctl.plan.cluster.standby import stop_problems
 from tests.fakes.pacemaker import FakeClock, FakePacemaker, FakeReporter
 
@@ -47,6 +53,30 @@ def test_standby_refuses_to_stop_a_device(cluster: FakePacemaker, session: Sessi
     assert cluster.patches == []
     assert put_in_standby(session, N1, accepted=("SAN-NODE-004",), timeout_s=30)
     assert cluster.active("vm1") == []
+
+
+def test_a_ban_that_may_have_ended_is_accepted_and_its_device_waited_for(
+    cluster: FakePacemaker, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    constraints = cluster.root.find("configuration/constraints")
+    assert constraints is not None
+    ended = (
+        '<rsc_location id="ban" rsc="sanctl-vm1"><rule id="r" score="-INFINITY"><expression '
+        'id="e" attribute="#uname" operation="eq" value="n2"/><date_expression id="d" '
+        'operation="lt" end="2020-01-01 12:00:00Z"/></rule></rsc_location>'
+    )
+    constraints.append(ET.fromstring(ended))
+    waited_for: list[object] = []
+
+    def progress(seen: Cluster, name: NodeName, served: Collection[DeviceName]) -> Progress:
+        waited_for[:] = served
+        return standby_progress(seen, name, served)
+
+    monkeypatch.setattr(node_standby, "standby_progress", progress)
+    with pytest.raises(Refused):
+        put_in_standby(session, N1, accepted=(), timeout_s=30)
+    assert put_in_standby(session, N1, accepted=("SAN-NODE-004",), timeout_s=30)
+    assert waited_for == [DeviceName.parse("vm1")]
 
 
 def test_unknown_node(session: Session) -> None:

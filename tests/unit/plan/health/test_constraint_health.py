@@ -4,17 +4,19 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import pytest
 
 from sanctl.errors import Refused
 from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import Role
 from sanctl.model.findings import Finding, Severity
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
-from sanctl.plan.cluster.draining import drain_outlook
-from sanctl.plan.cluster.standby import plan_standby
+from sanctl.plan.cluster.draining import DrainOutlook, devices_between_nodes, drain_outlook
+from sanctl.plan.cluster.standby import plan_standby, stranded_devices
 from sanctl.plan.device.alteration import plan_move
 from sanctl.plan.health.cluster_health import all_findings
 from tests.fakes.pacemaker import FakePacemaker
@@ -70,10 +72,37 @@ def test_a_ban_is_a_finding_and_an_obstacle(fake: FakePacemaker, ban: str) -> No
         plan_standby(cluster, N1)
     assert caught.value.problems[0].code == "SAN-NODE-004"
     assert plan_standby(cluster, N2)
-    (stranded,) = drain_outlook(cluster, N1).stranded
-    assert identifier in stranded.reason
+    outlook = drain_outlook(cluster, N1)
+    if "date_expression" in ban:
+        assert outlook.moving == (VM1,)
+    else:
+        assert identifier in outlook.stranded[0].reason
     with pytest.raises(Refused, match=identifier):
         plan_move(cluster, VM1, N2, now_s=0.0)
+
+
+_NO_NODE = (
+    '<rsc_location id="by-rack" rsc="sanctl-vm1"><rule id="r" score="-INFINITY">'
+    '<expression id="e" attribute="rack" operation="eq" value="7"/></rule></rsc_location>'
+)
+
+
+@pytest.mark.parametrize("ban", [_BANS[-1], _NO_NODE])
+def test_a_ban_that_may_be_none_refuses_and_is_waited_for(fake: FakePacemaker, ban: str) -> None:
+    """What broke: a node that shut down took the device for stranded, and stopped amid its move."""
+    cluster = seen(fake, ban)
+    with pytest.raises(Refused):
+        plan_standby(cluster, N1)
+    assert [name for name, _ in stranded_devices(cluster, N1)] == [VM1]
+    assert stranded_devices(cluster, N1, is_certain=True) == ()
+    assert drain_outlook(cluster, N1) == DrainOutlook(moving=(VM1,), stranded=())
+    instances = tuple(
+        replace(each, role=Role.UNPROMOTED) if each.resource == "vm1" else each
+        for each in cluster.mon.instances
+    )
+    between = replace(cluster, mon=replace(cluster.mon, instances=instances))
+    assert between.active_node(VM1) is None
+    assert devices_between_nodes(between, (VM1,), N1) == (VM1,)
 
 
 def test_a_preference_of_crm_resource_is_a_finding_alone(fake: FakePacemaker) -> None:
