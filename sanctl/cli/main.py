@@ -14,7 +14,14 @@ import click
 
 from sanctl import __version__
 from sanctl.cli.help_sections import SectionedGroup
-from sanctl.cli.interruption import end_by_signal, problem_of, signals_caught, status_of
+from sanctl.cli.interruption import (
+    HungUp,
+    Terminated,
+    end_by_signal,
+    problem_of,
+    signals_caught,
+    status_of,
+)
 from sanctl.cli.output import wants_json, write_json
 from sanctl.errors import ExitStatus, Problem, SanctlError
 
@@ -140,6 +147,9 @@ def main() -> None:
         # click raises this for Ctrl-C, too; at a question a Ctrl-C looks like a no.
         if isinstance(stop.__cause__, KeyboardInterrupt):
             _end_interrupted(stop.__cause__)
+        # A lost terminal, or SIGTERM, does not: click hides them there (`from None`).
+        if isinstance(stopped := _interruption(stop), (HungUp, Terminated)):
+            _end_interrupted(stopped)
         _fail(
             ExitStatus.USAGE,
             Problem(

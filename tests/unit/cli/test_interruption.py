@@ -32,7 +32,13 @@ def waits(journal_file):
         print("it waits", flush=True)
         time.sleep(60)
 
+@click.command()
+@click.argument("journal_file")
+def asks(journal_file):
+    click.confirm("Really?", abort=True, err=True)
+
 entry.cli.add_command(waits)
+entry.cli.add_command(asks)
 entry._commands = lambda: {}
 sys.argv[0] = "sanctl"
 entry.main()
@@ -91,6 +97,34 @@ def test_each_signal_ends_a_command_in_the_same_way(
     assert f"SAN-CLI-005: stopped by {how}: what was ordered goes on" in err
     assert f"then: sanctl waits {tmp_path}/journal" in err
     assert journal.splitlines() == ["sanctl waits", f"sanctl waits: interrupted ({who})"]
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "text"),
+    [
+        (signal.SIGINT, 2, "SAN-CLI-002"),
+        (signal.SIGTERM, -signal.SIGTERM, "SAN-CLI-005: stopped by SIGTERM"),
+        (signal.SIGHUP, -signal.SIGHUP, "SAN-CLI-005: stopped by the end of its terminal"),
+    ],
+)
+def test_at_a_question_ctrl_c_is_a_no_and_no_other_signal_is(
+    tmp_path: Path, number: int, status: int, text: str
+) -> None:
+    """What broke: a script whose command systemd ended was told a mistake in its command line."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _PROGRAM, "asks", str(tmp_path / "journal")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    assert os.read(process.stderr.fileno(), 99).startswith(b"Really?")
+    # The question is written a moment before it is read for.
+    time.sleep(0.3)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == status, err
+    assert text in err.decode()
 
 
 def test_what_nohup_has_ignored_stays_ignored(tmp_path: Path) -> None:
