@@ -56,8 +56,11 @@ def begin(runner: Runner, device: Device, state: ResourceState) -> bool:
         SanctlError: DRBD refused; the next monitor tries again.
     """
     order, schedule = VerifyRequest.parse(device.verify), sync_policy.policy_of(device).verify
-    if order is None and schedule is None:
-        return False
+    if schedule is None:
+        with contextlib.suppress(OSError):  # the next monitor tries again
+            verify_history.forget_schedule(runner, device)
+        if order is None:
+            return False
     latest = verify_history.latest(device)
     now_s = int(time.time())
     if schedule is not None and state.is_primary:

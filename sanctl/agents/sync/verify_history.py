@@ -50,7 +50,8 @@ def record(runner: Runner, device: Device, entry: VerifyResult) -> None:
     Raises:
         OSError: it cannot be written; nothing is published.
     """
-    _write(device, [*(old for old in results(device) if old.order != entry.order), entry])
+    others = [old for old in results(device) if old.order != entry.order]
+    _write(device, [*others, entry], _scheduled(device))
     publish(runner, device)
 
 
@@ -61,6 +62,25 @@ def note_schedule(runner: Runner, device: Device, schedule: str, now_s: int) -> 
         entry = VerifyResult(_SCHEDULED, INTERRUPTED, 0, now_s, 0, (schedule,))
         _write(device, results(device), entry)
         publish(runner, device)
+
+
+def forget_schedule(runner: Runner, device: Device) -> None:
+    """Drop the note of a device that has no schedule: the same one set again counts from then.
+
+    Raises:
+        OSError: the note stays; the next monitor tries again.
+    """
+    if _scheduled(device) is None:
+        return
+    _write(device, results(device), None)
+    if any(entry.has_ended for entry in results(device)):
+        publish(runner, device)
+        return
+    # Nothing is left to publish there. Where it stays, the next schedule's note takes its place.
+    try:
+        node_attributes.delete(runner, ended_attribute(device.name))
+    except (SanctlError, OSError) as error:
+        replica_state.log_publish_failure(device.name, error)
 
 
 def publish(runner: Runner, device: Device) -> None:
@@ -97,15 +117,12 @@ def _entries(device: Device) -> list[VerifyResult]:
     return [entry for line in lines if (entry := VerifyResult.parse(line)) is not None]
 
 
-def _write(
-    device: Device, entries: list[VerifyResult], scheduled: VerifyResult | None = None
-) -> None:
+def _write(device: Device, entries: list[VerifyResult], scheduled: VerifyResult | None) -> None:
     path = parts.note_path(device, "verify")
     if path is None:
         return
-    noted = scheduled or _scheduled(device)
     # First: an older release takes the last line for the latest verify.
-    lines = [*([] if noted is None else [noted]), *_most_recent(entries)]
+    lines = [*([] if scheduled is None else [scheduled]), *_most_recent(entries)]
     write_atomically(path, "".join(f"{line}\n" for line in lines))
 
 

@@ -8,7 +8,7 @@ import contextlib
 import pytest
 
 from sanctl.errors import NotConverged, Refused
-from sanctl.model.names import DeviceName
+from sanctl.model.names import DeviceName, NodeName
 from sanctl.model.verify_result import VerifyRecord, VerifyRequest, VerifyResult
 from sanctl.ops.device_sync import change_sync_policy
 from sanctl.ops.device_verify import verify_device
@@ -219,6 +219,36 @@ def test_a_schedule_by_which_no_verify_ends_is_found() -> None:
     assert "SAN-HLT-136" in findings(bench, now_s=late_s + 1000)
     change_sync_policy(bench.session, VM1, {"verify": "daily@03"}, drbd_version="8", timeout_s=9)
     assert "SAN-HLT-136" in findings(bench, now_s=2000 + 2 * 86400 + 1)
+
+
+def test_a_schedule_by_which_none_ends_is_not_looked_for_while_a_node_is_silent() -> None:
+    """A node that is stopped takes back what it published: its verifies may be the newest."""
+    bench = Bench()
+    bench.create()
+    late_s = 1000.0 + 14 * 86400 + 1
+    change_sync_policy(bench.session, VM1, {"verify": "sun@03"}, drbd_version="8.4.11", timeout_s=9)
+    bench.cluster.attribute("n1", "sanctl.verified.vm1", str(VerifyRecord(1000, None)))
+    assert "SAN-HLT-136" in findings(bench, now_s=late_s)
+    bench.cluster.crash("n2")
+    assert bench.session.observe().replica(VM1, NodeName.parse("n2")).disk is None
+    assert "SAN-HLT-136" not in findings(bench, now_s=late_s)
+
+
+def test_a_schedule_that_was_set_today_has_its_two_intervals() -> None:
+    """Whatever the age of the verify that somebody ordered by hand before."""
+    bench = Bench()
+    bench.create()
+    today_s = 1000.0 + 120 * 86400
+    change_sync_policy(bench.session, VM1, {"verify": "sun@03"}, drbd_version="8.4.11", timeout_s=9)
+    by_hand = VerifyResult(990, "same", 995, 1000)
+    bench.cluster.attribute("n1", "sanctl.verify.vm1", by_hand.published)
+    bench.cluster.attribute("n1", "sanctl.verified.vm1", str(VerifyRecord(0, by_hand)))
+    assert "SAN-HLT-136" in findings(bench, now_s=today_s), "as an agent that notes nothing has it"
+    noted = VerifyRecord(int(today_s), by_hand)
+    bench.cluster.attribute("n1", "sanctl.verified.vm1", str(noted))
+    assert "SAN-HLT-136" not in findings(bench, now_s=today_s + 60)
+    assert "SAN-HLT-136" not in findings(bench, now_s=today_s + 14 * 86400)
+    assert "SAN-HLT-136" in findings(bench, now_s=today_s + 14 * 86400 + 1)
 
 
 def test_a_record_is_read_as_it_was_written() -> None:

@@ -422,7 +422,11 @@ def test_what_was_found_is_published_beside_a_verify_that_has_not_ended(here: Pa
     (here / "vm1.verify").write_text(f"{differs}\n")
     node, ordered = Node(), device(str(NOW))
     verify_history.publish(node, ordered)
-    assert published(node) == {"sanctl.verify.vm1": differs.published}
+    ended = f"0@{differs._replace(ranges=())}"
+    assert published(node) == {
+        "sanctl.verify.vm1": differs.published,
+        "sanctl.verified.vm1": ended,
+    }
     assert verify.begin(node, ordered, ACTIVE)
     assert published(node)["sanctl.verified.vm1"] == f"0@{differs._replace(ranges=())}"
     assert ",running," in published(node)["sanctl.verify.vm1"]
@@ -458,3 +462,39 @@ def test_a_schedule_is_noted_once_and_is_no_verify(here: Path) -> None:
     verify.begin(node, device(policy="verify=daily@03"), away)
     assert latest(here).result == "running", "an older release takes the last line for the latest"
     assert len(verify_history.results(ordered)) == 1
+
+
+def test_a_schedule_that_was_taken_away_counts_anew_when_it_is_set_again(here: Path) -> None:
+    """What was found at once: no verify for weeks, of a device that had had no schedule since."""
+    node, plain, scheduled = Node(), device(), device(policy="verify=sun@03")
+    away = ACTIVE._replace(peers=(PEER._replace(disk="Inconsistent"),))
+    verify_history.note_schedule(node, scheduled, "sun@03", NOW - 99)
+    verify_history.record(node, scheduled, VerifyResult(1, "interrupted", NOW - 98, NOW - 97))
+    assert published(node)["sanctl.verified.vm1"] == f"{NOW - 99}@"
+    node.calls.clear()
+    verify.begin(node, plain, standby())
+    assert ["--delete" in argv for argv, _ in node.calls] == [True]
+    assert node.calls[0][0][2] == "sanctl.verified.vm1"
+    assert [each.order for each in verify_history.results(plain)] == [1], "the results stay"
+    node.calls.clear()
+    verify.begin(node, plain, ACTIVE)
+    verify_history.publish(node, plain)
+    assert list(published(node)) == ["sanctl.verify.vm1"]
+    verify.begin(node, scheduled, away)
+    assert int(published(node)["sanctl.verified.vm1"].partition("@")[0]) >= NOW
+
+
+def test_what_was_found_stays_published_where_the_schedule_goes(here: Path) -> None:
+    node, plain = Node(), device()
+    verify_history.note_schedule(node, device(policy="verify=sun@03"), "sun@03", NOW - 99)
+    differs = VerifyResult(1, "differs", NOW - 98, NOW - 97, 8)
+    verify_history.record(node, plain, differs)
+    assert published(node)["sanctl.verified.vm1"] == f"{NOW - 99}@{differs}"
+    verify.begin(node, plain, ACTIVE)
+    assert published(node)["sanctl.verified.vm1"] == f"0@{differs}"
+
+
+def test_without_a_file_of_verifies_nothing_is_written(here: Path) -> None:
+    node = Node()
+    assert not verify.begin(node, device(), ACTIVE)
+    assert node.calls == [] and list(here.glob("vm1.verify")) == []
