@@ -200,17 +200,23 @@ def attach(
         _delete_unconnected(runner, state, bitmaps_for or {})
 
 
-def make_peers_known(runner: Runner, name: str) -> None:
+def make_peers_known(runner: Runner, name: str) -> str:
     """Have DRBD 9 know the peers that the resource file names, and connect to none (StandAlone).
 
     DRBD tells a replica's generations towards a peer that it knows, and in no other way. What is
-    left is what `adjust` leaves that ends before it connects. Known ones are fine.
+    left is what `adjust` leaves that ends before it connects. Known ones are refused, which is
+    fine; returns what drbdadm has said of those and of others, in one line.
 
     Raises:
         CommandError: drbdadm did not answer.
     """
+    refused = []
     for command in ("new-peer", "new-path"):
-        runner.run(_argv(name, command), timeout_s=_TIMEOUT_S, ok=range(256))
+        done = runner.run(_argv(name, command), timeout_s=_TIMEOUT_S, ok=range(256))
+        if done.status != 0:
+            said = " ".join(done.stderr.split())
+            refused.append(f"{command}: exit status {done.status}{said and f', {said}'}")
+    return "; ".join(refused)
 
 
 def _delete_unconnected(runner: Runner, state: ResourceState, nodes: Mapping[str, int]) -> None:

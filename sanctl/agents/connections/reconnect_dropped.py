@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
+from typing import NamedTuple
 
 from sanctl.agents.connections import connect_turn, primary_node
 from sanctl.agents.replica import lost_writes
@@ -41,6 +42,8 @@ _NOTE_KIND, _LATER_KIND = "outdated-unmarked", "connects-later"
 #: Of a peer: a resync from here has begun, and neither disk was away since; and one that is
 #: connected when it, a Primary, has noticed that the connection ended.
 _FILLED_KIND, _NOTICED_KIND = "filled", "connects-noticed"
+#: A program that did not answer in time.
+_SILENCE = "SAN-CMD-002"
 #: What a disk is that has what a resync wrote to it.
 _THERE = frozenset({"Inconsistent", "Consistent", "Outdated", "UpToDate"})
 
@@ -55,7 +58,20 @@ def reconnect(runner: Runner, device: str, state: ResourceState) -> ResourceStat
         SanctlError: DRBD refused or did not answer; the next monitor tries again.
     """
     _forget_filled(device, state)
-    state = _connect_noticed(runner, device, state)
+    failed: SanctlError | OSError | None = None
+    try:
+        state = _connect_noticed(runner, device, state)
+    except (SanctlError, OSError) as error:
+        if _is_silence(error):
+            raise
+        failed = error
+    state = _connect_noted(runner, device, state)
+    if failed is not None:
+        raise failed
+    return state
+
+
+def _connect_noted(runner: Runner, device: str, state: ResourceState) -> ResourceState:
     later = state_files.device_suffixes(device, _LATER_KIND)
     noted = sorted({*state_files.device_suffixes(device, _NOTE_KIND), *later})
     if not noted or lost_writes.is_suspect(device, lost_writes.data_file(device)):
@@ -68,56 +84,122 @@ def reconnect(runner: Runner, device: str, state: ResourceState) -> ResourceStat
             _later(device, peer).remove()
         elif drbdsetup.is_standalone(pair):
             dropped.append(peer)
+    state, dropped = _that_may_be_asked(runner, device, state, dropped)
     if dropped and connect_turn.take(state.minor, waited_s=_waited_s(device, dropped[0])):
         if drbd_kernel.generation() >= 9:
             # If the replicas have diverged, DRBD drops the connection again, and no note is left.
             # Before the attempt: a handler that DRBD calls for it writes a note of its own.
             for peer in dropped:
                 _note(device, peer).remove()
+        asked: Collection[str] = ()
         try:
-            connect_again(runner, device, state, dropped)
-        except BaseException:
-            for peer in set(dropped) - set(later):
+            attempt = connect_again(runner, device, state, dropped)
+            asked = attempt.asked
+        finally:
+            for peer in set(dropped) - set(later) - set(asked):
                 write_note(device, peer)
-            raise
-        for peer in later:
+        for peer in set(later) & set(asked):
             _later(device, peer).remove()
-        journal.write(
-            f"{device}: connecting: DRBD had dropped the connection before a resync began, or it"
-            " had no turn",
-            priority=journal.NOTICE,
-            device=device,
-            action="resync",
-            step="reconnect",
-        )
+        if asked:
+            journal.write(
+                f"{device}: connecting: DRBD had dropped the connection before a resync began, or"
+                " it had no turn",
+                priority=journal.NOTICE,
+                device=device,
+                action="resync",
+                step="reconnect",
+            )
+        attempt.raise_error()
         return drbdsetup.observe(runner, device) or state
     return state
 
 
+class Attempt(NamedTuple):
+    """What became of an attempt to connect.
+
+    Attributes:
+        asked: the peers that DRBD has been told to connect to.
+        error: the first refusal of another one.
+    """
+
+    asked: frozenset[str]
+    error: SanctlError | OSError | None = None
+
+    def raise_error(self) -> None:
+        """Raise the refusal, if there is one, once it is noted who was asked."""
+        if self.error is not None:
+            raise self.error
+
+
 def connect_again(
     runner: Runner, device: str, state: ResourceState, peers: Collection[str]
-) -> None:
+) -> Attempt:
     """Connect to peers that are StandAlone; a disk that DRBD has dropped stays as it is.
 
     `drbdadm adjust` attaches that first, past the rules for it (recovery/reattach_disk.py), and
     connects to nobody where the disk still fails. Once there is contact these rules have a peer to
     go by.
 
+    Of peers that are asked one by one, a refused one keeps no other from its turn.
+
     Raises:
-        SanctlError: DRBD refused or did not answer.
+        SanctlError: DRBD refused or did not answer, and nobody is known to have been asked.
     """
+    state, asked = _that_may_be_asked(runner, device, state, peers)
+    if not asked:
+        return Attempt(frozenset())
     if state.disk not in NO_DISK:
         drbdadm.adjust(runner, device)
-    elif drbd_kernel.generation() < 9:
+        return Attempt(frozenset(asked))
+    if drbd_kernel.generation() < 9:
         drbdadm.connect(runner, device)
-    else:
-        from sanctl.agents.replica import resource_file  # noqa: PLC0415 - rarely needed
+        return Attempt(frozenset(asked))
+    done, first = [], None
+    for peer in state.peers:
+        if peer.name not in asked or peer.node_id is None:
+            continue
+        try:
+            drbdsetup.connect_peer(runner, device, peer.node_id)
+        except (SanctlError, OSError) as error:
+            first = first or error
+            if _is_silence(error):
+                break  # The others would wait as long.
+        else:
+            done.append(peer.name)
+    return Attempt(frozenset(done), first)
 
-        only = resource_file.only_peer(device)
-        for peer in state.peers:
-            is_meant = peer.name in peers and only in {"", peer.name}
-            if is_meant and peer.connection == "StandAlone" and peer.node_id is not None:
-                drbdsetup.connect_peer(runner, device, peer.node_id)
+
+def _is_silence(error: BaseException) -> bool:
+    return isinstance(error, SanctlError) and error.problems[0].code == _SILENCE
+
+
+def _that_may_be_asked(
+    runner: Runner, device: str, state: ResourceState, peers: Collection[str]
+) -> tuple[ResourceState, list[str]]:
+    """Return the peers that an attempt would ask, and DRBD's state with them.
+
+    Not one that the resource file does not name, as it limits the connections (isolation.py). And
+    DRBD 9 without a disk is asked for peers that it knows: of a start that made no connection it
+    knows none, and is told them.
+    """
+    if drbd_kernel.generation() < 9 or not peers:
+        return state, list(peers)
+    from sanctl.agents.replica import resource_file  # noqa: PLC0415 - rarely needed
+
+    only = resource_file.only_peer(device)
+    meant = [peer for peer in peers if only in {"", peer}]
+    if not meant or state.disk not in NO_DISK:
+        return state, meant
+    if not state.peers:
+        from sanctl.agents.connections import known_peers  # noqa: PLC0415 - rarely needed
+
+        state = known_peers.make_known(runner, device, state, meant)
+    waiting = {
+        peer.name
+        for peer in state.peers
+        if peer.connection == "StandAlone" and peer.node_id is not None
+    }
+    return state, [peer for peer in meant if peer in waiting]
 
 
 def _forget_filled(device: str, state: ResourceState) -> None:
@@ -129,14 +211,21 @@ def _forget_filled(device: str, state: ResourceState) -> None:
 
 
 def _connect_noticed(runner: Runner, device: str, state: ResourceState) -> ResourceState:
+    first: SanctlError | OSError | None = None
     for peer in state_files.device_suffixes(device, _NOTICED_KIND):
         pair = state.with_only_peer(peer)
         if state.peers and not drbdsetup.is_standalone(pair):
             _noticed(device, peer).remove()
         elif state.peers and _has_noticed(runner, device, peer):
-            connect_again(runner, device, state, [peer])
-            _noticed(device, peer).remove()
-            return drbdsetup.observe(runner, device) or state
+            attempt = connect_again(runner, device, state, [peer])
+            if peer in attempt.asked:
+                _noticed(device, peer).remove()
+                return drbdsetup.observe(runner, device) or state
+            if attempt.error is not None and _is_silence(attempt.error):
+                raise attempt.error
+            first = first or attempt.error
+    if first is not None:
+        raise first
     return state
 
 

@@ -34,7 +34,7 @@ import contextlib
 import os
 import time
 
-from sanctl.agents.connections import primary_node, reconnect_dropped
+from sanctl.agents.connections import known_peers, primary_node, reconnect_dropped
 from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.fencing import outdate, quorum_overlap
 from sanctl.agents.replica import lost_writes, parts, reinitialize
@@ -107,8 +107,7 @@ def _with_known_peers(runner: Runner, device: Device, state: ResourceState) -> R
         or not lost_writes.is_suspect(device.name, lost_writes.data_file(device.name))
     ):
         return state
-    drbdadm.make_peers_known(runner, device.name)
-    return drbdsetup.observe(runner, device.name) or state
+    return known_peers.make_known(runner, device.name, state, device.nodes)
 
 
 def _are_both_unsure(device: Device, state: ResourceState) -> bool:
@@ -210,8 +209,14 @@ def carry_out_order(runner: Runner, device: Device, state: ResourceState) -> Res
         and not lost_writes.is_suspect(device.name, lost_writes.data_file(device.name))
     ):
         # The other node is about to discard its replica, and DRBD here refuses its connection.
-        reconnect_dropped.connect_again(runner, device.name, state, device.nodes)
-        _log(device.name, "connecting again: the other replica is to be discarded", step="connect")
+        attempt = reconnect_dropped.connect_again(runner, device.name, state, device.nodes)
+        if attempt.asked:
+            _log(
+                device.name,
+                "connecting again: the other replica is to be discarded",
+                step="connect",
+            )
+        attempt.raise_error()
     else:
         return state
     return drbdsetup.observe(runner, device.name) or state

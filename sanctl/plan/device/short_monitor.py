@@ -55,6 +55,7 @@ _HARMLESS_NOTES = frozenset(
         "met-disk",
         "no-secret",
         "operator-trust",
+        "peers-unknown",
         "published",
         "reattach-tried",
         "refused-entries",

@@ -14,7 +14,7 @@ from sanctl.agents.connections import (
     published_state,
     reconnect_dropped,
 )
-from sanctl.agents.replica import lost_writes
+from sanctl.agents.replica import lost_writes, resource_file
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbd_kernel, drbdadm
 from sanctl.errors import CommandError, Problem
@@ -86,6 +86,134 @@ def test_a_disk_that_drbd_has_dropped_is_not_attached_with_the_connection(
     reconnect_dropped.reconnect(node, "vol1", state)
     changes = [each for each in node.commands("drbdadm", "drbdsetup") if "events2" not in each]
     assert changes == asked
+
+
+def notes(kind: str = "outdated-unmarked") -> list[str]:
+    return state_files.device_suffixes("vol1", kind)
+
+
+def changes(node: FakeNode) -> list[str]:
+    return [each for each in node.commands("drbdadm", "drbdsetup") if "events2" not in each]
+
+
+@pytest.fixture
+def nine(node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
+    """DRBD 9, whose disk is gone; the turns that were taken, by what had waited."""
+    turns: list[float | None] = []
+
+    def take(_minor: object, *, waited_s: float | None) -> bool:
+        turns.append(waited_s)
+        return True
+
+    monkeypatch.setattr(drbd_kernel, "generation", lambda: 9)
+    monkeypatch.setattr(connect_turn, "take", take)
+    return turns
+
+
+def refusing(node: FakeNode, refused: str, *, code: str = "SAN-CMD-003") -> None:
+    error = CommandError(Problem(code, "refused"))
+    node.answer = lambda argv: error if " ".join(argv) == refused else ""
+
+
+def test_a_peer_that_is_refused_keeps_no_other_alone(
+    node: FakeNode, nine: list[float | None]
+) -> None:
+    """What broke: one without a path was asked first, and the other stayed StandAlone for ever."""
+    other = GIVEN_UP._replace(name="n3", node_id=2)
+    node.states["vol1"] = state = ALONE._replace(
+        disk="Diskless", peers=(GIVEN_UP, other), has_quorum=True
+    )
+    reconnect_dropped.write_note("vol1", "n2")
+    reconnect_dropped.write_later("vol1", "n2")
+    reconnect_dropped.write_note("vol1", "n3")
+    reconnect_dropped.write_later("vol1", "n3")
+    refusing(node, "drbdsetup connect vol1 1")
+    with pytest.raises(CommandError):
+        reconnect_dropped.reconnect(node, "vol1", state)
+    assert changes(node) == ["drbdsetup connect vol1 1", "drbdsetup connect vol1 2"]
+    assert notes(NOTE) == ["n2"] and notes() == []
+    state_files.of_device("vol1", f"{NOTE}.n2").remove()
+    reconnect_dropped.write_note("vol1", "n2")
+    with pytest.raises(CommandError):
+        reconnect_dropped.reconnect(node, "vol1", state)
+    assert notes() == ["n2"], "of the one that was not asked it stays"
+    assert len([each for each in node.journal if "connecting:" in each]) == 1
+
+
+def test_after_a_peer_that_hangs_no_other_is_asked(
+    node: FakeNode, nine: list[float | None]
+) -> None:
+    """Each would take its seconds, and the monitor has to end."""
+    other = GIVEN_UP._replace(name="n3", node_id=2)
+    state = ALONE._replace(disk="Diskless", peers=(GIVEN_UP, other), has_quorum=True)
+    reconnect_dropped.write_note("vol1", "n2")
+    reconnect_dropped.write_note("vol1", "n3")
+    refusing(node, "drbdsetup connect vol1 1", code="SAN-CMD-002")
+    with pytest.raises(CommandError):
+        reconnect_dropped.reconnect(node, "vol1", state)
+    assert changes(node) == ["drbdsetup connect vol1 1"]
+    assert notes() == ["n2", "n3"]
+
+
+def test_a_noticed_peer_that_is_refused_keeps_no_other_alone(
+    node: FakeNode, nine: list[float | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        published_state,
+        "of_peer",
+        lambda *_: parse_replica_state("connection=Connecting suspended=no"),
+    )
+    others = [GIVEN_UP._replace(name=f"n{each}", node_id=each - 1) for each in (3, 4)]
+    node.states["vol1"] = state = ALONE._replace(
+        disk="Diskless", peers=(GIVEN_UP, *others), has_quorum=True
+    )
+    reconnect_dropped.write_noticed("vol1", "n2")
+    reconnect_dropped.write_noticed("vol1", "n3")
+    reconnect_dropped.write_note("vol1", "n4")
+    refusing(node, "drbdsetup connect vol1 1")
+    reconnect_dropped.reconnect(node, "vol1", state)
+    assert notes("connects-noticed") == ["n2"]
+    reconnect_dropped.write_note("vol1", "n4")
+    with pytest.raises(CommandError):
+        reconnect_dropped.reconnect(node, "vol1", state._replace(peers=(GIVEN_UP, others[1])))
+    assert notes() == []
+
+
+def test_without_a_disk_and_without_peers_these_are_made_known_first(
+    node: FakeNode, nine: list[float | None]
+) -> None:
+    """What broke: nobody was asked, the note was gone, and the journal said that it connects."""
+    state = ALONE._replace(disk="Diskless", has_quorum=True)
+    known = state._replace(peers=(GIVEN_UP,))
+    reconnect_dropped.write_note("vol1", "n2")
+    node.states["vol1"] = known
+    reconnect_dropped.reconnect(node, "vol1", state)
+    told = ["drbdadm new-peer vol1", "drbdadm new-path vol1"]
+    assert changes(node) == [*told, "drbdsetup connect vol1 1"]
+    assert notes() == [] and len(nine) == 1
+
+
+def test_peers_that_stay_unknown_keep_their_notes(node: FakeNode, nine: list[float | None]) -> None:
+    node.states["vol1"] = state = ALONE._replace(disk="Diskless", has_quorum=True)
+    reconnect_dropped.write_note("vol1", "n2")
+    reconnect_dropped.write_later("vol1", "n2")
+    for _ in range(3):
+        assert reconnect_dropped.reconnect(node, "vol1", state) == state
+    assert len(changes(node)) == 2, "they are told it once in some minutes"
+    assert notes() == notes(NOTE) == ["n2"] and nine == []
+    assert not [each for each in node.journal if "connecting:" in each]
+
+
+@pytest.mark.parametrize("disk", ["Diskless", "Outdated"])
+def test_a_peer_that_the_resource_file_leaves_out_keeps_its_note(
+    node: FakeNode, nine: list[float | None], monkeypatch: pytest.MonkeyPatch, disk: str
+) -> None:
+    monkeypatch.setattr(resource_file, "only_peer", lambda _: "n3")
+    node.states["vol1"] = state = ALONE._replace(disk=disk, peers=(GIVEN_UP,), has_quorum=True)
+    reconnect_dropped.write_note("vol1", "n2")
+    reconnect_dropped.reconnect(node, "vol1", state)
+    assert reconnect_dropped.connect_again(node, "vol1", state, ["n2"]).asked == frozenset()
+    assert changes(node) == [] and notes() == ["n2"] and nine == []
 
 
 def test_an_attempt_that_failed_is_repeated(

@@ -476,6 +476,17 @@ def test_a_suspect_replica_of_drbd_9_is_attached_alone_and_publishes_its_generat
     assert known.acts == []
 
 
+def test_peers_that_drbd_does_not_take_are_not_told_in_each_monitor(here: FakeNode) -> None:
+    here.generation = 9
+    here.states["vm1"] = alone = of_three(disk="UpToDate")._replace(peers=())
+    lost_writes.record_failed_flush("vm1")
+    node = Node({})
+    for _ in range(3):
+        assert "gi=" not in heal.no_contact_fields(node, THREE, alone)
+    assert node.acts == ["drbdadm new-peer vm1", "drbdadm new-path vm1"]
+    assert len([each for each in here.journal if "knows none of its peers" in each]) == 1
+
+
 @pytest.mark.parametrize(
     ("disk", "has_quorum", "is_revived"),
     [("Outdated", False, True), ("UpToDate", False, True), ("UpToDate", True, False)],
