@@ -98,7 +98,8 @@ def assert_not_interrupted(load: LedgerLoad, since_s: float) -> None:
     log = collect.journals(load.bed, [node.name for node in load.bed.storage], since_s)
     assert log, "the journals tell nothing: not read, or not since then"
     changed = {"start", "promote", "demote", "stop"}
-    assert [e.message for e in log if e.device == load.device and e.action in changed] == []
+    found = [e.message for e in log if e.device == load.device and e.action in changed]
+    assert not found, found
 
 
 def reach_counts(bed: LabSession, asked_of: str) -> dict[str, int]:
