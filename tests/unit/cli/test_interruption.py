@@ -112,7 +112,7 @@ def test_at_a_question_ctrl_c_is_a_no_and_no_other_signal_is(
 ) -> None:
     """What broke: a script whose command systemd ended was told a mistake in its command line."""
     process = subprocess.Popen(
-        [sys.executable, "-c", _PROGRAM, "asks", str(tmp_path / "journal")],
+        [*_PYTHON, "-c", _PROGRAM, "asks", str(tmp_path / "journal")],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
