@@ -816,7 +816,8 @@ def test_nothing_waits_for_the_daemon_that_forgets_it(
 
     monkeypatch.setattr(node_attributes, "delete", delete)
     assert bed.look(is_active=False) and len(asked) == 1
-    # A stop that has too little time left would have the node fenced.
+    # A stop that has too little time left would have the node fenced. One that begins now.
+    monkeypatch.setattr(ocf._Begin, "at_s", None)
     bed.look()
     monkeypatch.setenv("OCF_RESKEY_CRM_meta_timeout", "20000")
     hooks.at_stop(bed.node, VOL)
