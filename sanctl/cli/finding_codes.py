@@ -238,9 +238,10 @@ CODES = {
     "only its log says so. Devices are served as before. What has changed since, marks of replicas "
     "that are behind among it, is in memory alone on that node: after a loss of power of all nodes "
     "that have not written it, old data may be served. See the night page.",
-    "SAN-HLT-141": "The filesystem of `/var/lib` on a node has less than 5 % left, or less than "
-    "500 MiB. Once it is full Pacemaker stops writing the CIB (SAN-HLT-140), and sanctl's notes on "
-    "pools and replicas cannot be written.",
+    "SAN-HLT-141": "The filesystem of `/var/lib` on a node has less than 5 % left (of a large "
+    "one less than 10 GiB), or less than 500 MiB (of a small one a quarter). Once it is "
+    "full Pacemaker stops writing the CIB (SAN-HLT-140), and sanctl's notes on pools and replicas "
+    "cannot be written.",
     "SAN-HLT-119": "The hook of a device's newest restore point failed: before it, and the point "
     "is crash-consistent; or after it, and the application may still be quiet.",
 }

@@ -35,7 +35,7 @@ POINTS_LOST = "points-lost"
 """Tokens of restore points that the pool agent took this node off, as their files were gone."""
 POINTS_GIVEN_UP = "points-given-up"
 """Tokens of restore points that `pool prepare --anew` was about to take this node off."""
-#: Kept on /run, too: the node's own disk may fail with the pool's, and take no note.
+#: Kept on /run where the disk takes none: the node's own may fail with the pool's.
 _ALSO_ON_RUN = frozenset({SHUT_DOWN})
 _TAKEN_OFF = (POINTS_LOST, POINTS_GIVEN_UP)
 #: Of restore points that are deleted so many are remembered: their files may be there again.
@@ -50,11 +50,19 @@ def write(pool: PoolName | str, kind: str, text: str = "") -> None:
     Raises:
         OSError: it is not on the disk. Of SHUT_DOWN `exists` says whether it is in RAM at least.
     """
-    if (in_ram := _in_ram(pool, kind)) is not None and not in_ram.exists():
-        with contextlib.suppress(OSError):  # it is one more, not the note itself
-            in_ram.write(text)
-    make_folder()
-    write_atomically(path(pool, kind), text)
+    in_ram = _in_ram(pool, kind)
+    try:
+        make_folder()
+        write_atomically(path(pool, kind), text)
+    except OSError:
+        if in_ram is not None and not in_ram.exists():
+            with contextlib.suppress(OSError):  # the error of the disk is told
+                in_ram.write(text)
+        raise
+    if in_ram is not None:
+        # Else it would outlive this one where a release before clears that.
+        with contextlib.suppress(OSError):
+            in_ram.remove()
 
 
 def make_folder() -> None:
@@ -75,13 +83,14 @@ def have_folder() -> bool:
 
 def clear(pool: PoolName | str, kind: str) -> None:
     """Remove a note; one that is gone is fine."""
+    # First: after a kill in between the note is as it was.
+    if (in_ram := _in_ram(pool, kind)) is not None:
+        in_ram.remove()
     # Asked for first: a disk that has become read-only refuses to remove also what is not there.
     if files.exists(path(pool, kind)):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path(pool, kind))
             fsync_folder(_FOLDER)
-    if (in_ram := _in_ram(pool, kind)) is not None:
-        in_ram.remove()
 
 
 def exists(pool: PoolName | str, kind: str) -> bool:
@@ -114,6 +123,8 @@ def is_of(pool: PoolName | str, kind: str, uuid: str) -> bool:
 
 def read(pool: PoolName | str, kind: str) -> str:
     """Return the text of a note; empty without one."""
+    if (in_ram := _in_ram(pool, kind)) is not None and in_ram.exists():
+        return in_ram.read()
     return read_text_or(path(pool, kind), "")
 
 
@@ -166,7 +177,9 @@ def age_s(pool: PoolName | str, kind: str) -> float:
     A note from the future was written before the clock was put back: its age is counted from now
     on, as the note may be a new one, and must not stay new until the clock has come so far again.
     """
-    return max(map(_age_s, paths(pool, kind)))
+    in_ram = _in_ram(pool, kind)
+    # The disk that has the other one may not answer.
+    return _age_s(path(pool, kind) if in_ram is None or not in_ram.exists() else in_ram.path)
 
 
 def _age_s(where: str) -> float:

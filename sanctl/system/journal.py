@@ -76,9 +76,11 @@ def write(
             _send([(key, value[:_MOST_BYTES]) for key, value in entries])
     except BlockingIOError:
         write_to_kernel_log(message, priority=priority)
-    except OSError:
+    # ImportError: the disk that has the module may not answer.
+    except (ImportError, OSError):
         if sys.stderr is not None:  # a process of the kernel's may have none
-            sys.stderr.write(f"sanctl: {message}\n")
+            with contextlib.suppress(OSError, ValueError):
+                sys.stderr.write(f"sanctl: {message}\n")
 
 
 def write_to_kernel_log(message: str, *, priority: int) -> None:

@@ -19,6 +19,9 @@ from sanctl.system.runner import Runner
 #: The last attempt that has made no peer known, and what was refused.
 _KIND = "peers-unknown"
 _AGAIN_S = 180.0
+#: An attempt that had no answer: a busy node has just booted, and an operator may wait.
+_NO_ANSWER_AGAIN_S = 25.0
+_NO_ANSWER = "no answer"
 _log = DeviceLog("connections", priority=journal.WARNING)
 
 
@@ -34,12 +37,13 @@ def make_known(
     """
     note = state_files.of_device(device, _KIND)
     age_s, told = note.age_s(), note.read()
-    if age_s is not None and 0 <= age_s < _AGAIN_S:
+    pause_s = _NO_ANSWER_AGAIN_S if told == _NO_ANSWER else _AGAIN_S
+    if age_s is not None and 0 <= age_s < pause_s:
         return state
     # First: an attempt that hangs, or in which this process ends, is one as well. Without room for
     # the note there is one each time.
     with contextlib.suppress(OSError):
-        note.write(told)
+        note.write(_NO_ANSWER)
     refusal = drbdadm.make_peers_known(runner, device)
     now = drbdsetup.observe(runner, device) or state
     if now.with_only_peers(nodes).peers:
@@ -50,6 +54,6 @@ def make_known(
         _log(
             device, f"DRBD knows none of its peers after new-peer and new-path: {why}", step="peers"
         )
-        with contextlib.suppress(OSError):
-            note.write(why)
+    with contextlib.suppress(OSError):
+        note.write(why)
     return now

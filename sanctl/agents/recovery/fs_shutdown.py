@@ -179,8 +179,9 @@ def record_shutdown(pool: str) -> None:
     note is in RAM then (drivers/pool_notes.py), and the next call tries the disk again.
     """
     try:
-        if pool_notes.is_on_disk(pool, pool_notes.SHUT_DOWN):
-            return
+        with contextlib.suppress(OSError):  # not known: an own disk that does not answer
+            if pool_notes.is_on_disk(pool, pool_notes.SHUT_DOWN):
+                return
         from sanctl.agents.recovery import unbroken_use  # noqa: PLC0415 - rarely needed
 
         text = ""

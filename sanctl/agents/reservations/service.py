@@ -140,7 +140,9 @@ class Writes:
             return True
         if replica_note.is_reloading(replica.device):
             if lio.alua_state(replica.device, replica.minor) == "Active/Optimized":
-                replica_note.unkept(replica.device).write()
+                note = replica_note.unkept(replica.device)
+                if not note.exists():
+                    note.write()
             return True
         state = drbdsetup.observe(_RUNNER, replica.device)
         return state is None or not state.is_primary

@@ -6,8 +6,10 @@ For the pool agent, which imports nothing of the findings (own_disk_health.py).
 
 from __future__ import annotations
 
-_LOW_BYTES = 500 << 20
+#: Less than so much of it. A large disk has enough with less, and a small one is full with more.
 _LOW_PERCENT = 5
+_MOST_BYTES = 10 << 30
+_LEAST_BYTES, _LEAST_PART = 500 << 20, 4
 
 
 def is_behind(written: tuple[int, int] | None, live: tuple[int, int]) -> bool:
@@ -17,4 +19,7 @@ def is_behind(written: tuple[int, int] | None, live: tuple[int, int]) -> bool:
 
 def is_low(total_bytes: int, free_bytes: int) -> bool:
     """Whether a node's own filesystem has little room left; one without a size has none to say."""
-    return total_bytes > 0 and free_bytes < max(_LOW_BYTES, total_bytes * _LOW_PERCENT // 100)
+    share = min(total_bytes * _LOW_PERCENT // 100, _MOST_BYTES)
+    return total_bytes > 0 and free_bytes < max(
+        share, min(_LEAST_BYTES, total_bytes // _LEAST_PART)
+    )

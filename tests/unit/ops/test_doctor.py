@@ -159,6 +159,11 @@ def test_a_cib_that_is_not_written_to_disk(
         ((4 << 30, 600 << 20), False),
         ((4 << 30, 400 << 20), True),
         ((100 << 30, 4 << 30), True),
+        # A large disk has enough, and a small one is not full.
+        ((2 << 40, 20 << 30), False),
+        ((2 << 40, 9 << 30), True),
+        ((1 << 30, 300 << 20), False),
+        ((1 << 30, 200 << 20), True),
     ],
 )
 def test_little_room_on_the_nodes_own_disk(space: tuple[int, int] | None, is_said: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -95,3 +96,21 @@ def test_without_a_journal_the_message_goes_to_standard_error(
     monkeypatch.setattr(journal, "_SOCKET", "/nonexistent/socket")
     journal.write("text", action="promote")
     assert capsys.readouterr().err == "sanctl: text\n"
+
+
+@pytest.mark.parametrize("error", [ImportError("no _socket"), OSError(5, "disk")])
+def test_nothing_that_logging_meets_ends_an_action(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """A disk that does not answer has the module, and who read standard error has gone."""
+
+    class Gone:
+        def write(self, _: str) -> int:
+            raise BrokenPipeError(32, "nobody reads")
+
+    def fail(_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(journal, "_send", fail)
+    monkeypatch.setattr(sys, "stderr", Gone())
+    journal.write("it goes on")

@@ -32,8 +32,8 @@ def note() -> state_files.StateFile:
     return state_files.of_device("vol1", "peers-unknown")
 
 
-def minutes_pass() -> None:
-    then_s = time.time() - 200
+def minutes_pass(passed_s: float = 200.0) -> None:
+    then_s = time.time() - passed_s
     os.utime(note().path, (then_s, then_s))
 
 
@@ -65,6 +65,13 @@ def test_a_command_that_hangs_is_an_attempt(node: FakeNode) -> None:
         make_known(node)
     assert make_known(node) == ALONE
     assert node.commands("drbdadm") == TOLD[:1]
+    # What broke: after a loss of all power `heal` had nothing to compare for minutes.
+    minutes_pass(30.0)
+    node.answer = lambda argv: (20, "", "refused")
+    make_known(node)
+    minutes_pass(30.0)
+    make_known(node)
+    assert node.commands("drbdadm") == [*TOLD[:1], *TOLD]
 
 
 def test_one_that_was_dropped_is_no_peer(node: FakeNode) -> None:

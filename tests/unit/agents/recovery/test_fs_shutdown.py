@@ -10,11 +10,12 @@ import select
 import time
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
+from typing import NoReturn
 
 import pytest
 
 from sanctl.agents import ocf
-from sanctl.agents.recovery import fs_shutdown
+from sanctl.agents.recovery import fs_shutdown, unbroken_use
 from sanctl.agents.recovery.fs_shutdown import FilesystemState
 from sanctl.agents.replica import lost_writes, parts, resource_file
 from sanctl.agents.replica.parts import Device
@@ -30,6 +31,7 @@ from sanctl.drivers import (
 from sanctl.errors import CommandError, Problem, Refused
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.model.topology import Pool, PoolCache
+from sanctl.system import files
 from sanctl.system.files import file_lock
 from sanctl.system.runner import LocalRunner
 from sanctl.system.state_files import StateFile
@@ -309,11 +311,39 @@ def test_a_note_from_the_future_ages_from_now_on(node: Node) -> None:
     """What broke: the note of a Primary's pool stayed new for as long as the clock was put back."""
     fs_shutdown.record_shutdown("main")
     ahead_s = time.time() + 3600.0
-    for each in pool_notes.paths("main", pool_notes.SHUT_DOWN):
-        os.utime(each, (ahead_s, ahead_s))
+    where = pool_notes.path("main", pool_notes.SHUT_DOWN)
+    os.utime(where, (ahead_s, ahead_s))
     assert pool_notes.age_s("main", pool_notes.SHUT_DOWN) == 0.0
-    for each in pool_notes.paths("main", pool_notes.SHUT_DOWN):
-        assert os.stat(each).st_mtime < ahead_s - 1800.0
+    assert os.stat(where).st_mtime < ahead_s - 1800.0
+    assert node.is_noted()
+
+
+def test_a_note_in_ram_is_one_that_the_disk_has_not_taken(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What broke: where the node's own disk gave EIO there was none, also not in RAM.
+
+    And one in RAM beside that on the disk outlived what a release before has cleared.
+    """
+    disk, ram = pool_notes.paths("main", pool_notes.SHUT_DOWN)
+    fs_shutdown.record_shutdown("main")
+    assert os.path.exists(disk) and not os.path.exists(ram)
+    pool_notes.clear("main", pool_notes.SHUT_DOWN)
+
+    def fail(*_: object, **__: object) -> NoReturn:
+        raise OSError(errno.EIO, "own disk")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(files, "exists", fail)
+        broken.setattr(pool_notes, "write_atomically", fail)
+        broken.setattr(pool_notes, "_age_s", lambda at: 7.0 if at == ram else fail())
+        fs_shutdown.record_shutdown("main")
+        assert pool_notes.exists("main", pool_notes.SHUT_DOWN)
+        assert pool_notes.age_s("main", pool_notes.SHUT_DOWN) == 7.0
+        # It tells what can prove that nothing was shut down, as the one on the disk does.
+        assert pool_notes.read("main", pool_notes.SHUT_DOWN) == unbroken_use.describe()
+    fs_shutdown.record_shutdown("main")
+    assert os.path.exists(disk) and not os.path.exists(ram)
     assert node.is_noted()
 
 
