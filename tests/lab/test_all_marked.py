@@ -42,7 +42,8 @@ def marks(bed: LabSession) -> int:
 @pytest.mark.quick
 def test_all_replicas_are_marked_and_none_is_primary(scenario: Scenario, device: str) -> None:
     bed = scenario.bed
-    wait_for("n1 to serve", lambda: active(bed) == ["n1"], within_s=60)
+    # Either: just after a rollout the preferred one may not have published yet that it is reached.
+    wait_for("a node to serve", lambda: len(active(bed)) == 1, within_s=60)
     uuid = bed.sh(
         "n3", f"crm_resource --resource {device} --get-parameter uuid"
     ).stdout.split()[-1]  # fmt: skip
