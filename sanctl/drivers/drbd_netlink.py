@@ -120,7 +120,10 @@ def observe(name: str) -> OwnState | None:
         raise _no_answer(name, str(error)) from error
     role = resources[0].word(_RESOURCE, 1, _ROLES)
     # res_susp and its kinds: by an operator, no data, fencing, quorum.
-    is_suspended = any(resources[0].number(_RESOURCE, number) for number in (2, 3, 4, 5))
+    reasons = [resources[0].number(_RESOURCE, number) for number in (2, 3, 4, 5)]
+    if None in reasons:
+        raise _no_answer(name, "nothing of what holds its I/O back")
+    is_suspended = any(reasons)
     disk = devices[0].word(_DEVICE, 1, _DISKS)
     roles = {
         each.text(_CONTEXT, _CONTEXT_CONNECTION): each.word(_CONNECTION, 2, _ROLES)

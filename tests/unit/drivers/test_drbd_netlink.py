@@ -137,6 +137,12 @@ def test_io_that_is_held_back_for_any_reason(kernel: Kernel, reason: int) -> Non
     assert found.peers["n2"].is_suspended
 
 
+def test_what_holds_io_back_has_to_be_said(kernel: Kernel) -> None:
+    kernel.answers[30] = [answer(of("web"), attribute(15, attribute(1, 1)))]
+    with pytest.raises(CommandError, match="holds its I/O back"):
+        drbd_netlink.observe("web")
+
+
 def test_a_replica_without_peers(kernel: Kernel) -> None:
     kernel.answers[32] = kernel.answers[33] = []
     assert drbd_netlink.observe("web") == ("Primary", "UpToDate", False, {})
