@@ -90,19 +90,7 @@ def run(bed: LabSession, *words: str, status: int = 0) -> Any:
 
 
 def take(bed: LabSession, device: str, name: str) -> Any:
-    """Make a restore point; a busy machine may not make it within half a second (SAN-SNAP-007)."""
-
-    def once() -> Any:
-        done = bed.sh(
-            "n3",
-            f"sanctl snapshot create {device} --name {name} --output json",
-            timeout_s=120,
-            ok=range(256),
-        )
-        assert done.status == 0 or "SAN-SNAP-007" in done.stdout, done.stdout + done.stderr
-        return json.loads(done.stdout)["data"]
-
-    return wait_for(f"restore point {name}", once, within_s=180)
+    return steps.take_point(bed, "n3", device, name)
 
 
 def clone(bed: LabSession, name: str, origin: str, *words: str, status: int = 0) -> Any:

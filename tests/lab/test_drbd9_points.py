@@ -19,7 +19,7 @@ from sanctl.lab.harness.failover import LedgerLoad
 from sanctl.lab.harness.initiator import Initiator
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
-from sanctl.lab.machines.spec import FILESYSTEMS, Network
+from sanctl.lab.machines.spec import Network
 from tests.support import ledgers, steps
 from tests.support.drbd9_devices import (
     REGION_BYTES,
@@ -32,7 +32,6 @@ pytestmark = [pytest.mark.faults, pytest.mark.drbd9, pytest.mark.in_order]
 
 NAME, CLONE, LONE = "pts", "ptscopy", "ptslone"
 NODES = ("n1", "n2", "n3")
-assert "xfs" in FILESYSTEMS
 
 
 @pytest.fixture(scope="module")
@@ -71,17 +70,7 @@ def run(bed: LabSession, *words: str, status: int = 0) -> Any:
 
 
 def take(bed: LabSession, device: str, name: str) -> Any:
-    """Make a restore point; a busy machine may not make it within half a second (SAN-SNAP-007)."""
-
-    def once() -> Any:
-        words = f"sanctl snapshot create {device} --name {name} --output json"
-        done = bed.sh("n5", words, timeout_s=120, ok=range(256))
-        assert done.status == 0 or "SAN-SNAP-007" in done.stdout, done.stdout + done.stderr
-        return json.loads(done.stdout)["data"]
-
-    made = wait_for(f"restore point {name}", once, within_s=180)
-    print(f"  {device}@{name}: held {made['pause_ms']} ms")
-    return made
+    return steps.take_point(bed, "n5", device, name)
 
 
 def assert_of_one_moment(load: LedgerLoad, made: Any, nodes: Sequence[str]) -> None:

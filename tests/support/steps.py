@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Small steps of laboratory tests: a dead BMC, boot ids, findings, a host's pause, deaths."""
+"""Small steps of laboratory tests: a dead BMC, boot ids, findings, pauses, deaths, points."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import shlex
 import signal
 import time
 from collections.abc import Iterator
+from typing import Any
 
 from sanctl.errors import CommandError
 from sanctl.lab.harness import collect
 from sanctl.lab.harness.failover import LedgerLoad
-from sanctl.lab.harness.lab_session import LabSession
+from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.machines import network
 from sanctl.lab.machines.process import Process
 from sanctl.lab.machines.spec import Network
@@ -130,3 +131,20 @@ def dies_each_time(bed: LabSession, node: str, step: str) -> Iterator[None]:
                 ok=range(256),
                 timeout_s=20,
             )
+
+
+def take_point(bed: LabSession, node: str, device: str, name: str) -> Any:
+    """Make a restore point by a node's command line; return its JSON's data.
+
+    A busy machine may not make it within half a second (SAN-SNAP-007).
+    """
+
+    def once() -> Any:
+        words = f"sanctl snapshot create {device} --name {name} --output json"
+        done = bed.sh(node, words, timeout_s=120, ok=range(256))
+        assert done.status == 0 or "SAN-SNAP-007" in done.stdout, done.stdout + done.stderr
+        return json.loads(done.stdout)["data"]
+
+    made = wait_for(f"restore point {name}", once, within_s=180)
+    print(f"  {device}@{name}: held {made['pause_ms']} ms")
+    return made
