@@ -17,7 +17,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from sanctl.drivers import site_copies, site_protocol, site_reader, site_receiver, site_takeover
+from sanctl.drivers import (
+    site_copies,
+    site_files,
+    site_protocol,
+    site_reader,
+    site_receiver,
+    site_takeover,
+)
 from sanctl.drivers.site_protocol import (
     CHUNK_BYTES,
     HEADER,
@@ -70,7 +77,7 @@ def receiver_script(main: bytes) -> bytes:
         main: the module's text.
     """
     lines = ["import sys, types"]
-    for module in (site_protocol, moments, site_copies, site_reader, site_takeover):
+    for module in (site_protocol, moments, site_copies, site_files, site_reader, site_takeover):
         name, text = module.__name__, Path(str(module.__file__)).read_bytes()
         lines += [
             f"m = sys.modules[{name!r}] = types.ModuleType({name!r})",

@@ -22,15 +22,12 @@ A new run for a device removes what runs before it have left, and so ends one th
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
-import fcntl
 import hashlib
 import json
 import os
 import re
 import sys
-import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -49,10 +46,20 @@ from sanctl.drivers.site_copies import (
     protected_in,
     unread_in,
 )
+from sanctl.drivers.site_files import (
+    clone,
+    is_read,
+    is_same_file,
+    locked,
+    punch,
+    require_folder,
+    sync_folder,
+    unlink_if_there,
+    write_file,
+)
 from sanctl.drivers.site_protocol import (
     CHUNK_BYTES,
     RANGE,
-    STALLED_S,
     ZEROS,
     Line,
     SiteError,
@@ -80,29 +87,7 @@ _SPARE_BYTES = 64 << 20
 #: So much is written before it is flushed. Where a disk is slower than the line, the rest would
 #: else be flushed in one step at the end, of hours.
 _FLUSHED_BYTES = 16 << 20
-_LOCK_POLL_S = 0.1
-_FICLONE = 0x40049409
-_KEEP_SIZE_PUNCH_HOLE = 0x3
 _PARTIAL = re.compile(r"[0-9a-f]{16}\.partial")
-
-
-def clone(origin: int, copy: int) -> None:
-    """Give the open file `copy` the blocks of the open file `origin`."""
-    fcntl.ioctl(copy, _FICLONE, origin)
-
-
-def punch(handle: int, begin: int, length: int) -> None:
-    """Make a range of a file zeros, without blocks of its own where the filesystem can."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    where = ctypes.c_int64(begin), ctypes.c_int64(length)
-    if libc.fallocate(handle, _KEEP_SIZE_PUNCH_HOLE, *where) == 0:
-        return
-    number = ctypes.get_errno()
-    if number != errno.EOPNOTSUPP:
-        raise OSError(number, os.strerror(number))
-    zeros = bytes(CHUNK_BYTES)
-    for at in range(begin, begin + length, CHUNK_BYTES):
-        write_all(handle, zeros[: begin + length - at], at)
 
 
 class Receiver:
@@ -124,7 +109,7 @@ class Receiver:
         if self._handle >= 0:
             os.close(self._handle)
             self._handle = -1
-            _unlink(self._partial)
+            unlink_if_there(self._partial)
 
     # Commands. Each answers by one frame, `_put` and `_zero` by none.
 
@@ -135,7 +120,7 @@ class Receiver:
     def survey(self, path: str, new_id: str) -> None:
         """Look at a directory, and mark it as a site unless it is one; answer with its id."""
         self._path = path
-        _require_folder(path)
+        require_folder(path)
         others = [each for each in os.listdir(path) if each != "lost+found"]
         if MARK not in others and others:
             raise SiteError(
@@ -145,7 +130,7 @@ class Receiver:
         self._require_reflink()
         if MARK not in others:
             text = json.dumps({"format": FORMAT, "id": new_id})
-            _write_file(f"{path}/{MARK}", text.encode())
+            write_file(f"{path}/{MARK}", text.encode())
         self._answer_state(self._require_mark())
 
     def folders(self, path: str, id: str) -> None:
@@ -189,11 +174,11 @@ class Receiver:
         folders = {device: self._made_folder(device) for device in sorted(claims)}
         with contextlib.ExitStack() as held:
             for each in (self._path, *folders.values()):
-                held.enter_context(_locked(each, self._line))
+                held.enter_context(locked(each, self._line))
             for device, folder in folders.items():
                 refuse_claim(folder, **claims[device])
             changed = {
-                device: note_takeover(folder, claims[device]["wanted"], _write_file)
+                device: note_takeover(folder, claims[device]["wanted"])
                 for device, folder in folders.items()
             }
         self._line.answer(changed=changed)
@@ -213,18 +198,18 @@ class Receiver:
         """
         self._require_site(path, id)
         folder = self._made_folder(device)
-        with _locked(self._path, self._line), _locked(folder, self._line):
+        with locked(self._path, self._line), locked(folder, self._line):
             if holder:
                 refuse_without_claim(self._path_of(holder[0]), holder[1])
-            changed = note_ending(folder, ending, _write_file)
-            _unlink(f"{folder}/{TAKEOVER_NAME}")
-            _fsync(folder)
+            changed = note_ending(folder, ending)
+            unlink_if_there(f"{folder}/{TAKEOVER_NAME}")
+            sync_folder(folder)
         self._line.answer(changed=changed)
 
     def _made_folder(self, device: str) -> str:
         folder = self._path_of(device)
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        _fsync(self._path)
+        sync_folder(self._path)
         return folder
 
     def _require_site(self, path: str, wanted: str) -> str:
@@ -272,8 +257,8 @@ class Receiver:
         if not re.fullmatch(r"[0-9a-f]{16}", token):
             raise SiteError("SAN-SITE-008", f"{token!r} is no token")
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
-        _fsync(self._path)
-        with _locked(self._folder, self._line):
+        sync_folder(self._path)
+        with locked(self._folder, self._line):
             refuse_taken_over(self._folder)
             self._clean_up()
             self._partial = f"{self._folder}/{token}.partial"
@@ -367,19 +352,19 @@ class Receiver:
             raise SiteError("SAN-SITE-008", f"{name!r} is no name of a copy")
         with self._locks(of_group=bool(group)):
             refuse_taken_over(self._folder)
-            if not _is_same(self._handle, self._partial):
+            if not is_same_file(self._handle, self._partial):
                 raise SiteError("SAN-SITE-016", "a later run for this device has taken over")
             folder = os.path.basename(self._folder)
             number = next_number(self._path, device_folders(self._path) if group else [folder])
             # First: a number is given once, also where the note of the copy cannot be read later.
-            _write_file(f"{self._folder}/{COUNTER_NAME}", counter_of(number))
+            write_file(f"{self._folder}/{COUNTER_NAME}", counter_of(number))
             numbers = {"number": number, "after": after}
             fields: dict[str, object] = {"digest": digest, **known, **numbers}
-            _write_file(f"{final}.json", note_of(folder, fields, group, left))
+            write_file(f"{final}.json", note_of(folder, fields, group, left))
             os.fchmod(self._handle, 0o400)
             self._line.patiently(lambda: os.fsync(self._handle))
             os.rename(self._partial, final)
-            _fsync(self._folder)
+            sync_folder(self._folder)
         os.close(self._handle)
         self._handle = -1
         self._line.answer(number=number)
@@ -407,11 +392,11 @@ class Receiver:
                 if token not in tokens or token in protected or (each["group"] and not has_group):
                     continue
                 try:
-                    if not _is_read(path):
-                        _unlink(path)
-                        _fsync(self._folder)
+                    if not is_read(path):
+                        unlink_if_there(path)
+                        sync_folder(self._folder)
                         removed.append(each["name"])
-                        _unlink(f"{path}.json")
+                        unlink_if_there(f"{path}.json")
                 except OSError as error:
                     stuck.append(f"{each['name']}: {error.strerror}")
         self._line.answer(removed=removed, stuck=stuck)
@@ -421,8 +406,8 @@ class Receiver:
         """Hold the device's lock, and with a copy of a group before that the site's."""
         with contextlib.ExitStack() as held:
             if of_group:
-                held.enter_context(_locked(self._path, self._line))
-            held.enter_context(_locked(self._folder, self._line))
+                held.enter_context(locked(self._path, self._line))
+            held.enter_context(locked(self._folder, self._line))
             yield
 
     def _clean_up(self) -> None:
@@ -432,10 +417,10 @@ class Receiver:
             copy = name.removesuffix(".json")
             is_alone = name.endswith(".json") and COPY.fullmatch(copy) and copy not in names
             if _PARTIAL.fullmatch(name) or is_alone or name.endswith(".json.new"):
-                _unlink(f"{self._folder}/{name}")
+                unlink_if_there(f"{self._folder}/{name}")
 
     def _require_mark(self) -> str:
-        _require_folder(self._path)
+        require_folder(self._path)
         try:
             with open(f"{self._path}/{MARK}", encoding="ascii") as file:
                 mark = json.load(file)
@@ -470,99 +455,6 @@ class Receiver:
         finally:
             for each in handles:
                 os.close(each)
-
-
-class _locked:  # noqa: N801 - used as a function
-    """Keeps other connections out of a device's folder for a moment.
-
-    Who waits gives signs of life, and ends where nobody listens any more: an order that was given
-    up, and may have been given again or taken back since, is not carried out later.
-
-    Raises:
-        SiteError: another connection has kept it for so long that its disk is taken for dead.
-        OSError: with EPIPE, nobody listens any more.
-    """
-
-    def __init__(self, folder: str, line: Line) -> None:
-        self._folder, self._line = folder, line
-
-    def __enter__(self) -> None:
-        self._handle = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            self._take()
-            self._line.require_other_end()
-        except BaseException:
-            os.close(self._handle)
-            raise
-
-    def _take(self) -> None:
-        deadline = time.monotonic() + STALLED_S
-        while True:
-            with contextlib.suppress(BlockingIOError):
-                fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            if time.monotonic() > deadline:
-                raise SiteError(
-                    "SAN-SITE-014",
-                    f"another connection has kept {self._folder} locked for {STALLED_S:g} s",
-                )
-            self._line.alive()
-            time.sleep(_LOCK_POLL_S)
-
-    def __exit__(self, *_error: object) -> None:
-        os.close(self._handle)
-
-
-def _require_folder(path: str) -> None:
-    try:
-        os.listdir(path)
-    except OSError as error:
-        raise SiteError("SAN-SITE-006", f"{path}: {error.strerror}") from None
-
-
-def _is_read(path: str) -> bool:
-    """Whether somebody reads a copy."""
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(handle)
-    return False
-
-
-def _is_same(handle: int, path: str) -> bool:
-    try:
-        return os.path.samestat(os.fstat(handle), os.stat(path))
-    except FileNotFoundError:
-        return False
-
-
-def _write_file(path: str, data: bytes) -> None:
-    """Write a small file so that there is the old one, or the new one as a whole."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    handle = os.open(f"{path}.new", flags, 0o600)
-    try:
-        write_all(handle, data, 0)
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-    os.rename(f"{path}.new", path)
-    _fsync(os.path.dirname(path))
-
-
-def _fsync(folder: str) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _unlink(path: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
 
 
 def serve(line: Line) -> None:

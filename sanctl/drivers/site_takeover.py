@@ -12,9 +12,10 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from sanctl.drivers.site_copies import copies_in, unread_in
+from sanctl.drivers.site_files import write_file
 from sanctl.drivers.site_protocol import SiteError
 
 TAKEOVER_NAME = "takeover.json"
@@ -106,9 +107,7 @@ def refuse_claim(
         )
 
 
-def note_takeover(
-    folder: str, wanted: dict[str, object], write_file: Callable[[str, bytes], None]
-) -> bool:
+def note_takeover(folder: str, wanted: dict[str, object]) -> bool:
     """Note who takes a device over, where nothing refuses that; return whether that is new."""
     if read_takeover(folder) is not None:
         return False
@@ -130,9 +129,7 @@ def refuse_without_claim(folder: str, uuid: str) -> None:
         )
 
 
-def note_ending(
-    folder: str, ending: dict[str, object], write_file: Callable[[str, bytes], None]
-) -> bool:
+def note_ending(folder: str, ending: dict[str, object]) -> bool:
     """Note that a takeover is given back, before it is removed; return whether there is one.
 
     Another one than was meant stays, also by the same device: it came after the question.

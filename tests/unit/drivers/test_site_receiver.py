@@ -207,7 +207,8 @@ def test_who_waits_for_a_folder_gives_signs_of_life(
         opened(link, folder)
         with held(folder, 4.0):
             link.begin(ONE, "", 4096, 0)
-    with local_link(more=b"STALLED_S = 0.3\n") as link, held(folder):
+    soon = b"sys.modules['sanctl.drivers.site_files'].STALLED_S = 0.3\n"
+    with local_link(more=soon) as link, held(folder):
         opened(link, folder)
         with pytest.raises(CommandError, match=r"SAN-SITE-014.*kept .* locked for 0.3 s"):
             link.begin(ONE, "", 4096, 0)
@@ -435,7 +436,7 @@ def test_what_is_sent_to_a_site_whose_disk_hangs_ends_with_its_error(folder: Pat
     hung = f"""
 import time
 
-def _unlink(path):
+def unlink_if_there(path):
     deadline = time.monotonic() + 20
     while not os.path.exists({str(may_end)!r}) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -643,7 +644,7 @@ def test_cluster_and_site_agree_on_which_takeover_it_is(
 def test_a_takeover_ends_only_once_that_is_on_the_disk(folder: Path) -> None:
     """Else the cluster that was taken over would know it as lost for ever."""
     dies = b"""
-def _unlink(path):
+def unlink_if_there(path):
     if path.endswith("takeover.json"):
         os._exit(1)
 
