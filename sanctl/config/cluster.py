@@ -17,7 +17,7 @@ from sanctl.config.nodes import FAILURE_DOMAINS, NETWORKS, Claims, check_failure
 from sanctl.config.pools import check_pools, read_pool
 from sanctl.errors import ConfigError, Problem, UsageError
 from sanctl.model.names import Iqn
-from sanctl.model.topology import Network, Networks, Topology
+from sanctl.model.topology import Network, Networks, PoolFilesystem, Topology
 
 CLUSTER_TOML = "/etc/sanctl/cluster.toml"
 
@@ -157,6 +157,8 @@ def render(topology: Topology) -> str:
             lines += ["", f"[pools.{_key(pool.name)}.cache]"]
             lines += [f"{key} = {_quote(value)}" for key, value in keys.items()]
             lines += [f"mode = {_quote(pool.cache.mode)}"]
+            if pool.cache.filesystem is not PoolFilesystem.XFS:
+                lines += [f"filesystem = {_quote(pool.cache.filesystem)}"]
     return "\n".join(lines) + "\n"
 
 

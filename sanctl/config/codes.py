@@ -77,7 +77,7 @@ CODES: Mapping[str, str] = MappingProxyType(
         "data in its disks' own write caches, or plain.",
         "SAN-CONF-048": "A pool's flash cache has a slow disk (origin) and a flash device "
         "(device), both by a path below /dev that stays the same, and a mode: none, write-through "
-        "or write-back.",
+        "or write-back. A filesystem may be named that is made on the empty disk: xfs or ext4.",
         "SAN-CONF-049": "A repository for backups is an absolute path, or an address of another "
         "server as ssh://USER@HOST:PORT/PATH, in which /./ begins a path below the user's home.",
         "SAN-CONF-050": "A second site in the inventory has no name, user, address or directory as "

@@ -13,7 +13,7 @@ from sanctl.config.nodes import Claims
 from sanctl.errors import UsageError
 from sanctl.model.cache_policy import CacheMode
 from sanctl.model.names import NodeName, PoolName
-from sanctl.model.topology import NodeRole, Pool, PoolCache
+from sanctl.model.topology import NodeRole, Pool, PoolCache, PoolFilesystem
 
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # Characters that need no quoting in a shell, drbd.conf, a CIB attribute or a log line.
@@ -81,7 +81,7 @@ def _pool_path(document: Document, path: tuple[str, ...]) -> PurePosixPath | Non
 
 
 def _pool_cache(document: Document, path: tuple[str, ...]) -> PoolCache | None:
-    document.table(path, known=("origin", "device", "mode"))
+    document.table(path, known=("origin", "device", "mode", "filesystem"))
     places = {}
     for key, what in (("origin", "the slow disk"), ("device", "the flash before it")):
         text = document.text((*path, key), code="SAN-CONF-048", hint=what)
@@ -105,11 +105,25 @@ def _pool_cache(document: Document, path: tuple[str, ...]) -> PoolCache | None:
             )
         elif word is not None:
             mode = CacheMode(word)
+    filesystem = PoolFilesystem.XFS
+    if document.has((*path, "filesystem")):
+        word = document.text((*path, "filesystem"))
+        if word is not None and word not in set(PoolFilesystem):
+            document.note_unknown(
+                "SAN-CONF-048",
+                (*path, "filesystem"),
+                f"{word!r} is none that sanctl makes",
+                ", ".join(PoolFilesystem),
+            )
+        elif word is not None:
+            filesystem = PoolFilesystem(word)
     if len(places) < 2:
         return None
     if places["origin"] == places["device"]:
         document.note("SAN-CONF-048", (*path, "device"), "is the slow disk itself")
-    return PoolCache(origin=places["origin"], flash=places["device"], mode=mode)
+    return PoolCache(
+        origin=places["origin"], flash=places["device"], mode=mode, filesystem=filesystem
+    )
 
 
 def _pool_nodes(

@@ -71,6 +71,14 @@ class Node:
     """A battery keeps the node's disks' own write caches over a power cut."""
 
 
+class PoolFilesystem(StrEnum):
+    """A filesystem that sanctl makes for a pool."""
+
+    XFS = "xfs"
+    EXT4 = "ext4"
+    """Without restore points: its files cannot share blocks."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolCache:
     """The flash cache of a pool's slow disk, with the same paths on all of the pool's nodes."""
@@ -80,6 +88,8 @@ class PoolCache:
     flash: PurePosixPath
     mode: CacheMode = CacheMode.WRITE_THROUGH
     """The mode until `sanctl pool cache` sets another."""
+    filesystem: PoolFilesystem = PoolFilesystem.XFS
+    """What is made on the empty disk. A pool that is there keeps its own, whatever this says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from sanctl.drivers.pool_problems import (
 from sanctl.errors import CommandError, Problem, Refused
 from sanctl.model.names import PoolName
 from sanctl.model.pool_cache import mount_unit_name
-from sanctl.model.topology import Pool, Topology
+from sanctl.model.topology import Pool, PoolFilesystem, Topology
 from sanctl.plan.pool.flash_mode import (
     existing_cached_pool,
     existing_pool,
@@ -39,6 +39,11 @@ from sanctl.system.files import exists, fsync_folder, is_mount_point, write_atom
 from sanctl.system.runner import Runner
 
 _MKFS_TIMEOUT_S = 600.0
+# reflink=1 is the default of Debian's xfsprogs, and said because restore points need it.
+_MKFS = {
+    PoolFilesystem.XFS: "mkfs.xfs -q -f -m uuid={uuid},reflink=1",
+    PoolFilesystem.EXT4: "mkfs.ext4 -q -F -U {uuid}",
+}
 _UNIT_TIMEOUT_S = 150.0
 _TOOL_TIMEOUT_S = 60.0
 _NOTHING_FOUND = 2  # blkid(8)
@@ -281,8 +286,11 @@ class Preparation:
         pool_notes.write(self._pool.name, pool_notes.MAKING, self._pool.uuid)
         # The filesystem gets the pool's uuid: in such a filesystem a missing marker is one that is
         # not written yet.
+        cache = self._pool.cache
+        filesystem = PoolFilesystem.XFS if cache is None else cache.filesystem
         self._runner.run(
-            ["mkfs.ext4", "-q", "-F", "-U", self._pool.uuid, disk], timeout_s=_MKFS_TIMEOUT_S
+            [*_MKFS[filesystem].format(uuid=self._pool.uuid).split(), disk],
+            timeout_s=_MKFS_TIMEOUT_S,
         )
         self._forget_making()
         self._runner.run(

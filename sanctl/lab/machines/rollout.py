@@ -148,7 +148,13 @@ def inventory_of(lab: Lab) -> dict[str, Any]:
 
 def _cache(spec: LabSpec) -> dict[str, Any]:
     disk = f"/dev/mapper/{guest_files.DISK_PREFIX}"
-    return {"cache": {"origin": f"{disk}1", "device": f"{disk}{spec.all_disks}"}}
+    return {
+        "cache": {
+            "origin": f"{disk}1",
+            "device": f"{disk}{spec.all_disks}",
+            "filesystem": spec.filesystem,
+        }
+    }
 
 
 def _strategy(spec: LabSpec) -> Strategy:

@@ -24,7 +24,7 @@ ACCEPT_FILESYSTEM = "SAN-POOL-033"
 MARKER, DEVICES = ".sanctl-pool", "devices"
 #: Of an interrupted run, which wrote it before the marker.
 _ID = ".sanctl-filesystem"
-#: What mkfs.ext4 makes.
+#: What mkfs.ext4 makes; mkfs.xfs makes nothing.
 _OF_THE_FILESYSTEM = frozenset({"lost+found"})
 
 

@@ -12,7 +12,7 @@ from sanctl.config.codes import CODES
 from sanctl.errors import ConfigError, Problem
 from sanctl.model.cache_policy import CacheMode
 from sanctl.model.names import DeviceName
-from sanctl.model.topology import NodeRole, Strategy, Topology
+from sanctl.model.topology import NodeRole, PoolFilesystem, Strategy, Topology
 
 GOOD = """
 schema = 1
@@ -268,10 +268,23 @@ def test_a_cached_pool_reads_back() -> None:
         ("/dev/disk/by-id/slow", "/dev/../etc"),
         ("/dev/disk/by-id/slow", "/dev/disk/by-id/flash"),
         ("write-back", "write-around"),
+        ('mode = "write-back"', 'filesystem = "btrfs"'),
     ],
 )
 def test_what_is_wrong_with_a_cache_is_named(old: str, new: str) -> None:
     assert codes(CACHED.replace(old, new, 1)) == ["SAN-CONF-048"]
+
+
+@pytest.mark.parametrize("filesystem", [*PoolFilesystem, None])
+def test_a_new_pool_with_flash_gets_xfs_unless_ext4_is_named(
+    filesystem: PoolFilesystem | None,
+) -> None:
+    line = f'filesystem = "{filesystem}"\n' if filesystem is not None else ""
+    for text in (CACHED + line, render(parse(CACHED + line))):
+        cache = parse(text).pools[0].cache
+        assert cache is not None and cache.filesystem is (filesystem or PoolFilesystem.XFS)
+    # Releases that know no other filesystem read the configuration of a cluster with the usual one.
+    assert ("filesystem" in render(parse(CACHED + line))) == (filesystem is PoolFilesystem.EXT4)
 
 
 def test_pools_do_not_share_flash() -> None:

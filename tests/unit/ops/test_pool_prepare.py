@@ -19,7 +19,7 @@ import pytest
 from sanctl.drivers import bcache, flash_assembly, flash_cache, pool_files, pool_notes
 from sanctl.errors import CommandError, Problem, Refused, SanctlError
 from sanctl.model.cache_policy import CacheMode
-from sanctl.model.topology import PoolCache, Topology
+from sanctl.model.topology import PoolCache, PoolFilesystem, Topology
 from sanctl.ops import pool_prepare, pool_reformat
 from sanctl.plan.pool.flash_assembly import choose_assembly
 from sanctl.system import state_files
@@ -82,12 +82,12 @@ class World:
             content = b"" if argv[-1] in self.is_unread else Path(argv[-1]).read_bytes()
             content = content[DATA_AT:] if argv[-1].startswith("/dev/..") else content
             return (0 if content.strip(b"\0") else 2, "", "")
-        if argv[0] == "mkfs.ext4":
+        if argv[0] in {"mkfs.xfs", "mkfs.ext4"}:
             self.step("mkfs begun")
             disk = Path(argv[-1])
             self.write(disk, b"half")
             self.step("mkfs done")
-            self.write(disk, b"ext4")
+            self.write(disk, b"xfs0")
             for each in self.path.iterdir():
                 each.rmdir() if each.is_dir() else each.unlink()
         elif words.startswith("systemctl restart"):
@@ -126,7 +126,7 @@ class World:
 
     def mount(self) -> None:
         self.step("mount")
-        if self.content() != b"ext4":
+        if self.content() != b"xfs0":
             raise CommandError(Problem("SAN-CMD-003", "no filesystem"))
         self.is_mounted = True
 
@@ -261,6 +261,24 @@ def test_blank_devices_become_a_pool_once(world: World) -> None:
     assert (world.path / ".sanctl-pool").read_text() == f"{world.pool.uuid}\n"
     world.steps.clear()
     assert world.prepare() == () and world.steps == []
+
+
+@pytest.mark.parametrize(
+    ("filesystem", "words"),
+    [
+        (PoolFilesystem.XFS, ("mkfs.xfs", "-q", "-f", "-m", "uuid={},reflink=1")),
+        (PoolFilesystem.EXT4, ("mkfs.ext4", "-q", "-F", "-U", "{}")),
+    ],
+)
+def test_the_filesystem_is_the_one_in_the_configuration(
+    world: World, filesystem: PoolFilesystem, words: tuple[str, ...]
+) -> None:
+    assert world.pool.cache is not None
+    world.pool = replace(world.pool, cache=replace(world.pool.cache, filesystem=filesystem))
+    world.topology = replace(world.topology, pools=(world.pool,))
+    world.prepare()
+    made = next(argv for argv, _ in world.runner.calls if argv[0].startswith("mkfs"))
+    assert made[:-1] == tuple(word.format(world.pool.uuid) for word in words)
 
 
 @pytest.mark.parametrize("device", ["origin", "flash"])
@@ -460,7 +478,7 @@ def test_a_run_that_is_killed_is_gone_on_with(world: World) -> None:
 def test_one_that_makes_it_anew_and_is_killed_is_begun_again(world: World, release: str) -> None:
     """And nothing that was there is mounted on the way, not even by a boot."""
     world.prepare()
-    world.write(world.origin, b"ext4")
+    world.write(world.origin, b"xfs0")
     for died in ("half", *steps_of(world, world.anew)):
         (world.path / "old").touch()
         if release == "older":
@@ -541,7 +559,7 @@ def test_a_replica_that_became_the_last_one_since_the_question_stays(
 ) -> None:
     """The other node's disk dies while the operator thinks, or while the units stop."""
     world.prepare()
-    world.write(world.origin, b"ext4")
+    world.write(world.origin, b"xfs0")
     before = world.origin.read_bytes()
     asked: list[bool] = []
 
