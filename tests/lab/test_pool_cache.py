@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sanctl.lab.harness import collect
+from sanctl.lab.harness import collect, point_copies
 from sanctl.lab.harness.failover import LedgerLoad
 from sanctl.lab.harness.initiator import Initiator
 from sanctl.lab.harness.lab_session import LabSession, wait_for
@@ -41,9 +41,12 @@ OWN_LAB = os.environ.get("SANCTL_TEST_LAB")
 
 @pytest.fixture(scope="module")
 def flash_bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
-    spec = LabSpec(name=OWN_LAB or "testflash", flash_mib=512)
+    spec = LabSpec(name=OWN_LAB or "testflash", flash_mib=512, filesystem="xfs")
     yield from laboratory(
-        request, spec, is_own=OWN_LAB is not None, options=("--flash", f"{spec.flash_mib}M")
+        request,
+        spec,
+        is_own=OWN_LAB is not None,
+        options=("--flash", f"{spec.flash_mib}M", "--filesystem", spec.filesystem),
     )
 
 
@@ -153,9 +156,10 @@ def test_flash_that_fails_in_write_through_costs_nothing(load: LedgerLoad) -> No
 
 
 def test_power_is_cut_with_writes_on_flash_alone(load: LedgerLoad) -> None:
-    """The writes are on flash, and the replica that comes back has them."""
+    """The writes are on flash, and the replica that comes back has them; so has a restore point."""
     bed = load.bed
     set_mode(bed, "write-back")
+    point = make_point(load)
     active = collect.active_node(bed, NAME)
     wait_for("writes on flash alone", lambda: kernel_state(bed, active)[0] == "dirty", within_s=60)
     began_s = bed.cut_power(active)
@@ -176,6 +180,22 @@ def test_power_is_cut_with_writes_on_flash_alone(load: LedgerLoad) -> None:
         every_s=3.0,
     )
     ledgers.assert_nothing_lost(load, more_than=0)
+    assert point_copies.find_faults(load, point, ("n1", "n2"), min_writes=20) == []
+    bed.sh("n3", f"sanctl snapshot delete {NAME}@flashed --yes", timeout_s=120)
+
+
+def make_point(load: LedgerLoad) -> str:
+    """Make a restore point on both nodes, and return its file."""
+    bed = load.bed
+    made = f"sanctl snapshot create {NAME} --name flashed"
+    wait_for(
+        "a restore point", lambda: not bed.sh("n3", made, ok=range(256), timeout_s=120).status,
+        within_s=90, every_s=3.0,
+    )  # fmt: skip
+    shown = bed.sh("n3", f"sanctl snapshot show {NAME}@flashed --output json", timeout_s=60)
+    found = json.loads(shown.stdout)["data"]
+    assert sorted(each["node"] for each in found["nodes"]) == ["n1", "n2"], found
+    return str(found["file"])
 
 
 def test_the_disk_alone_is_not_used_while_its_flash_is_away(
