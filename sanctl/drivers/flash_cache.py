@@ -21,7 +21,7 @@ import uuid as uuids
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from sanctl.drivers import bcache, pool_mount, pool_notes, pool_problems
+from sanctl.drivers import bcache, bcache_superblock, pool_mount, pool_notes, pool_problems
 from sanctl.errors import CommandError, Problem, Refused
 from sanctl.model.cache_policy import CacheMode
 from sanctl.model.pool_cache import Attachment, CacheState, Superblock, WantedMode
@@ -69,7 +69,7 @@ def format_flash(pool: Pool, flash: str) -> None:
             another pool; it cannot be written.
     """
     try:
-        found = bcache.read_superblock(flash)
+        found = bcache_superblock.read_superblock(flash)
     except OSError as error:
         raise CommandError(pool_problems.unreadable_problem(pool, flash, error)) from error
     if found is not None and not (found.is_flash and found.label == label_of(pool)):
@@ -78,7 +78,7 @@ def format_flash(pool: Pool, flash: str) -> None:
         )
     if bcache.cache_set_folder(flash) is not None:
         bcache.detach_flash(flash, within_s=STEP_S)
-    bcache.format_flash(flash, label_of(pool))
+    bcache_superblock.format_flash(flash, label_of(pool))
 
 
 def stop(pool: Pool) -> None:
@@ -299,7 +299,7 @@ def superblock_or_none(device: str) -> Superblock | None:
         OSError: the device cannot be read.
     """
     try:
-        return bcache.read_superblock(device)
+        return bcache_superblock.read_superblock(device)
     except (FileNotFoundError, NotADirectoryError):
         return None
 
@@ -329,7 +329,7 @@ def read_origin(pool: Pool) -> Superblock | None:
     """
     origin = str(cache_of(pool).origin)
     try:
-        return bcache.read_superblock(origin)
+        return bcache_superblock.read_superblock(origin)
     except OSError as error:
         raise CommandError(pool_problems.unreadable_problem(pool, origin, error)) from error
 

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
-from sanctl.drivers import bcache, flash_cache, pool_notes
+from sanctl.drivers import bcache, bcache_superblock, flash_cache, pool_notes
 from sanctl.drivers import pool_files as pools
 from sanctl.drivers.pool_problems import (
     cache_unit,
@@ -69,7 +69,7 @@ def inspect_disk(runner: Runner, pool: Pool, device: str, *, is_flash: bool) -> 
         f"'blkdiscard --zeroout --length 1MiB {device}', then again",
     )
     try:
-        found = bcache.read_superblock(device)
+        found = bcache_superblock.read_superblock(device)
         if found is not None:
             is_ours = found.is_flash == is_flash and found.label == flash_cache.label_of(pool)
             return DiskContents(DeviceContent.OURS if is_ours else DeviceContent.FOREIGN, foreign)
@@ -92,7 +92,7 @@ def is_blank(runner: Runner, device: str) -> bool:
         OSError: the device cannot be read.
         SanctlError: blkid did not answer.
     """
-    if not bcache.begins_blank(device):
+    if not bcache_superblock.begins_blank(device):
         return False
     found = runner.run(
         ["blkid", "--probe", device], timeout_s=_TOOL_TIMEOUT_S, ok=(0, _NOTHING_FOUND)
@@ -256,7 +256,7 @@ class Preparation:
         )
 
     def _format(self) -> str:
-        bcache.format_origin(
+        bcache_superblock.format_origin(
             self._origin, flash_cache.origin_uuid(self._pool), flash_cache.label_of(self._pool)
         )
         return f"{self._origin} is the pool's disk"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from sanctl.drivers import bcache, flash_cache, loop, pool_notes
+from sanctl.drivers import bcache, bcache_superblock, flash_cache, loop, pool_notes
 from sanctl.drivers.pool_problems import cache_unit
 from sanctl.errors import CommandError, Problem, Refused, SanctlError
 from sanctl.model.cib_change import Change, RemovePoint, SetPoint
@@ -160,7 +160,9 @@ def clear_pool(
     pool_notes.write(pool.name, pool_notes.MAKING, pool.uuid)
     # A slow disk that was replaced and answers again is not the pool's any more.
     pool_notes.write(pool.uuid, pool_notes.FILESYSTEM, identifier)
-    bcache.format_origin(origin, flash_cache.origin_uuid(pool), flash_cache.label_of(pool))
+    bcache_superblock.format_origin(
+        origin, flash_cache.origin_uuid(pool), flash_cache.label_of(pool)
+    )
     # The last step: until here the notes say that the disk alone must not be used.
     flash_cache.clear_notes(pool)
     flash_cache.clear_flash_lost(pool)

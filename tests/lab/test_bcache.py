@@ -14,7 +14,7 @@ FOLDER = "/var/tmp/bcache-test"
 _SCRIPT = """
 import os, sys, time
 sys.path.insert(0, os.path.realpath("/opt/sanctl/current"))
-from sanctl.drivers import bcache
+from sanctl.drivers import bcache, bcache_superblock
 from sanctl.model.cache_policy import CacheMode as Mode
 from sanctl.system.runner import LocalRunner
 
@@ -40,8 +40,8 @@ def write(name, content):
     os.close(handle)
 
 bcache.load_module(LocalRunner())
-set_uuid = bcache.format_flash(flash, LABEL)
-bcache.format_origin(disk, os.urandom(16), LABEL)
+set_uuid = bcache_superblock.format_flash(flash, LABEL)
+bcache_superblock.format_origin(disk, os.urandom(16), LABEL)
 bcache.register(flash)
 bcache.register(disk)
 bcache.register(disk)
@@ -50,7 +50,7 @@ assert not bcache.observe(disk).has_flash
 bcache.attach(disk, flash)
 seen = bcache.observe(disk)
 assert seen.has_flash and seen.mode is Mode.WRITE_THROUGH and seen.is_clean, seen
-assert bcache.read_superblock(disk).set_uuid == set_uuid
+assert bcache_superblock.read_superblock(disk).set_uuid == set_uuid
 bcache.tune(disk, flash)
 
 bcache.set_mode(disk, Mode.WRITE_BACK)
@@ -63,7 +63,7 @@ bcache.set_mode(disk, Mode.WRITE_THROUGH)
 within(lambda: bcache.observe(disk).is_clean, "all written back")
 bcache.flush(seen.disk)
 assert on_disk() == MARK, "the slow disk has it"
-within(lambda: bcache.read_superblock(disk).state.value == "clean", "noted on the disk")
+within(lambda: bcache_superblock.read_superblock(disk).state.value == "clean", "noted on the disk")
 
 os.system("dmsetup suspend --noflush --nolockfs btest-flash;"
           " dmsetup load btest-flash --table '0 1048576 error'; dmsetup resume btest-flash")
@@ -81,7 +81,7 @@ write(seen.disk, b"N" * 8192)
 assert on_disk() == b"N" * 8192, "and the disk goes on"
 # What the rule in sanctl/plan/pool/flash_assembly.py is for: on disk it still belongs to that
 # flash.
-print("STATE", bcache.read_superblock(disk).state.value)
+print("STATE", bcache_superblock.read_superblock(disk).state.value)
 bcache.stop(disk, within_s=20)
 """
 

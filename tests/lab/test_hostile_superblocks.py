@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from sanctl.drivers import bcache
+from sanctl.drivers import bcache_superblock
 from sanctl.lab.harness import collect
 from sanctl.lab.harness.initiator import Initiator
 from sanctl.lab.harness.lab_session import LabSession, wait_for
@@ -240,7 +240,7 @@ def test_no_superblock_of_a_host_is_acted_upon(
             devices["hostbtrfs"],
             superblocks.btrfs(uuid.UUID(known["UUID"]), label=label, size_bytes=SIZE_BYTES),
         )
-        origin = bcache.render_superblock(
+        origin = bcache_superblock.render_superblock(
             is_flash=False, uuid=made.bytes, set_uuid=bytes(16), label="h", size_bytes=SIZE_BYTES
         )
         write(host, devices["hostbcache"], (bytes(4096) + origin).ljust(1 << 20, b"\0"))

@@ -148,12 +148,7 @@ def test_the_filesystem_is_remounted_and_the_replica_resynced(
     )
     assert_whole_on(scenario, path, node, nr)
     assert takes_writes(bed, node)
-    wait_for(
-        "nothing to be left for an operator",
-        lambda: not steps.findings(bed, "n3", "status"),
-        within_s=60,
-        every_s=3.0,
-    )
+    steps.await_no_findings(bed, "n3", within_s=60)
 
 
 @pytest.mark.parametrize(

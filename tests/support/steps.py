@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from sanctl.errors import CommandError
+from sanctl.errors import CommandError, NotConverged
 from sanctl.lab.harness import collect
 from sanctl.lab.harness.failover import LedgerLoad
 from sanctl.lab.harness.lab_session import LabSession, wait_for
@@ -43,6 +43,21 @@ def findings(bed: LabSession, node: str, command: str) -> dict[str, str]:
     """Return the findings of `sanctl status` or `doctor`: the text by code and subject."""
     text = bed.sh(node, f"sanctl {command} --output json", timeout_s=90, ok=(0, 1)).stdout
     return {f"{f['code']} {f['subject']}": f["what"] for f in json.loads(text)["data"]["findings"]}
+
+
+def await_no_findings(bed: LabSession, node: str, *, within_s: float) -> None:
+    """Wait until nothing is left for an operator in `sanctl status`; say what is."""
+    left: dict[str, str] = {}
+
+    def look() -> bool:
+        left.clear()
+        left.update(findings(bed, node, "status"))
+        return not left
+
+    try:
+        wait_for("nothing to be left for an operator", look, within_s=within_s, every_s=3.0)
+    except NotConverged as error:
+        raise AssertionError(f"still there after {within_s:g} s: {left}") from error
 
 
 def kernel_mode(bed: LabSession, device: str, node: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.drivers import bcache
+from sanctl.drivers import bcache, bcache_superblock
 from sanctl.errors import CommandError
 from sanctl.model.cache_policy import CacheMode
 from sanctl.model.pool_cache import Attachment, Superblock
@@ -19,7 +19,7 @@ LABEL = "5d4c1f6e9d0b4c398a540c6f6f0b7a11"
 
 
 def superblock(*, is_flash: bool) -> bytes:
-    return bcache.render_superblock(
+    return bcache_superblock.render_superblock(
         is_flash=is_flash,
         uuid=b"u" * 16,
         set_uuid=b"s" * 16,
@@ -30,7 +30,7 @@ def superblock(*, is_flash: bool) -> bytes:
 
 def test_checksum_is_crc64_we() -> None:
     """The published check value of CRC-64/WE, which is what bcache uses."""
-    assert bcache.checksum(b"123456789") == 0x62EC59E3F1A4F00A
+    assert bcache_superblock.checksum(b"123456789") == 0x62EC59E3F1A4F00A
 
 
 def test_superblock_offsets() -> None:
@@ -43,19 +43,19 @@ def test_superblock_offsets() -> None:
     assert int.from_bytes(flash[184:192], "little") == 16384  # buckets of 64 KiB
     assert int.from_bytes(disk[16:24], "little") == 1
     assert int.from_bytes(flash[194:196], "little") == 128
-    assert int.from_bytes(flash[:8], "little") == bcache.checksum(flash[8:])
+    assert int.from_bytes(flash[:8], "little") == bcache_superblock.checksum(flash[8:])
 
 
 def test_a_rendered_superblock_reads_back() -> None:
-    assert bcache.parse_superblock(superblock(is_flash=True)) == Superblock(
+    assert bcache_superblock.parse_superblock(superblock(is_flash=True)) == Superblock(
         True, (b"s" * 16).hex(), LABEL, Attachment.NONE, CacheMode.NONE
     )
     raw = bytearray(superblock(is_flash=False))
     raw[104:112] = (2 << 61 | 1).to_bytes(8, "little")
-    told = bcache.parse_superblock(bytes(raw))
+    told = bcache_superblock.parse_superblock(bytes(raw))
     assert told is not None
     assert (told.state, told.mode, told.is_flash) == (Attachment.DIRTY, CacheMode.WRITE_BACK, False)
-    assert bcache.parse_superblock(bytes(208)) is None
+    assert bcache_superblock.parse_superblock(bytes(208)) is None
 
 
 @pytest.mark.parametrize(
@@ -79,19 +79,19 @@ def device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_blank_is_a_mib_of_zeros_that_was_read(device: Path) -> None:
-    assert bcache.begins_blank(str(device))
+    assert bcache_superblock.begins_blank(str(device))
     for at in (0, 4096, MIB - 1):
         device.write_bytes(bytes(at) + b"x" + bytes(2 * MIB))
-        assert not bcache.begins_blank(str(device))
+        assert not bcache_superblock.begins_blank(str(device))
     device.write_bytes(bytes(MIB) + b"x")
-    assert bcache.begins_blank(str(device))
+    assert bcache_superblock.begins_blank(str(device))
     device.write_bytes(bytes(8192))
-    assert bcache.begins_blank(str(device)), "all of a smaller one"
+    assert bcache_superblock.begins_blank(str(device)), "all of a smaller one"
     device.write_bytes(b"")
     with pytest.raises(OSError, match="no first block"):
-        bcache.begins_blank(str(device))
+        bcache_superblock.begins_blank(str(device))
     with pytest.raises(FileNotFoundError):
-        bcache.begins_blank(str(device.parent / "gone"))
+        bcache_superblock.begins_blank(str(device.parent / "gone"))
 
 
 @pytest.mark.parametrize("bad", [0, 4096, MIB - 4096])
@@ -108,15 +108,15 @@ def test_a_sector_that_cannot_be_read_is_not_blank(
     real = os.preadv
     monkeypatch.setattr(os, "preadv", preadv)
     with pytest.raises(OSError, match="Input/output error"):
-        bcache.begins_blank(str(device))
+        bcache_superblock.begins_blank(str(device))
 
 
 def test_a_formatted_device_begins_blank(device: Path) -> None:
     """The filesystem is made where its first MiB is zero: an older one's must not be there."""
     device.write_bytes(b"old" * MIB)
-    bcache.format_origin(str(device), b"u" * 16, LABEL)
+    bcache_superblock.format_origin(str(device), b"u" * 16, LABEL)
     content = device.read_bytes()
-    told = bcache.parse_superblock(content[4096:4304])
+    told = bcache_superblock.parse_superblock(content[4096:4304])
     assert told is not None and told.label == LABEL and not told.is_flash
     assert not content[8192 : 8192 + MIB].strip(b"\0")
     assert content[8192 + MIB :].strip(b"\0")

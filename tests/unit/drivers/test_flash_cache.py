@@ -10,7 +10,14 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from sanctl.drivers import bcache, flash_assembly, flash_cache, pool_mount, pool_notes
+from sanctl.drivers import (
+    bcache,
+    bcache_superblock,
+    flash_assembly,
+    flash_cache,
+    pool_mount,
+    pool_notes,
+)
 from sanctl.errors import CommandError, Problem, Refused
 from sanctl.model.cache_policy import CacheMode
 from sanctl.model.names import NodeName, PoolName
@@ -179,14 +186,16 @@ class Devices:
         )
         self.origin: Superblock | None = ORIGIN
         self.done: list[str] = []
-        monkeypatch.setattr(bcache, "read_superblock", self.read)
+        monkeypatch.setattr(bcache_superblock, "read_superblock", self.read)
         monkeypatch.setattr(bcache, "load_module", lambda _runner: None)
         monkeypatch.setattr(bcache, "observe", lambda _origin: None)
         monkeypatch.setattr(bcache, "cache_set_folder", lambda _flash: None)
         monkeypatch.setattr(bcache, "tune", lambda *_: None)
         monkeypatch.setattr(bcache, "register", self.done.append)
         monkeypatch.setattr(bcache, "run_without_flash", lambda _device: self.done.append("alone"))
-        monkeypatch.setattr(bcache, "format_flash", lambda *_: self.done.append("format"))
+        monkeypatch.setattr(
+            bcache_superblock, "format_flash", lambda *_: self.done.append("format")
+        )
         monkeypatch.setattr(flash_assembly, "_await_disk", lambda *_: None)
 
     def read(self, device: str) -> Superblock | None:

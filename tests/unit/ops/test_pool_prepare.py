@@ -16,7 +16,14 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from sanctl.drivers import bcache, flash_assembly, flash_cache, pool_files, pool_notes
+from sanctl.drivers import (
+    bcache,
+    bcache_superblock,
+    flash_assembly,
+    flash_cache,
+    pool_files,
+    pool_notes,
+)
 from sanctl.errors import CommandError, Problem, Refused, SanctlError
 from sanctl.model.cache_policy import CacheMode
 from sanctl.model.topology import PoolCache, PoolFilesystem, Topology
@@ -115,8 +122,8 @@ class World:
         flash_assembly._refuse_unfinished(self.pool)
         act = choose_assembly(
             label=flash_cache.label_of(self.pool),
-            origin=bcache.read_superblock(str(self.origin)),
-            flash=bcache.read_superblock(str(self.flash)),
+            origin=bcache_superblock.read_superblock(str(self.origin)),
+            flash=bcache_superblock.read_superblock(str(self.flash)),
             is_noted_write_back=flash_cache.has_write_back_note(self.pool),
             stopped_with="",
         )
@@ -178,14 +185,14 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(pool_notes, "_FOLDER", str(made.notes))
     monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path / "run"))
     monkeypatch.setattr(flash_cache, "log", lambda *_, **__: None)
-    monkeypatch.setattr(bcache, "_LEAST_BYTES", 0)
+    monkeypatch.setattr(bcache_superblock, "_LEAST_BYTES", 0)
     monkeypatch.setattr(bcache, "load_module", lambda _runner: None)
     monkeypatch.setattr(bcache, "observe", made.observe)
     monkeypatch.setattr(bcache, "stop", lambda *_, **__: None)
     monkeypatch.setattr(bcache, "cache_set_folder", lambda _flash: None)
     monkeypatch.setattr(pool_reformat, "is_mount_point", lambda _path: made.is_mounted)
     monkeypatch.setattr(pool_prepare, "is_mount_point", lambda _path: made.is_mounted)
-    real_blank = bcache.begins_blank
+    real_blank = bcache_superblock.begins_blank
 
     def begins_blank(device: str) -> bool:
         fails(device)
@@ -212,8 +219,10 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
         return call
 
-    monkeypatch.setattr(bcache, "begins_blank", begins_blank)
-    monkeypatch.setattr(bcache, "read_superblock", reading(bcache.read_superblock))
+    monkeypatch.setattr(bcache_superblock, "begins_blank", begins_blank)
+    monkeypatch.setattr(
+        bcache_superblock, "read_superblock", reading(bcache_superblock.read_superblock)
+    )
 
     def format_origin(*args: object) -> None:
         had = made.content()
@@ -223,9 +232,11 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
             made.write(made.origin, had)
             raise KilledError
 
-    real_format: Callable[..., None] = bcache.format_origin
-    monkeypatch.setattr(bcache, "format_origin", format_origin)
-    monkeypatch.setattr(bcache, "format_flash", stepping("format", bcache.format_flash))
+    real_format: Callable[..., None] = bcache_superblock.format_origin
+    monkeypatch.setattr(bcache_superblock, "format_origin", format_origin)
+    monkeypatch.setattr(
+        bcache_superblock, "format_flash", stepping("format", bcache_superblock.format_flash)
+    )
     monkeypatch.setattr(pool_notes, "write", stepping("note", pool_notes.write))
     monkeypatch.setattr(pool_notes, "clear", stepping("forget", pool_notes.clear))
 
