@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 #: What `crm_resource --ban` and `--move` make; `crm_resource --clear` removes no other.
 CLI_PREFIX = "cli-"
@@ -21,6 +22,7 @@ class ForeignConstraint:
         is_ban: it keeps the device off the node; else it is one of crm_resource that prefers it.
         until: its end, as Pacemaker writes times; empty: it has none. It stays in the CIB after
             that.
+        is_plain: that is all it depends on; else it may be without effect, whatever the time.
     """
 
     id: str
@@ -29,14 +31,24 @@ class ForeignConstraint:
     node: str
     is_ban: bool
     until: str = ""
+    is_plain: bool = True
 
-    @property
-    def is_lasting_ban(self) -> bool:
-        """Whether it is known to keep the device off its node for as long as it is there.
+    def is_ban_until(self, when_s: float) -> bool:
+        """Whether it is known to keep the device off its node until then, in seconds since 1970.
 
-        One with an end may have ended; one whose rule names no node may be about another.
+        Not one whose rule names no node, as it may be about another, or asks for more; nor one
+        that ends before, or whose end cannot be read as a moment.
         """
-        return self.is_ban and bool(self.node) and not self.until
+        if not (self.is_ban and self.node and self.is_plain):
+            return False
+        if not self.until:
+            return True
+        try:
+            # Before 2.1 Pacemaker wrote a space before the offset.
+            end = datetime.fromisoformat(self.until.replace(" +", "+").replace(" -", "-"))
+        except ValueError:
+            return False
+        return end.tzinfo is not None and end.timestamp() > when_s
 
     @property
     def removal(self) -> str:

@@ -16,6 +16,7 @@ from sanctl.ops.session import Session
 from sanctl.plan.cluster.convergence import Progress
 from sanctl.plan.cluster.draining import (
     DRAIN_CONSTRAINT,
+    DrainOutlook,
     StrandedDevice,
     devices_being_flushed,
     devices_between_nodes,
@@ -52,7 +53,8 @@ def drain_node(session: Session, name: NodeName, *, timeout_s: float) -> DrainOu
     """
     cluster = session.observe()
     existing_node(cluster, name)
-    first = drain_outlook(cluster, name)
+    until_s = session.clock.wall_s() + timeout_s
+    first = drain_outlook(cluster, name, waits_until_s=until_s)
     if DRAIN_CONSTRAINT not in cluster.cib.ids:
         # A rollout older than this command: Pacemaker's shutdown moves the devices, only slower.
         return DrainOutcome(
@@ -72,18 +74,21 @@ def drain_node(session: Session, name: NodeName, *, timeout_s: float) -> DrainOu
     session.set_transient_attribute(name, DRAINED_ATTRIBUTE, "true")
     try:
         cluster = session.wait(
-            lambda seen: _progress(seen, name, first.moving),
+            lambda seen: _progress(seen, name, first.moving, until_s),
             waiting_for=f"the devices of {name} to be served by other nodes",
             timeout_s=timeout_s,
         )
     except NotConverged:
         cluster = session.observe()
-    return _result(cluster, name, first.moving, first.stranded)
+    return _result(cluster, name, first, until_s)
 
 
-def _progress(cluster: Cluster, name: NodeName, moving: tuple[DeviceName, ...]) -> Progress:
-    here = drain_outlook(cluster, name).moving if name.value in cluster.cib.drained else moving
-    between = devices_between_nodes(cluster, moving, name)
+def _progress(
+    cluster: Cluster, name: NodeName, moving: tuple[DeviceName, ...], until_s: float
+) -> Progress:
+    outlook = drain_outlook(cluster, name, waits_until_s=until_s)
+    here = outlook.moving if name.value in cluster.cib.drained else moving
+    between = devices_between_nodes(cluster, moving, name, waits_until_s=until_s)
     parts = [f"on {name}: {' '.join(map(str, here))}"] if here else []
     if between:
         parts.append(f"between two nodes: {' '.join(map(str, between))}")
@@ -94,19 +99,14 @@ def _progress(cluster: Cluster, name: NodeName, moving: tuple[DeviceName, ...]) 
     return Progress(is_done=is_done, seen="; ".join(parts) or "done")
 
 
-def _result(
-    cluster: Cluster,
-    node: NodeName,
-    moving: tuple[DeviceName, ...],
-    stranded: tuple[StrandedDevice, ...],
-) -> DrainOutcome:
-    moved, late, left = [], [], list(stranded)
-    for name in moving:
+def _result(cluster: Cluster, node: NodeName, first: DrainOutlook, until_s: float) -> DrainOutcome:
+    moved, late, left = [], [], list(first.stranded)
+    for name in first.moving:
         device, server = cluster.cib.device(name), cluster.active_node(name)
         if server is not None and server != node.value:
             moved.append((name, server))
         elif device is not None and (
-            reason := stranded_reason(cluster, device, node, is_certain=True)
+            reason := stranded_reason(cluster, device, node, waits_until_s=until_s)
         ):
             left.append(StrandedDevice(device=name, reason=reason))
         elif device is not None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 
 from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster
@@ -11,13 +12,27 @@ from sanctl.model.crm_mon import Failure
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.convergence import online_progress, standby_progress
+from sanctl.plan.cluster.draining import StrandedDevice
 from sanctl.plan.cluster.standby import plan_online, plan_standby, stranded_devices
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandbyOutcome:
+    """What came of `node standby`.
+
+    Attributes:
+        is_changed: false: the node was in standby already.
+        stopped: devices that no node serves now, as no other can, with the reason.
+    """
+
+    is_changed: bool
+    stopped: tuple[StrandedDevice, ...]
 
 
 def put_in_standby(
     session: Session, name: NodeName, *, accepted: Collection[str], timeout_s: float
-) -> bool:
-    """Move all devices off a node and keep them off; return whether anything was to change.
+) -> StandbyOutcome:
+    """Move all devices off a node and keep them off.
 
     Raises:
         Refused: unknown node, or a device would stop being served.
@@ -25,6 +40,7 @@ def put_in_standby(
         NotConverged: the node is in standby, and not every device has moved away.
     """
     served: list[DeviceName] = []
+    stopped: list[StrandedDevice] = []
     known: list[Failure] = []
     resources: list[str] = []
 
@@ -33,7 +49,12 @@ def put_in_standby(
         resources[:] = [device.name.value for device in cluster.cib.devices]
         changes = plan_standby(cluster, name, accepted=accepted)
         # A device that no other node can serve stops, which was accepted: it is not waited for.
-        stranded = {device for device, _ in stranded_devices(cluster, name, is_certain=True)}
+        until_s = session.clock.wall_s() + timeout_s
+        stopped[:] = [
+            StrandedDevice(device=device, reason=reason)
+            for device, reason in stranded_devices(cluster, name, waits_until_s=until_s)
+        ]
+        stranded = {each.device for each in stopped}
         served[:] = [
             device.name
             for device in cluster.cib.devices
@@ -52,7 +73,7 @@ def put_in_standby(
         known_failures=tuple(known),
         look="the node stays in standby; 'sanctl status' shows which devices are still there",
     )
-    return bool(changes)
+    return StandbyOutcome(is_changed=bool(changes), stopped=tuple(stopped))
 
 
 def bring_online(session: Session, name: NodeName, *, timeout_s: float) -> bool:

@@ -39,6 +39,7 @@ def foreign_constraints(
                 node=location.get("node", "") if rule is location else _node_of(rule),
                 is_ban=is_ban,
                 until="" if until is None else until.get("end", ""),
+                is_plain=rule is location or _is_plain(rule),
             )
 
 
@@ -47,6 +48,15 @@ def _node_of(rule: ET.Element) -> str:
         if each.get("operation") == "eq":
             return each.get("value", "")
     return ""
+
+
+def _is_plain(rule: ET.Element) -> bool:
+    """Whether a rule asks for a node and for a time before its end, and for nothing else."""
+    return rule.get("boolean-op", "and") == "and" and all(
+        (each.tag, each.get("attribute"), each.get("operation")) == ("expression", "#uname", "eq")
+        or (each.tag == "date_expression" and each.get("operation") == "lt")
+        for each in rule
+    )
 
 
 def _is_ban(score: str) -> bool:

@@ -119,6 +119,8 @@ class FakePacemaker:
         # No Primary clears the mark of a replica that is in sync.
         self.keeps_marks = False
         self.is_frozen = False
+        # Device and node: what a constraint of the operator's keeps off.
+        self.banned: set[tuple[str, str]] = set()
         self.has_quorum = True
         self.is_down = False
         # Nodes and devices of which Pacemaker's history was cleaned, and is not yet found again.
@@ -689,6 +691,7 @@ class FakePacemaker:
             node
             for node in nodes
             if not self._drained(node)
+            and (name, node) not in self.banned
             and self.permanent(node, f"sanctl-outdated-{name}") != uuid
             and not self.is_marked(name, node)
             and self.disks.get(node, "UpToDate") == "UpToDate"

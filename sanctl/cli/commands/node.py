@@ -63,9 +63,16 @@ def standby(name: str, accepted: tuple[str, ...], timeout_s: float, output: str)
     env = environment()
     wanted = NodeName.parse(name)
     with env.session() as session, env.logged("standby", command_line=f"node standby {name}"):
-        changed = put_in_standby(session, wanted, accepted=accepted, timeout_s=timeout_s)
-    data = {"name": wanted.value, "changed": changed}
-    finish_change(output, data, f"node {wanted} is in standby")
+        outcome = put_in_standby(session, wanted, accepted=accepted, timeout_s=timeout_s)
+    data = {
+        "name": wanted.value,
+        "changed": outcome.is_changed,
+        "stopped": [{"device": s.device.value, "reason": s.reason} for s in outcome.stopped],
+    }
+    stopped = "".join(
+        f"device {each.device} is not served: {each.reason}\n" for each in outcome.stopped
+    )
+    finish_change(output, data, f"{stopped}node {wanted} is in standby")
 
 
 @node.command()

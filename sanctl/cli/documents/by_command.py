@@ -54,6 +54,7 @@ from sanctl.cli.documents.node import (
     FenceTest,
     Node,
     NodeChanged,
+    NodeInStandby,
     NodeRemoved,
     Replaced,
 )
@@ -134,7 +135,7 @@ DOCUMENTS: Mapping[str, object] = {
     "node online": NodeChanged,
     "node replace": Replaced,
     "node remove": NodeRemoved,
-    "node standby": NodeChanged,
+    "node standby": NodeInStandby,
     "pool cache": PoolModeSet,
     "pool list": list[PoolOnNode],
     "pool prepare": PoolPrepared,

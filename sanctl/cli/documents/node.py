@@ -37,10 +37,25 @@ class Node(TypedDict):
 
 
 class NodeChanged(TypedDict):
-    """A node after `standby` or `online`."""
+    """A node after `online` or `undrain`."""
 
     name: Annotated[str, "its name"]
     changed: Annotated[bool, "false: the node was in that state already"]
+
+
+class Stranded(TypedDict):
+    """A device that no other node can serve."""
+
+    device: Annotated[str, "the device"]
+    reason: Annotated[str, "why no other node can serve it"]
+
+
+class NodeInStandby(TypedDict):
+    """A node after `standby`."""
+
+    name: Annotated[str, "its name"]
+    changed: Annotated[bool, "false: the node was in that state already"]
+    stopped: Annotated[list[Stranded], "devices that no node serves now, as was accepted"]
 
 
 class NodeRemoved(TypedDict):
@@ -55,13 +70,6 @@ class Served(TypedDict):
 
     device: Annotated[str, "the device"]
     node: Annotated[str, "the node that serves it"]
-
-
-class Stranded(TypedDict):
-    """A device that no other node can serve."""
-
-    device: Annotated[str, "the device"]
-    reason: Annotated[str, "why no other node can serve it"]
 
 
 class Drained(TypedDict):

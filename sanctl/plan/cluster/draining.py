@@ -41,8 +41,8 @@ class DrainOutlook:
     stranded: tuple[StrandedDevice, ...]
 
 
-def drain_outlook(cluster: Cluster, node: NodeName) -> DrainOutlook:
-    """Return what becomes of the devices that a node serves now.
+def drain_outlook(cluster: Cluster, node: NodeName, *, waits_until_s: float) -> DrainOutlook:
+    """Return what becomes of the devices that a node serves now, for one who waits so long.
 
     Evaluated again while the node drains: another node may have begun to leave meanwhile, and two
     nodes that wait for each other would both wait in vain.
@@ -50,7 +50,7 @@ def drain_outlook(cluster: Cluster, node: NodeName) -> DrainOutlook:
     moving, stranded = [], []
     for device in cluster.cib.devices:
         if node.value in cluster.mon.active_nodes(device.name):
-            reason = stranded_reason(cluster, device, node, is_certain=True)
+            reason = stranded_reason(cluster, device, node, waits_until_s=waits_until_s)
             if reason is None:
                 moving.append(device.name)
             else:
@@ -100,7 +100,7 @@ def _has_all(cluster: Cluster, device: DeviceSpec, node: NodeName, leaving: Node
 
 
 def devices_between_nodes(
-    cluster: Cluster, names: tuple[DeviceName, ...], leaving: NodeName
+    cluster: Cluster, names: tuple[DeviceName, ...], leaving: NodeName, *, waits_until_s: float
 ) -> tuple[DeviceName, ...]:
     """Return which devices are between two nodes: demoted on one, served by no other yet.
 
@@ -112,5 +112,5 @@ def devices_between_nodes(
         if (device := cluster.cib.device(name)) is not None
         and not device.is_stopping
         and cluster.active_node(name) is None
-        and stranded_reason(cluster, device, leaving, is_certain=True) is None
+        and stranded_reason(cluster, device, leaving, waits_until_s=waits_until_s) is None
     )

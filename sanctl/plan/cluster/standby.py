@@ -17,16 +17,16 @@ ACCEPT_STOP = "SAN-NODE-004"
 
 
 def stranded_devices(
-    cluster: Cluster, name: NodeName, *, is_certain: bool = False
+    cluster: Cluster, name: NodeName, *, waits_until_s: float | None = None
 ) -> tuple[tuple[DeviceName, str], ...]:
     """Return the devices that would have no node to serve them without this one, and why.
 
-    With `is_certain` without those that only a constraint keeps which may be in force no more.
+    With `waits_until_s` without those that only a constraint keeps which may end before.
     """
     return tuple(
         (device.name, reason)
         for device in cluster.cib.devices
-        if (reason := lost_without(cluster, device, name, is_certain=is_certain)) is not None
+        if (reason := lost_without(cluster, device, name, waits_until_s=waits_until_s)) is not None
     )
 
 

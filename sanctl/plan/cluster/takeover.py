@@ -11,14 +11,16 @@ from sanctl.plan.cluster.preconditions import unmanaged_problems
 
 #: A node in maintenance goes on serving what it serves.
 _SERVES_ON = frozenset({NodeState.ONLINE, NodeState.MAINTENANCE})
+#: A constraint ends by the clock of the DC.
+_CLOCKS_DIFFER_S = 60.0
 
 
 def takeover_obstacle(
-    cluster: Cluster, device: DeviceSpec, node: NodeName, *, is_certain: bool = False
+    cluster: Cluster, device: DeviceSpec, node: NodeName, *, waits_until_s: float | None = None
 ) -> str | None:
     """Return what keeps a node from serving a device now; None when nothing is known to.
 
-    `is_certain` as for `constraint_obstacle`.
+    `waits_until_s` as for `constraint_obstacle`.
     """
     state = cluster.mon.state(node)
     if state is not NodeState.ONLINE:
@@ -26,21 +28,22 @@ def takeover_obstacle(
     leaving = leaving_reason(cluster, node.value)
     if leaving is not None:
         return leaving
-    return constraint_obstacle(cluster, device, node, is_certain=is_certain) or replica_obstacle(
-        cluster, device, node
-    )
+    return constraint_obstacle(
+        cluster, device, node, waits_until_s=waits_until_s
+    ) or replica_obstacle(cluster, device, node)
 
 
 def constraint_obstacle(
-    cluster: Cluster, device: DeviceSpec, node: NodeName, *, is_certain: bool = False
+    cluster: Cluster, device: DeviceSpec, node: NodeName, *, waits_until_s: float | None = None
 ) -> str | None:
     """Return which constraint of others keeps a device off a node; None: none is known to.
 
-    What refuses goes by all that may. What waits for a device to move asks with `is_certain`: where
-    it takes a device for stranded that Pacemaker moves after all, the node stops in the middle.
+    What refuses goes by all that may. What waits for a device to move gives the end of its wait in
+    seconds since 1970, by this node's clock: where it takes a device for stranded that Pacemaker
+    moves after all, the node stops in the middle.
     """
     for each in cluster.cib.constraints_of(device.name):
-        if is_certain and not each.is_lasting_ban:
+        if waits_until_s is not None and not each.is_ban_until(waits_until_s + _CLOCKS_DIFFER_S):
             continue
         # One whose rule names no node may be about this one; one that has ended, by Pacemaker's
         # clock, counts until it is removed.
@@ -78,18 +81,18 @@ def leaving_reason(cluster: Cluster, node: str) -> str | None:
 
 
 def stranded_reason(
-    cluster: Cluster, device: DeviceSpec, leaving: NodeName, *, is_certain: bool = False
+    cluster: Cluster, device: DeviceSpec, leaving: NodeName, *, waits_until_s: float | None = None
 ) -> str | None:
     """Return why no other node would take over a device from a leaving node; None: one would.
 
-    `is_certain` as for `constraint_obstacle`.
+    `waits_until_s` as for `constraint_obstacle`.
     """
     if not cluster.mon.has_quorum:
         return "there is no quorum"
     if unmanaged_problems(cluster, device):
         return "Pacemaker is told to leave the device alone"
     reasons = [
-        takeover_obstacle(cluster, device, other, is_certain=is_certain)
+        takeover_obstacle(cluster, device, other, waits_until_s=waits_until_s)
         for other in device.nodes
         if other != leaving
     ]
@@ -99,13 +102,13 @@ def stranded_reason(
 
 
 def lost_without(
-    cluster: Cluster, device: DeviceSpec, node: NodeName, *, is_certain: bool = False
+    cluster: Cluster, device: DeviceSpec, node: NodeName, *, waits_until_s: float | None = None
 ) -> str | None:
     """Return why a device would be served no more, or not again, without a node; None: it would.
 
     Also where the node does not serve it yet: two nodes that leave one after the other leave
     nobody, where the device is still on its way from the first to the second. And where the node is
-    drained: it is the one that could serve it again. `is_certain` as for `constraint_obstacle`.
+    drained: it is the one that could serve it again. `waits_until_s` as for `constraint_obstacle`.
     """
     if node.value not in cluster.mon.active_nodes(device.name) and (
         device.is_stopping
@@ -114,7 +117,7 @@ def lost_without(
         or replica_obstacle(cluster, device, node) is not None
     ):
         return None
-    return stranded_reason(cluster, device, node, is_certain=is_certain)
+    return stranded_reason(cluster, device, node, waits_until_s=waits_until_s)
 
 
 def has_lasting_server(cluster: Cluster, name: DeviceName | str) -> bool:

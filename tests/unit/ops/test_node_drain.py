@@ -181,3 +181,23 @@ def test_a_ban_that_has_an_end_may_have_ended_and_is_waited_for(
     result = drain_node(session, N1, timeout_s=30)
     assert result.moved == ((VM1, "n2"),)
     assert (result.stranded, result.late) == ((), ())
+
+
+def test_a_ban_that_outlasts_the_wait_is_named_and_not_waited_for(
+    cluster: FakePacemaker, session: Session
+) -> None:
+    """What broke: `crm_resource --ban --lifetime PT1H` had each drain wait out its time."""
+    constraints = cluster.root.find("configuration/constraints")
+    assert constraints is not None
+    in_force = (
+        '<rsc_location id="cli-ban-sanctl-vm1-on-n2" rsc="sanctl-vm1"><rule id="r" '
+        'score="-INFINITY"><expression id="e" attribute="#uname" operation="eq" value="n2"/>'
+        '<date_expression id="d" operation="lt" end="2030-01-01 12:00:00Z"/></rule></rsc_location>'
+    )
+    constraints.append(ET.fromstring(in_force))
+    cluster.is_frozen = True
+    began_s = session.clock.monotonic_s()
+    result = drain_node(session, N1, timeout_s=60)
+    assert "constraint cli-ban-sanctl-vm1-on-n2 keeps it off n2" in result.stranded[0].reason
+    assert (result.moved, result.late) == ((), ())
+    assert session.clock.monotonic_s() - began_s < 5

@@ -35,9 +35,9 @@ def session(cluster: FakePacemaker) -> Session:
 
 def test_standby_waits_until_devices_have_moved(cluster: FakePacemaker, session: Session) -> None:
     assert cluster.active("vm1") == ["n1"]
-    assert put_in_standby(session, N1, accepted=(), timeout_s=30)
+    assert put_in_standby(session, N1, accepted=(), timeout_s=30).is_changed
     assert cluster.active("vm1") == ["n2"]
-    assert not put_in_standby(session, N1, accepted=(), timeout_s=30)
+    assert not put_in_standby(session, N1, accepted=(), timeout_s=30).is_changed
     assert bring_online(session, N1, timeout_s=30)
     assert cluster.states["n1"] == "online"
     assert not bring_online(session, N1, timeout_s=30)
@@ -51,7 +51,7 @@ def test_standby_refuses_to_stop_a_device(cluster: FakePacemaker, session: Sessi
         put_in_standby(session, N1, accepted=("SAN-DEV-001",), timeout_s=30)
     assert [problem.code for problem in caught.value.problems] == ["SAN-NODE-004"]
     assert cluster.patches == []
-    assert put_in_standby(session, N1, accepted=("SAN-NODE-004",), timeout_s=30)
+    assert put_in_standby(session, N1, accepted=("SAN-NODE-004",), timeout_s=30).is_changed
     assert cluster.active("vm1") == []
 
 
@@ -75,8 +75,29 @@ def test_a_ban_that_may_have_ended_is_accepted_and_its_device_waited_for(
     monkeypatch.setattr(node_standby, "standby_progress", progress)
     with pytest.raises(Refused):
         put_in_standby(session, N1, accepted=(), timeout_s=30)
-    assert put_in_standby(session, N1, accepted=("SAN-NODE-004",), timeout_s=30)
+    assert put_in_standby(session, N1, accepted=("SAN-NODE-004",), timeout_s=30).is_changed
     assert waited_for == [DeviceName.parse("vm1")]
+
+
+def test_a_ban_that_outlasts_the_wait_is_accepted_named_and_not_waited_for(
+    cluster: FakePacemaker, session: Session
+) -> None:
+    """What broke: the command waited for what it had been told to accept, and ended with 7."""
+    constraints = cluster.root.find("configuration/constraints")
+    assert constraints is not None
+    in_force = (
+        '<rsc_location id="ban" rsc="sanctl-vm1"><rule id="r" score="-INFINITY"><expression '
+        'id="e" attribute="#uname" operation="eq" value="n2"/><date_expression id="d" '
+        'operation="lt" end="2030-01-01 12:00:00Z"/></rule></rsc_location>'
+    )
+    constraints.append(ET.fromstring(in_force))
+    cluster.banned = {("vm1", "n2")}
+    with pytest.raises(Refused, match="constraint ban"):
+        put_in_standby(session, N1, accepted=(), timeout_s=30)
+    outcome = put_in_standby(session, N1, accepted=("SAN-NODE-004",), timeout_s=30)
+    assert cluster.active("vm1") == []
+    ((device, reason),) = [(each.device, each.reason) for each in outcome.stopped]
+    assert device == DeviceName.parse("vm1") and "constraint ban keeps it off n2" in reason
 
 
 def test_unknown_node(session: Session) -> None:
@@ -131,7 +152,7 @@ def test_a_device_between_nodes_that_both_may_serve_keeps_neither(
     cluster: FakePacemaker, session: Session
 ) -> None:
     cluster.roles["vm1", "n1"] = Role.UNPROMOTED
-    assert put_in_standby(session, N2, accepted=(), timeout_s=30)
+    assert put_in_standby(session, N2, accepted=(), timeout_s=30).is_changed
 
 
 def test_a_device_that_cannot_be_read_keeps_the_second_node_as_well(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
@@ -22,6 +23,8 @@ from sanctl.plan.health.cluster_health import all_findings
 from tests.fakes.pacemaker import FakePacemaker
 from tests.fakes.topology import topology
 
+#: The day before the end of the bans below.
+NOON = datetime(2026, 11, 26, 12, tzinfo=UTC).timestamp()
 N1, N2, VM1 = NodeName.parse("n1"), NodeName.parse("n2"), DeviceName.parse("vm1")
 _ENDS = (
     '<rule id="r" score="-INFINITY" boolean-op="and"><expression id="e" attribute="#uname" '
@@ -72,11 +75,10 @@ def test_a_ban_is_a_finding_and_an_obstacle(fake: FakePacemaker, ban: str) -> No
         plan_standby(cluster, N1)
     assert caught.value.problems[0].code == "SAN-NODE-004"
     assert plan_standby(cluster, N2)
-    outlook = drain_outlook(cluster, N1)
-    if "date_expression" in ban:
-        assert outlook.moving == (VM1,)
-    else:
-        assert identifier in outlook.stranded[0].reason
+    outlook = drain_outlook(cluster, N1, waits_until_s=NOON)
+    assert identifier in outlook.stranded[0].reason
+    ends = drain_outlook(cluster, N1, waits_until_s=NOON + 86_400 - 30)
+    assert (ends.moving == (VM1,)) is ("date_expression" in ban)
     with pytest.raises(Refused, match=identifier):
         plan_move(cluster, VM1, N2, now_s=0.0)
 
@@ -87,22 +89,41 @@ _NO_NODE = (
 )
 
 
-@pytest.mark.parametrize("ban", [_BANS[-1], _NO_NODE])
+_NOT_BOTH = _BANS[-1].replace('boolean-op="and"', 'boolean-op="or"')
+_ALSO_RACK = _BANS[-1].replace(
+    "</rule>", '<expression id="f" attribute="rack" operation="eq" value="7"/></rule>'
+)
+_ONLY_THEN = _BANS[-1].replace(
+    'operation="lt"', 'start="2026-11-27 11:00:00Z" operation="in_range"'
+)
+_NO_ZONE = _BANS[-1].replace("00Z", "00")
+_NO_MOMENT = _BANS[-1].replace("2026-11-27 12:00:00Z", "2026-W48")
+
+
+@pytest.mark.parametrize(
+    "ban",
+    [
+        _BANS[-1].replace("2026", "2025"),
+        *(_NO_NODE, _NOT_BOTH, _ALSO_RACK, _ONLY_THEN, _NO_ZONE, _NO_MOMENT),
+    ],
+)
 def test_a_ban_that_may_be_none_refuses_and_is_waited_for(fake: FakePacemaker, ban: str) -> None:
     """What broke: a node that shut down took the device for stranded, and stopped amid its move."""
     cluster = seen(fake, ban)
     with pytest.raises(Refused):
         plan_standby(cluster, N1)
     assert [name for name, _ in stranded_devices(cluster, N1)] == [VM1]
-    assert stranded_devices(cluster, N1, is_certain=True) == ()
-    assert drain_outlook(cluster, N1) == DrainOutlook(moving=(VM1,), stranded=())
+    assert stranded_devices(cluster, N1, waits_until_s=NOON) == ()
+    assert drain_outlook(cluster, N1, waits_until_s=NOON) == DrainOutlook(
+        moving=(VM1,), stranded=()
+    )
     instances = tuple(
         replace(each, role=Role.UNPROMOTED) if each.resource == "vm1" else each
         for each in cluster.mon.instances
     )
     between = replace(cluster, mon=replace(cluster.mon, instances=instances))
     assert between.active_node(VM1) is None
-    assert devices_between_nodes(between, (VM1,), N1) == (VM1,)
+    assert devices_between_nodes(between, (VM1,), N1, waits_until_s=NOON) == (VM1,)
 
 
 def test_a_preference_of_crm_resource_is_a_finding_alone(fake: FakePacemaker) -> None:
