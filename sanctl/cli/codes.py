@@ -210,6 +210,13 @@ _CODES = {
     "SAN-FEN-004": "The CIB contains no fencing device for this node.",
     "SAN-FEN-005": "'node fence' was run on the node that it is to fence. The command would be cut "
     "off with it: run it on another node. A node that is to restart in order needs no fencing.",
+    "SAN-FEN-007": "A node was to be confirmed as off and is on: it is this node, a member of "
+    "Corosync's membership, answers a ping at one of its addresses, or Pacemaker does not show it "
+    "as lost. Confirmed all the same, two nodes would serve. Switch it off first; if another "
+    "machine has the address, take that off the network.",
+    "SAN-FEN-008": "The cluster was told that a node is off, and the fencer has not taken that, or "
+    "is not known to have. Nothing is switched by it; 'sanctl status' shows whether the node "
+    "counts as fenced.",
     "SAN-FEN-006": "The cluster was set up by a release whose CIB has no constraint for drained "
     "nodes: setting the attribute moves nothing. The playbook makes the constraint.",
     "SAN-HEAL-001": "'device heal' is for replicas that have diverged, or of which none may be "

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from sanctl.drivers.pacemaker import Pacemaker, PacemakerPort
 from sanctl.drivers.stonith import Stonith, StonithPort
 from sanctl.errors import ConfigError, Problem, SanctlError
 from sanctl.model.site import Site
-from sanctl.model.topology import Topology
+from sanctl.model.topology import Address, Topology
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.cib_size import DEFAULT_IPC_BUFFER_BYTES
 from sanctl.system import journal
@@ -104,6 +104,17 @@ class Environment:
         from sanctl.drivers.site_link import SiteLink  # noqa: PLC0415 - few commands need it
 
         return SiteLink.by_ssh(site)
+
+    def ping(self, addresses: Collection[Address]) -> frozenset[Address]:
+        """Return which addresses answer a ping from this node, asked for up to three seconds.
+
+        One that could not be asked, for want of memory or permission, is not among them.
+        """
+        from sanctl.drivers import icmp_echo  # noqa: PLC0415 - one command needs it
+        from sanctl.plan.failover.reach import Watch  # noqa: PLC0415
+
+        watch = Watch(tuple(addresses), attempts=3, timeout_s=1.0, dampening="")
+        return icmp_echo.look(watch).answered
 
     @contextmanager
     def logged(self, action: str, *, device: str = "", command_line: str = "") -> Iterator[None]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Fencing devices: list, query one for its status, and fence a node now (stonith_admin(8))."""
+"""Fencing devices: list, ask one, fence a node now or confirm that it is off (stonith_admin(8))."""
 
 from __future__ import annotations
 
@@ -37,6 +37,14 @@ class StonithPort(Protocol):
 
         Raises:
             CommandError: the node is not known to have been fenced.
+        """
+        ...
+
+    def confirm_off(self, node: str) -> None:
+        """Tell the cluster that a node is off: it counts as fenced, and nothing is switched.
+
+        Raises:
+            CommandError: the fencer has not taken it, or is not known to have.
         """
         ...
 
@@ -97,3 +105,7 @@ class Stonith:
             ["stonith_admin", "--reboot", node, f"--timeout={each_s:.0f}"],
             timeout_s=timeout_s + 10.0,
         )
+
+    def confirm_off(self, node: str) -> None:
+        """See StonithPort.confirm_off."""
+        self._runner.run(["stonith_admin", "--confirm", node], timeout_s=_ASK_TIMEOUT_S)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sanctl.errors import CommandError, Problem
 
 
@@ -15,6 +17,8 @@ class FakeStonith:
         self.is_down = False
         self.fenced: list[str] = []
         self.fails = False
+        self.confirmed: list[str] = []
+        self.on_confirm: Callable[[str], None] = lambda _: None
 
     def registered(self) -> tuple[str, ...]:
         if self.is_down:
@@ -28,3 +32,9 @@ class FakeStonith:
         if self.fails:
             raise CommandError(Problem("SAN-CMD-003", "No route to host"))
         self.fenced.append(node)
+
+    def confirm_off(self, node: str) -> None:
+        if self.fails:
+            raise CommandError(Problem("SAN-CMD-003", "No such device or address"))
+        self.confirmed.append(node)
+        self.on_confirm(node)

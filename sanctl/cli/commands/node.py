@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import click
 
+from sanctl.cli.commands.node_confirm import confirm
 from sanctl.cli.commands.node_remove import remove
 from sanctl.cli.commands.node_replace import replace
 from sanctl.cli.environment import environment
@@ -30,7 +31,7 @@ _NAMED = 32
     sections={
         "See": ("list",),
         "Maintenance": ("standby", "online", "drain", "undrain"),
-        "Failures": ("fence", "replace"),
+        "Failures": ("fence", "confirm-off", "replace"),
         "Leaving": ("remove",),
     },
 )
@@ -38,6 +39,7 @@ def node() -> None:
     """Nodes: take them out of service and back, test fencing, replace one."""
 
 
+node.add_command(confirm)
 node.add_command(remove)
 node.add_command(replace)
 

@@ -58,6 +58,13 @@ class NodeInStandby(TypedDict):
     stopped: Annotated[list[Stranded], "devices that no node serves now, as was accepted"]
 
 
+class NodeConfirmed(TypedDict):
+    """A node after `confirm-off`."""
+
+    name: Annotated[str, "the node"]
+    changed: Annotated[bool, "false: the cluster did not wait for it to be fenced"]
+
+
 class NodeRemoved(TypedDict):
     """A node after `remove`."""
 

@@ -21,7 +21,7 @@ _NODE_ADVICE = {
         CRITICAL,
         "what it does is not known; no node takes over what it served until it is fenced",
         "see 'stonith_admin --history NODE'; if fencing fails, switch the node off, make sure it "
-        "is off, then 'stonith_admin --confirm NODE'",
+        "is off, then 'sanctl node confirm-off NODE'",
     ),
     NodeState.STANDBY: (
         WARNING,

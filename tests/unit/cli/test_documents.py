@@ -137,6 +137,9 @@ _WITH_A_REPOSITORY = {
     f"backup {word}" for word in ("init", "list", "prune", "restore", "run", "verify")
 }
 
+#: It needs a node that cannot be fenced: tests/unit/cli/test_node_confirm.py has it.
+_WITH_A_LOST_NODE = {"node confirm-off"}
+
 #: These need LIO: tests/unit/ops/test_point_export.py has them.
 _WITH_LIO = {f"snapshot {word}" for word in ("export", "exports", "unexport")}
 #: These need a second site, or the files of one: tests/unit/ops/test_replicate.py has them.
@@ -187,7 +190,7 @@ def test_every_command_with_json_is_documented_and_nothing_else() -> None:
 
 def test_every_document_is_held_against_a_real_one() -> None:
     tried = {words_of(line) for line in _LIFE} | {"lab kernel-check", "bench status"}
-    elsewhere = _IN_THE_LAB | _WITH_A_REPOSITORY | _WITH_LIO | _WITH_A_SITE
+    elsewhere = _IN_THE_LAB | _WITH_A_REPOSITORY | _WITH_LIO | _WITH_A_SITE | _WITH_A_LOST_NODE
     assert tried | elsewhere == set(ALL_DOCUMENTS)
 
 
@@ -248,7 +251,7 @@ def test_what_the_status_of_devices_that_are_made_up_costs(
 def test_a_breach_is_seen() -> None:
     def said(data: object) -> list[str]:
         frame = {"schema": 1, "status": "ok", "data": data, "problems": []}
-        return breaches("node standby", json.dumps(frame))
+        return breaches("node online", json.dumps(frame))
 
     assert said({"name": "n1", "changed": True}) == []
     assert said({"name": "n1"}) == ["data.changed is missing"]

@@ -44,3 +44,9 @@ def test_the_fence_agent_gets_the_fencers_options() -> None:
 def test_an_agent_that_fails_is_the_reason() -> None:
     reason, _ = asked((1, "", "Connection timed out"))
     assert "fence_ipmilan: exit status 1" in reason
+
+
+def test_a_confirmation_switches_nothing() -> None:
+    runner = FakeRunner(lambda _: "")
+    Stonith(runner).confirm_off("n1")
+    assert runner.calls[-1][0] == ("stonith_admin", "--confirm", "n1")
