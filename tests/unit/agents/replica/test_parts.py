@@ -46,6 +46,29 @@ def test_metadata_are_not_made_in_a_left_over_file(
     assert over[-1] == new.stat().st_ino
 
 
+def test_metadata_without_data_are_never_taken_for_a_good_replica(
+    fake_node: FakeNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They say UpToDate of what is gone; the file of zeros begins with new ones, Inconsistent."""
+    meta = tmp_path / "devices" / f"vol.{'0' * 32}.meta"
+    meta.parent.mkdir()
+    meta.write_bytes(b"UpToDate")
+    seen_at_first: list[bool] = []
+
+    def attach(path: str, *, block_bytes: int = 0) -> str:
+        if path.endswith(".data"):
+            seen_at_first.append(meta.exists())
+        return "/dev/loop1"
+
+    monkeypatch.setattr(loop, "attach", attach)
+    fake_node.states["vol"] = None
+    monkeypatch.setattr(backing_device, "create", lambda *_, over: None)
+    monkeypatch.setattr(ram_cache, "remove_parts", lambda *_: None)
+    parts.prepare_files(FakeRunner(), VOL, str(tmp_path))
+    assert seen_at_first == [False] and not meta.exists()
+    assert not (meta.parent / f"{meta.name}.new").read_bytes().strip(b"\0")
+
+
 def test_a_cluster_toml_of_a_newer_release_is_read_and_logged_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

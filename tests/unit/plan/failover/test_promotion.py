@@ -84,6 +84,15 @@ def test_a_primary_that_lost_its_disk_keeps_serving_until_another_takes_over() -
     assert promotion_score(_state("Diskless", "Primary", (gone,)), is_new=False) is None
 
 
+@pytest.mark.parametrize("peers", [(), (_PEER._replace(disk="DUnknown", connection="Connecting"),)])
+def test_an_empty_replica_of_a_device_that_was_active_is_none_alone(
+    peers: tuple[PeerState, ...],
+) -> None:
+    """A server that was replaced by another of the same name: its pool is empty."""
+    blank = _state("Inconsistent", peers=peers)
+    assert promotion_score(blank, is_new=False, is_first=True, replicas=1 + len(peers)) is None
+
+
 @pytest.mark.parametrize("disk", _DISKS)
 def test_without_a_majority_no_replica_is_a_candidate(disk: str) -> None:
     assert promotion_score(_state(disk)._replace(has_quorum=False), is_new=True) is None
