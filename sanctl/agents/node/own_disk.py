@@ -27,7 +27,8 @@ _STEP_BYTES = 64 << 20
 def fields(runner: Runner) -> str:
     """Return what is published, each after a blank; empty where all is well.
 
-    What cannot be found out is logged: nothing is published of it, or what was found out last.
+    A file of the CIB that cannot be read counts as behind. What else cannot be found out is logged:
+    nothing is published of it, or what was found out last.
     """
     found = " cib=unwritten" if _is_cib_unwritten(runner) else ""
     try:
@@ -65,15 +66,20 @@ def _look(runner: Runner, before: str) -> str:
     live = own_disk.live_cib_version(runner)
     if live is None:
         return before
-    written = own_disk.written_cib_version()
-    if not is_behind(written, live):
-        return _WRITTEN
-    # The file of a CIB that changes all the time may be behind at each look, and grows.
-    found = f"{_BEHIND} {written}"
+    try:
+        written = own_disk.written_cib_version()
+    except OSError as error:
+        # A boot would find no more in it than this does.
+        found, seen = f"{_BEHIND} {error.errno}", f"cannot be read: {error}"
+    else:
+        if not is_behind(written, live):
+            return _WRITTEN
+        # The file of a CIB that changes all the time may be behind at each look, and grows.
+        found, seen = f"{_BEHIND} {written}", f"{written}"
     if before not in (found, _UNWRITTEN):
         return found
     _log(
-        f"the CIB is not written to disk: Pacemaker has {live}, the file {written}",
+        f"the CIB is not written to disk: Pacemaker has {live}, the file {seen}",
         journal.ERROR,
     )
     return _UNWRITTEN

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sanctl.model.cluster import Cluster
-from sanctl.model.crm_mon import MEMBER_STATES
 from sanctl.model.findings import Finding, Severity
 from sanctl.model.names import format_bytes
 
@@ -28,7 +27,8 @@ def own_disk_findings(cluster: Cluster) -> Iterator[Finding]:
     """
     unwritten, low = set(), {}
     for (_, node), usage in cluster.cib.pools.items():
-        if usage.error is not None or cluster.mon.state(node) not in MEMBER_STATES:
+        # Of one that has stopped, as in standby, what it published last is left.
+        if usage.error is not None or not cluster.is_pool_agent_running(node):
             continue
         if usage.is_cib_unwritten:
             unwritten.add(str(node))
@@ -46,7 +46,8 @@ def unwritten_cib_finding(node: str) -> Finding:
         code="SAN-HLT-140",
         severity=Severity.CRITICAL,
         subject=f"node {node}",
-        what=f"the CIB is not written to disk on {node}: {CIB_FILE} is older than the one in use",
+        what=f"the CIB is not written to disk on {node}: {CIB_FILE} is older than the one in use, "
+        "is missing, or cannot be read",
         why="what has changed since, marks of replicas that are behind among it, is in memory "
         "alone there, and a loss of power takes it",
         do=f"on {node}: make room on {FOLDER} ('df {FOLDER}', 'journalctl -t pacemaker-based'), "

@@ -81,12 +81,19 @@ def test_a_cib_without_a_file_is_unwritten(disk: Disk, fake_node: FakeNode) -> N
     assert look(fake_node) == " cib=unwritten"
 
 
-def test_what_is_not_known_is_not_published(disk: Disk, fake_node: FakeNode) -> None:
+def test_a_file_that_cannot_be_read_is_unwritten(disk: Disk, fake_node: FakeNode) -> None:
+    """What broke: a boot finds no marks in it, and only the journal said so."""
     disk.written = OSError(errno.EIO, "I/O error")
-    assert look(fake_node) == look(fake_node) == ""
-    assert len(fake_node.journal) == 2
-    disk.live = None
     assert look(fake_node) == ""
+    assert look(fake_node) == " cib=unwritten"
+    assert any("I/O error" in line for line in fake_node.journal)
+    disk.written = disk.live
+    assert look(fake_node) == ""
+
+
+def test_what_is_not_known_is_not_published(disk: Disk, fake_node: FakeNode) -> None:
+    disk.written, disk.live = (1, 39), None
+    assert look(fake_node) == look(fake_node) == ""
 
 
 def test_little_room_is_published_in_steps(
