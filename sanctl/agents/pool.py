@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from sanctl.agents import cib_check, deleted_devices, ocf, pool_space
 from sanctl.agents.fencing import cluster_run
-from sanctl.agents.node import failure_cleanup, members, own_disk, votes
+from sanctl.agents.node import failure_cleanup, links, members, own_disk, votes
 from sanctl.agents.pool_metadata import METADATA
 from sanctl.agents.publish import attrd_cache, failed_logins, host_sessions, node_states
 from sanctl.agents.recovery import fs_shutdown
@@ -157,7 +157,7 @@ def _check_pools(*, may_mount: bool = True) -> None:
             "states of an earlier release",
             lambda: node_states.delete_of_earlier_release(deadline_runner, attributes),
         )
-    node_fields = _memory_fields() + own_disk.fields(deadline_runner)
+    node_fields = _node_fields(deadline_runner)
     for one in _pools_here():
         name, path = str(one.name), str(one.path)
         try:
@@ -330,6 +330,25 @@ def _placed(attributes: dict[str, str]) -> frozenset[str]:
 def _deadline_runner() -> DeadlineRunner:
     """Return a runner whose programs end before the monitor's timeout."""
     return DeadlineRunner(_RUNNER, time.monotonic() + ocf.remaining_s(_MONITOR_S) - _RESERVE_S)
+
+
+def _node_fields(runner: DeadlineRunner) -> str:
+    """Return the published fields that are about the node, each after a blank.
+
+    An error of one of sanctl's own says nothing of the pools, and keeps nothing else from being
+    published.
+    """
+    found = ""
+    for what, fields in (
+        ("the node's memory", _memory_fields),
+        ("the node's own disk", lambda: own_disk.fields(runner)),
+        ("Corosync's links", lambda: links.field(runner)),
+    ):
+        try:
+            found += fields()
+        except Exception as error:
+            _log_failed(what, error)
+    return found
 
 
 def _memory_fields() -> str:

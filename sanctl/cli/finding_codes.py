@@ -242,6 +242,11 @@ CODES = {
     "one less than 10 GiB), or less than 500 MiB (of a small one a quarter). Once it is "
     "full Pacemaker stops writing the CIB (SAN-HLT-140), and sanctl's notes on pools and replicas "
     "cannot be written.",
+    "SAN-HLT-145": "A link of Corosync from a node to another is down, and another link between "
+    "them works, so the cluster goes on and nothing else says it. Should the other link go as "
+    "well, the nodes lose sight of each other: one is fenced, or loses quorum. A node looks at its "
+    "links every half minute, and says so of one that is down twice; a witness runs nothing that "
+    "does, and the others say it of their links to it; 'sanctl doctor' looks itself.",
     "SAN-HLT-119": "The hook of a device's newest restore point failed: before it, and the point "
     "is crash-consistent; or after it, and the application may still be quiet.",
 }

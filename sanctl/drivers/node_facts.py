@@ -9,14 +9,17 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from sanctl.drivers import own_disk
+from sanctl.drivers import corosync, own_disk
 from sanctl.errors import CommandError
+from sanctl.parse.corosync import Link
 from sanctl.system.files import is_folder, read_text_or
 from sanctl.system.runner import Runner
 
 _TIMEOUT_S = 20.0
 #: As in /proc/PID/comm, where the kernel keeps 15 characters of a program's name.
 _CIB_DAEMON = "pacemaker-based"
+#: Older than any version of a CIB.
+NO_CIB = (-1, -1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,11 +71,18 @@ class NodeFactsPort(Protocol):
         ...
 
     def written_cib_version(self) -> tuple[int, int] | None:
-        """Return `admin_epoch` and `epoch` of the CIB on this node's disk; None: not known."""
+        """Return `admin_epoch` and `epoch` of the CIB on this node's disk; None: not known.
+
+        NO_CIB where there is no such file, or the disk does not give it.
+        """
         ...
 
     def own_disk_bytes(self) -> tuple[int, int] | None:
         """Return the size of the filesystem of /var/lib, and what is free; None: not known."""
+        ...
+
+    def links(self) -> tuple[Link, ...] | None:
+        """Return Corosync's links from this node to others; None: Corosync does not say."""
         ...
 
 
@@ -166,15 +176,24 @@ class NodeFacts:
     def written_cib_version(self) -> tuple[int, int] | None:
         """See HostPort.written_cib_version."""
         try:
-            return own_disk.written_cib_version()
-        except OSError:
+            return own_disk.written_cib_version() or NO_CIB
+        except PermissionError:
             return None
+        except OSError:
+            return NO_CIB
 
     def own_disk_bytes(self) -> tuple[int, int] | None:
         """See HostPort.own_disk_bytes."""
         try:
             return own_disk.space_bytes()
         except OSError:
+            return None
+
+    def links(self) -> tuple[Link, ...] | None:
+        """See HostPort.links."""
+        try:
+            return corosync.links(self._runner)
+        except CommandError:
             return None
 
 

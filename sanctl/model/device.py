@@ -355,6 +355,8 @@ class PoolUsage:
     """Whether Pacemaker has stopped writing the CIB to the node's own disk."""
     own_disk_free_bytes: int | None = None
     """What the node's own disk has free, where that is little; None: enough, or not known."""
+    lost_links: frozenset[tuple[int, int]] = frozenset()
+    """Corosync's links that are down beside one that works: number, and id of the other node."""
 
 
 @dataclass(frozen=True, slots=True, order=True, kw_only=True)

@@ -36,6 +36,9 @@ class Strategy(StrEnum):
     """Two nodes, several links: while one link works they agree; without any, fencing decides."""
 
 
+#: The networks of Corosync's links, by their number in corosync.conf.
+LINK_NAMES = {0: "heartbeat", 1: "sync"}
+
 #: The heartbeat strategy without fencing: with all links lost, each node takes the other for dead.
 RISK_NO_FENCING = "SAN-RISK-001"
 #: SBD with softdog: a node whose kernel hangs may go on writing while another node takes over.

@@ -23,6 +23,8 @@ from sanctl.plan.cluster.cib_size import (
 )
 from sanctl.plan.health.cluster_health import all_findings
 from sanctl.plan.health.doctor_checks import CHECKS, OF_THE_CLUSTER, count
+from sanctl.plan.health.link_health import lost_link_findings
+from sanctl.plan.health.lost_links import lost_links
 from sanctl.plan.health.memory_health import memory_finding
 from sanctl.plan.health.own_disk_health import low_disk_finding, unwritten_cib_finding
 from sanctl.plan.health.own_disk_limits import is_behind, is_low
@@ -131,12 +133,13 @@ def examine(
         findings.extend(_cib_size_findings(session, host, cluster))
         if is_storage:
             findings.extend(_memory_findings(host, cluster))
-        findings.extend(all_findings(cluster, topology, now_s=session.clock.wall_s()))
-        known = {(finding.code, finding.subject) for finding in findings}
+        own, looked_at = _own_look(session, host, cluster)
+        findings.extend(own)
         findings.extend(
             finding
-            for finding in _own_disk_findings(session, host)
-            if (finding.code, finding.subject) not in known
+            for finding in all_findings(cluster, topology, now_s=session.clock.wall_s())
+            # What this node has published may be a minute old.
+            if finding.subject != f"node {host.node_name()}" or finding.code not in looked_at
         )
         try:
             findings.extend(silent_device_findings(query_fencing_devices(stonith, cluster)))
@@ -174,22 +177,40 @@ def _cib_size_findings(
         )
 
 
-def _own_disk_findings(session: Session, host: NodeFactsPort) -> Iterator[Finding]:
-    """Look at this node's own disk; other storage nodes' pool agents publish it of theirs."""
-    if _is_cib_unwritten(session, host):
-        yield unwritten_cib_finding(host.node_name())
+def _own_look(
+    session: Session, host: NodeFactsPort, cluster: Cluster
+) -> tuple[list[Finding], frozenset[str]]:
+    """Look at this node's own disk and its links; return the codes as well that this has answered.
+
+    Storage nodes' pool agents publish them of their nodes.
+    """
+    here, found, looked_at = host.node_name(), [], set()
+    is_unwritten = _is_cib_unwritten(session, host)
+    if is_unwritten is not None:
+        looked_at.add("SAN-HLT-140")
+        if is_unwritten:
+            found.append(unwritten_cib_finding(here))
     space = host.own_disk_bytes()
-    if space is not None and is_low(*space):
-        yield low_disk_finding(host.node_name(), space[1])
+    if space is not None:
+        looked_at.add("SAN-HLT-141")
+        if is_low(*space):
+            found.append(low_disk_finding(here, space[1]))
+    links = host.links()
+    if links is not None:
+        looked_at.add("SAN-HLT-145")
+        found.extend(lost_link_findings(cluster, here, lost_links(links)))
+    return found, frozenset(looked_at)
 
 
-def _is_cib_unwritten(session: Session, host: NodeFactsPort) -> bool:
+def _is_cib_unwritten(session: Session, host: NodeFactsPort) -> bool | None:
     """Whether the file of the CIB is older than the CIB that was read, and does not become newer.
 
-    A write takes a moment. Of a file that cannot be read nothing is known.
+    A write takes a moment. None: not known.
     """
     live, first = session.cib_version(), host.written_cib_version()
-    if live is None or first is None or not is_behind(first, live):
+    if live is None or first is None:
+        return None
+    if not is_behind(first, live):
         return False
     until_s = session.clock.monotonic_s() + _CIB_WRITTEN_WITHIN_S
     while session.clock.monotonic_s() < until_s:

@@ -13,6 +13,7 @@ from sanctl.model.admission import HELD_KEY, LET_IN_KEY, parse_held, parse_run
 from sanctl.model.device import PeerLink, PoolUsage, ReplicaState
 from sanctl.model.hung_io import KEY as HUNG_KEY
 from sanctl.model.hung_io import parse_hung
+from sanctl.model.lost_link import parse_links
 from sanctl.model.packed_states import unpack
 from sanctl.model.pool_cache import parse_cache_state
 from sanctl.model.release_needs import LACKS_KEY, parse_lacks
@@ -146,6 +147,7 @@ def parse_pool_usage(text: str) -> PoolUsage:
         largest_file_bytes=_number(pairs.get("largest-file")) or None,
         is_cib_unwritten=pairs.get("cib") == "unwritten",
         own_disk_free_bytes=_number(pairs.get("own-disk")),
+        lost_links=parse_links(pairs.get("links-down", "")),
     )
 
 

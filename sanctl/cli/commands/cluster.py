@@ -13,11 +13,10 @@ from sanctl.cli.output import UNKNOWN, finish, finish_change, print_table
 from sanctl.drivers import corosync
 from sanctl.errors import CommandError
 from sanctl.model.cluster import Cluster
-from sanctl.model.topology import Strategy, Topology
+from sanctl.model.topology import LINK_NAMES, Strategy, Topology
 from sanctl.model.vote_mode import Votes
 from sanctl.ops import cluster_strategy as strategies
 
-_LINK_NAMES = {0: "heartbeat", 1: "sync"}
 _VOTE_COLUMNS = ("NODE", "ROLE", "STRATEGY", "COUNTS BY", "AFTER A START", "DEVICE")
 _LINK_COLUMNS = ("LINK", "TO", "STATE")
 
@@ -134,7 +133,7 @@ def cluster_data(env: Environment, topology: Topology, seen: Cluster) -> dict[st
         ],
         "links": [
             {
-                "link": _LINK_NAMES.get(link.number, str(link.number)),
+                "link": LINK_NAMES.get(link.number, str(link.number)),
                 "to": names.get(link.peer, str(link.peer)),
                 "state": "connected" if link.is_connected else "disconnected",
             }

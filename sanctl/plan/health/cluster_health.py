@@ -21,6 +21,7 @@ from sanctl.plan.health.device_health import device_findings
 from sanctl.plan.health.fencing_health import fencing_findings, reach_findings
 from sanctl.plan.health.flash_health import flash_findings
 from sanctl.plan.health.group_health import group_findings
+from sanctl.plan.health.link_health import link_findings
 from sanctl.plan.health.node_health import node_findings
 from sanctl.plan.health.own_disk_health import own_disk_findings
 from sanctl.plan.health.point_health import extent_findings, lost_point_findings
@@ -43,6 +44,7 @@ def all_findings(
     findings.extend(node_findings(cluster))
     findings.extend(release_findings(cluster))
     findings.extend(own_disk_findings(cluster))
+    findings.extend(link_findings(cluster))
     findings.extend(reach_findings(cluster))
     for device in cluster.cib.devices:
         findings.extend(device_findings(cluster, device, now_s=now_s))

@@ -16,7 +16,7 @@ CHECKS = (
     ("cluster", ("SAN-HLT-00", "SAN-HLT-128", "SAN-HLT-133", "SAN-CLU-", "SAN-CIB-")),
     ("votes", ("SAN-HLT-08",)),
     ("fencing", ("SAN-HLT-01", "SAN-HLT-131", "SAN-FEN-")),
-    ("nodes", ("SAN-HLT-02", "SAN-HLT-059", "SAN-HLT-140", "SAN-HLT-141")),
+    ("nodes", ("SAN-HLT-02", "SAN-HLT-059", "SAN-HLT-140", "SAN-HLT-141", "SAN-HLT-145")),
     (
         "pools",
         (

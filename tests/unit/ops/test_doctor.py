@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from sanctl.cli.finding_codes import CODES as FINDING_CODES
-from sanctl.drivers.node_facts import Unit
+from sanctl.drivers.node_facts import NO_CIB, Unit
 from sanctl.errors import ConfigError, Problem
 from sanctl.model.findings import Finding, Severity, is_degraded
 from sanctl.ops import doctor
 from sanctl.ops.doctor import Examination, examine
 from sanctl.ops.session import Session
+from sanctl.parse.corosync import Link
 from sanctl.plan.health.doctor_checks import CHECKS, OF_THE_CLUSTER, checks_of
 from tests.fakes.pacemaker import FakeClock, FakePacemaker, FakeReporter
 from tests.fakes.stonith import FakeStonith
@@ -49,6 +50,7 @@ class FakeHost:
         self.clock: bool | None = True
         self.ipc_buffer: int | None = None
         self.written: list[tuple[int, int] | None] = [None]
+        self.corosync_links: tuple[Link, ...] | None = None
         self.own_disk: tuple[int, int] | None = (100 << 30, 50 << 30)
 
     def node_name(self) -> str:
@@ -83,6 +85,9 @@ class FakeHost:
 
     def written_cib_version(self) -> tuple[int, int] | None:
         return self.written.pop(0) if len(self.written) > 1 else self.written[0]
+
+    def links(self) -> tuple[Link, ...] | None:
+        return self.corosync_links
 
     def own_disk_bytes(self) -> tuple[int, int] | None:
         return self.own_disk
@@ -138,6 +143,7 @@ def test_local_findings(field: str, value: object, codes: set[str]) -> None:
         ([(0, 1)], True),
         ([(0, 1), (0, 1), (0, 2)], False),  # it was being written
         ([(9, 0)], False),
+        ([NO_CIB], True),  # EIO
     ],
 )
 @pytest.mark.parametrize("node", ["n1", "n3"])
@@ -170,6 +176,43 @@ def test_little_room_on_the_nodes_own_disk(space: tuple[int, int] | None, is_sai
     host = FakeHost()
     host.own_disk = space
     assert [each.code for each in check(host).findings] == (["SAN-HLT-141"] if is_said else [])
+
+
+def told(host: FakeHost, *published: str) -> list[tuple[str, str]]:
+    """What the doctor says on n1, which has published that, of the disks and links of nodes."""
+    cluster = FakePacemaker(golden="one-device")
+    for node, value in zip(("n1", "n2"), published, strict=False):
+        cluster.attribute(node, "sanctl-pool-main", f"total=100 free=90 {value}")
+    codes = {"SAN-HLT-140", "SAN-HLT-141", "SAN-HLT-145"}
+    return [(e.code, e.subject) for e in check(host, cluster).findings if e.code in codes]
+
+
+_PUBLISHED = "cib=unwritten own-disk=0 links-down=1:2"
+
+
+def test_its_own_look_outweighs_what_the_node_has_published() -> None:
+    """What broke: for a minute after the mend it said what it saw was not so any more."""
+    host = FakeHost()
+    host.written = [(9, 0)]
+    host.corosync_links = (Link(0, 2, True), Link(1, 2, True))
+    others = [("SAN-HLT-140", "node n2"), ("SAN-HLT-141", "node n2"), ("SAN-HLT-145", "node n2")]
+    assert told(host, _PUBLISHED, _PUBLISHED) == others
+    # What it cannot see it takes from there.
+    host.written, host.own_disk, host.corosync_links = [None], None, None
+    assert len(told(host, _PUBLISHED)) == 3
+
+
+def test_a_lost_link_is_seen_from_here() -> None:
+    host = FakeHost()
+    host.corosync_links = (
+        Link(0, 2, True),
+        Link(1, 2, False),
+        Link(0, 3, False),
+        Link(1, 3, False),
+    )
+    assert told(host) == [("SAN-HLT-145", "node n1")]
+    host.corosync_links = (Link(0, 2, False), Link(1, 2, False))
+    assert told(host) == [], "it is away"
 
 
 @pytest.mark.parametrize(
