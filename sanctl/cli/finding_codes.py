@@ -247,6 +247,17 @@ CODES = {
     "well, the nodes lose sight of each other: one is fenced, or loses quorum. A node looks at its "
     "links every half minute, and says so of one that is down twice; a witness runs nothing that "
     "does, and the others say it of their links to it; 'sanctl doctor' looks itself.",
+    "SAN-HLT-146": "A host is logged in to a device, and not through each node in service that "
+    "has a replica of it. Should the device move there, or the others be lost, the host has no "
+    "way to it. A replica that was started, moved or changed in the last five minutes is left "
+    "out: hosts log in again meanwhile. Since when a host has lacked the path is not known, and "
+    "of a node that does not say who is logged in nothing is said.",
+    "SAN-HLT-147": "A device goes from three or four replicas to two, with DRBD 9, and the node "
+    "that is to keep the other replica is lost and neither fenced nor marked yet. The change "
+    "waits: until then the dropped replicas count towards the majority (SAN-AGENT-021).",
+    "SAN-HLT-148": "On a node with a replica of a device with persistent reservations the service "
+    "that keeps them does not listen. Each change of a reservation waits for it, also on other "
+    "nodes, as none is answered before each replica has it or is marked; a promotion waits, too.",
     "SAN-HLT-119": "The hook of a device's newest restore point failed: before it, and the point "
     "is crash-consistent; or after it, and the application may still be quiet.",
 }

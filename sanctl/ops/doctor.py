@@ -15,6 +15,7 @@ from sanctl.model.drbd import bitmaps_per_replica
 from sanctl.model.findings import Finding, Severity, sorted_findings
 from sanctl.model.topology import NodeRole, Topology
 from sanctl.ops.node_fence import query_fencing_devices, silent_device_findings
+from sanctl.ops.path_look import host_path_findings
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.cib_size import (
     DEFAULT_IPC_BUFFER_BYTES,
@@ -133,6 +134,7 @@ def examine(
         findings.extend(_cib_size_findings(session, host, cluster))
         if is_storage:
             findings.extend(_memory_findings(host, cluster))
+        findings.extend(host_path_findings(session, cluster))
         own, looked_at = _own_look(session, host, cluster)
         findings.extend(own)
         findings.extend(

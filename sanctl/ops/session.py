@@ -18,6 +18,7 @@ from sanctl.model.names import DeviceName, NodeName
 from sanctl.model.packed_states import STATES_ATTRIBUTE
 from sanctl.model.resync_record import RUNNING_ATTRIBUTE, RunningSync, parse_running
 from sanctl.ops.probe_records import changed_devices, forget_probes, would_restart
+from sanctl.parse.change_times import change_times
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.cib_version import HEAD_BYTES, parse_cib_version
 from sanctl.parse.crm_mon import parse_crm_mon
@@ -81,6 +82,10 @@ class Session:
     def cib_version(self) -> tuple[int, int] | None:
         """Return `admin_epoch` and `epoch` of the CIB that was read last; None: it says neither."""
         return parse_cib_version(self._cib_text[:HEAD_BYTES])
+
+    def change_times(self) -> dict[tuple[str, str], int]:
+        """Return when each device was started or changed last on a node, by the CIB read last."""
+        return change_times(parse_document(self._cib_text))
 
     def compressed_cib_bytes(self, added: str = "") -> int:
         """Return the size of the CIB that was read last, compressed as Pacemaker compresses it.

@@ -22,8 +22,9 @@ from sanctl.cli.views.node import NODE_COLUMNS, node_data, node_rows
 from sanctl.errors import ConfigError, ExitStatus, Problem
 from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import NodeState
-from sanctl.model.findings import Finding, Severity, grouped, is_degraded
+from sanctl.model.findings import Finding, Severity, grouped, is_degraded, sorted_findings
 from sanctl.model.topology import Topology
+from sanctl.ops.path_look import host_path_findings
 from sanctl.plan.health.cluster_health import all_findings
 
 _SHOWN_SUBJECTS = 4
@@ -43,7 +44,12 @@ def status(output: str) -> None:
         problems = error.problems
     with env.session() as session:
         cluster = session.observe()
-        findings = all_findings(cluster, topology, now_s=session.clock.wall_s())
+        findings = sorted_findings(
+            [
+                *all_findings(cluster, topology, now_s=session.clock.wall_s()),
+                *host_path_findings(session, cluster),
+            ]
+        )
     degraded = is_degraded(findings) or bool(problems)
     nodes = node_data(cluster, topology)
     # Either for JSON or for a table: with hundreds of devices each takes most of the time.

@@ -48,6 +48,8 @@ CHECKS = (
             "SAN-HLT-130",
             "SAN-HLT-136",
             "SAN-HLT-132",
+            "SAN-HLT-147",
+            "SAN-HLT-148",
         ),
     ),
     (
@@ -60,6 +62,7 @@ CHECKS = (
             "SAN-HLT-115",
             "SAN-HLT-123",
             "SAN-HLT-129",
+            "SAN-HLT-146",
         ),
     ),
     ("restore points", ("SAN-HLT-098", "SAN-HLT-119", "SAN-HLT-124", "SAN-HLT-126")),
