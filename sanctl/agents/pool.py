@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING
 
 from sanctl.agents import cib_check, deleted_devices, ocf, pool_space
 from sanctl.agents.fencing import cluster_run
-from sanctl.agents.node import failure_cleanup, links, members, own_disk, votes
+from sanctl.agents.node import (
+    failure_cleanup,
+    links,
+    members,
+    own_disk,
+    reservations_service,
+    votes,
+)
 from sanctl.agents.pool_metadata import METADATA
 from sanctl.agents.publish import attrd_cache, failed_logins, host_sessions, node_states
 from sanctl.agents.recovery import fs_shutdown
@@ -343,6 +350,7 @@ def _node_fields(runner: DeadlineRunner) -> str:
         ("the node's memory", _memory_fields),
         ("the node's own disk", lambda: own_disk.fields(runner)),
         ("Corosync's links", lambda: links.field(runner)),
+        ("the reservations' service", reservations_service.field),
     ):
         try:
             found += fields()

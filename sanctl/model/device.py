@@ -254,6 +254,8 @@ class ReplicaState:
     A release that does not know of needs says nothing."""
     hung: HungIo | None = None
     """Requests that hang there; published only by a Primary that is not rebooted for them."""
+    change_waits_for: str = ""
+    """The node that a change to two replicas waits for there: it is lost, and not yet fenced."""
     waits_to_connect_since_s: int | None = None
     """Since when its connection waits for its turn (plan/drbd/reconnect_pace.py), in seconds since
     1970; published only while DRBD makes no connection."""
@@ -355,6 +357,9 @@ class PoolUsage:
     """Whether Pacemaker has stopped writing the CIB to the node's own disk."""
     own_disk_free_bytes: int | None = None
     """What the node's own disk has free, where that is little; None: enough, or not known."""
+    is_reservations_service_down: bool = False
+    """Whether sanctl-reservations.service does not listen there, which only devices need that have
+    reservations."""
     lost_links: frozenset[tuple[int, int]] = frozenset()
     """Corosync's links that are down beside one that works: number, and id of the other node."""
 

@@ -71,6 +71,7 @@ def parse_replica_state(text: str) -> ReplicaState:
         is_let_in=bool(pairs.get(LET_IN_KEY)),
         held_run=held[0] if held else None,
         held_why=held[1] if held else None,
+        change_waits_for=_known(pairs.get("change-waits")) or "",
         waits_to_connect_since_s=_number(pairs.get("connects-later")),
         hung=parse_hung(pairs.get(HUNG_KEY, "")),
         lacks=parse_lacks(pairs.get(LACKS_KEY, "")),
@@ -147,6 +148,7 @@ def parse_pool_usage(text: str) -> PoolUsage:
         largest_file_bytes=_number(pairs.get("largest-file")) or None,
         is_cib_unwritten=pairs.get("cib") == "unwritten",
         own_disk_free_bytes=_number(pairs.get("own-disk")),
+        is_reservations_service_down=pairs.get("pr-service") == "down",
         lost_links=parse_links(pairs.get("links-down", "")),
     )
 

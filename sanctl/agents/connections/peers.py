@@ -25,6 +25,7 @@ A start attaches the disk while DRBD knows all peers, and is refused where there
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from sanctl.agents.cache import write_cache
@@ -135,6 +136,8 @@ def _fence_without_quorum(runner: Runner, device: Device, state: ResourceState |
         if peer.connection == "Connected" or peer.disk != "DUnknown":
             continue
         if not _is_marked(runner, device, peer.name):
+            with contextlib.suppress(OSError):
+                _change_note(device).write(peer.name)  # It is published.
             raise CommandError(
                 Problem(
                     "SAN-AGENT-021",
@@ -241,4 +244,4 @@ def _here() -> str:
 
 
 def _change_note(device: Device) -> state_files.StateFile:
-    return state_files.of_device(device.name, "change-of-nodes")
+    return state_files.of_device(device.name, parts.CHANGE_NOTE)

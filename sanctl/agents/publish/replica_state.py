@@ -13,7 +13,7 @@ from sanctl.agents.fencing import outdate, own_marks, quorum_overlap
 from sanctl.agents.promotion import admission, compared_data, first_activation, needed_release
 from sanctl.agents.publish import attrd_cache, node_states
 from sanctl.agents.replica import access_list, lost_writes, resync_note, sync_policy
-from sanctl.agents.replica.parts import Device, note_path
+from sanctl.agents.replica.parts import CHANGE_NOTE, Device, note_path
 from sanctl.agents.reservations import hooks
 from sanctl.drivers import drbd_kernel, drbdsetup, gate, lio, node_attributes, pool_files
 from sanctl.errors import SanctlError
@@ -260,6 +260,9 @@ def _publish(
     value += needed_release.published_field(lacks)
     hung = state_files.of_device(device.name, hung_io.NOTE_KIND).read()
     value += f" {hung_io.KEY}={hung}" if hung else ""
+    # Written where a change of nodes waits for a lost peer (agents/connections/peers.py).
+    waits_for = state_files.of_device(device.name, CHANGE_NOTE).read()
+    value += f" change-waits={waits_for}" if waits_for else ""
     value += reconnect_dropped.published_field(device.name, state)
     path = note_path(device, "sync")
     latest = ResyncRecord.parse(read_text_or(path, "")) if path is not None else None

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 CLUSTER = "/etc/sanctl/cluster.toml"
 _MEMBERS_LOOK_S = 2.0
+#: The kind of the note that a change of replica nodes is under way; its text is the lost node that
+#: it waits for, if it does.
+CHANGE_NOTE = "change-of-nodes"
 
 
 _PATHS_WITHOUT_SUFFIX: dict[str, str] = {}

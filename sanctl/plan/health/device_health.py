@@ -22,6 +22,7 @@ from sanctl.plan.health.hung_io_health import hung_io_findings
 from sanctl.plan.health.release_health import needs_findings
 from sanctl.plan.health.restore_health import restore_findings
 from sanctl.plan.health.verify_health import verify_findings
+from sanctl.plan.health.waiting_health import waiting_findings
 from sanctl.plan.replicas.diagnosis import Condition, diagnose, drained_text
 from sanctl.plan.replicas.pending_change import incomplete_replicas, replica_count_mismatch
 
@@ -88,6 +89,7 @@ def device_findings(cluster: Cluster, device: DeviceSpec, *, now_s: float) -> It
     yield from hold_findings(cluster, device)
     yield from hold_node_findings(cluster, device)
     yield from needs_findings(cluster, device)
+    yield from waiting_findings(cluster, device)
     if not device.is_managed:
         yield Finding(
             code="SAN-HLT-033",

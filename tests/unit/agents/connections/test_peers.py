@@ -356,9 +356,11 @@ def test_a_primary_that_has_lost_the_peer_that_stays_keeps_its_majority_until_th
     for _ in range(2):
         with pytest.raises(CommandError, match="SAN-AGENT-021"):
             peers.apply_replica_nodes(kernel, left)
+        assert peers._change_note(left).read() == "n2"
     assert {each.partition(" ")[0] for each in kernel.asked} == {"net-options"}
     kernel.role = "Secondary"
     assert peers.apply_replica_nodes(kernel, left)
+    assert not peers._change_note(left).exists()
 
 
 @pytest.mark.parametrize("disk", ["Diskless", "UpToDate"])

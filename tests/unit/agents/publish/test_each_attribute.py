@@ -163,6 +163,25 @@ def test_what_hangs_is_published_as_long_as_it_is_noted(node: FakeNode) -> None:
     assert told() is None
 
 
+def test_the_node_that_a_change_of_replicas_waits_for_is_published(node: FakeNode) -> None:
+    """What broke: only the journal said that the change waits, and for whom."""
+    note = state_files.of_device("vol1", "change-of-nodes")
+
+    def told() -> str:
+        state = unpack(attrd_cache.of_states().read().partition(" ")[2])["vol1"]
+        return parse_replica_state(state).change_waits_for
+
+    note.write()
+    written(node, STANDBY)
+    assert told() == "", "it is under way, and waits for nobody"
+    note.write("n2")
+    assert written(node, STANDBY) == [STATES_ATTRIBUTE]
+    assert told() == "n2"
+    note.remove()
+    assert written(node, STANDBY) == [STATES_ATTRIBUTE]
+    assert told() == ""
+
+
 def test_a_stopped_replica_leaves_no_record(node: FakeNode) -> None:
     written(node, STANDBY)
     replica_state.withdraw(node, DEVICE)
