@@ -423,6 +423,9 @@ class ResyncScheduler:
             self._published = (running, now)
 
 
-def _without_amounts(entry: RunningSync) -> tuple[str, str, str, int]:
-    """Return what is published soon; of one that waits also what is left, which soon stands."""
-    return entry.device, entry.kind, entry.waits, entry.left_kib if entry.waits else 0
+def _without_amounts(entry: RunningSync) -> tuple[str, str, str, bool]:
+    """Return what is published soon; of one that waits also that it is known what is left.
+
+    Not how much: while it waits that grows with each write of the hosts.
+    """
+    return entry.device, entry.kind, entry.waits, not entry.waits or bool(entry.left_kib)

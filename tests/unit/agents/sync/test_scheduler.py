@@ -229,6 +229,25 @@ def test_amounts_alone_are_published_every_15_seconds(
     assert {each.waits for each in parse_running(node.published)} == {"", "for vm0"}, "at once"
 
 
+def test_what_is_left_of_one_that_waits_is_an_amount(
+    here: Path, words: dict[str, str], clock: Clock
+) -> None:
+    """What broke: it grows with hosts' writes, and was published every two seconds for that."""
+    del here
+    words["vm1"] = "priority=90"
+    node = Node({"vm0": 500, "vm1": 100_000})
+    service = scheduler.ResyncScheduler(node)
+    texts: list[str] = []
+    for second in range(121):
+        node.left["vm0"] = 500 + 4 * second
+        node.left["vm1"] = 100_000 - 100 * second
+        service.run_once()
+        texts += [node.published] if node.published not in texts else []
+        clock.now_s += 1
+    assert 9 <= len(texts) <= 11
+    assert {each.device: each.left_kib for each in parse_running(node.published)}["vm0"] > 900
+
+
 def test_resyncs_run_one_after_the_other(here: Path, words: dict[str, str]) -> None:
     words["vm2"] = "priority=90"
     node = Node({"vm0": 500, "vm1": 100, "vm2": 900})
