@@ -11,8 +11,10 @@ A start that ran out of time, because it was killed at its timeout or a program 
 is tried again, too: fifty starts at once may be too many for a busy node, and the next one finds
 it quieter. So is one that made way for a failover, and one that was not begun, because an action
 before it hangs in a system call (SAN-AGENT-015): none is tried again before that has ended. And one
-whose disk gave EIO for a file of the replica, in a pool that can be used: a disk may fail for a
-moment, and a start changes nothing that it could not read. After some attempts it is an operator's.
+whose disk gave an error for a file of the replica, to the agent or to a program of its, in a pool
+that can be used: a disk may fail for a moment, as one does whose flash breaks, and a start changes
+nothing that it could not read. Such attempts are further and further apart: the pool may look
+usable while its disk fails. After some it is an operator's.
 
 Each such failure is noted with its operation, and no other is cleaned up. The pool agent does it:
 in a device's own action the cleanup, which waits for running actions, would wait for ever.
@@ -39,6 +41,19 @@ START, MONITOR = "start", "monitor"
 _TIMEOUT_S = 15.0
 _SLOW_START = "slow-start"
 _START_ATTEMPTS = 5
+#: After an error of the disk each attempt waits so many times longer than the one before: the last
+#: one for eleven minutes.
+_DISK_PAUSE_TIMES = 4
+#: What a disk gives that fails, or that is exchanged below its filesystem, and what a filesystem
+#: gives that has shut down, become read-only, or read what it cannot be.
+_DISK_ERRORS = frozenset(
+    {errno.EIO, errno.EROFS, errno.ENXIO, errno.ENODEV, errno.EUCLEAN, errno.EBADMSG}
+)
+#: The same as programs say it; DRBD has words of its own (drbd.h, ERR_IO_MD_DISK).
+_DISK_ERROR_TEXTS = (
+    *(os.strerror(each) for each in sorted(_DISK_ERRORS - {errno.EBADMSG, errno.ENODEV})),
+    "IO error(s) occurred during initial access to meta-data",
+)
 _NO_ANSWER = "SAN-CMD-002"
 #: A flush takes longer than the start has; the next start goes on with it.
 _UNFINISHED = "SAN-CACHE-012"
@@ -91,7 +106,7 @@ def note_start_failure(device: Device) -> Iterator[None]:
 def note_start_out_of_time(device: Device) -> Iterator[None]:
     """Note a failed start where the code inside is killed, or a program gives it no answer in time.
 
-    Also where its disk gives EIO, where a flush takes longer than the start has, and where the
+    Also where its disk gives an error, where a flush takes longer than the start has, and where the
     service of reservations does not run: it may be about to.
 
     Raises:
@@ -110,16 +125,26 @@ def note_start_out_of_time(device: Device) -> Iterator[None]:
         elif codes & {_NO_ANSWER, _UNFINISHED, *_RESERVATIONS}:
             _write_slow_start(device, attempts, runs_s=0.0)
         else:
-            remove_notes(device.name, _SLOW_START)
+            _note_disk_error(device, attempts, is_one=_says_disk_error(error))
         raise
     except OSError as error:
-        # One that met it in its pool is noted already, and is tried again once that is usable.
-        if error.errno == errno.EIO and not _note(device.name, START).exists():
-            _write_slow_start(device, attempts, runs_s=0.0)
-        else:
-            remove_notes(device.name, _SLOW_START)
+        _note_disk_error(device, attempts, is_one=error.errno in _DISK_ERRORS)
         raise
     remove_notes(device.name, _SLOW_START)
+
+
+def _note_disk_error(device: Device, attempts: int, *, is_one: bool) -> None:
+    """Note an attempt that an error of the disk has ended; one that something else has is over."""
+    # One that met it in its pool is noted already, and is tried again once that is usable.
+    if is_one and not _note(device.name, START).exists():
+        pause_s = _MIN_AGE_S * _DISK_PAUSE_TIMES ** (min(attempts, _START_ATTEMPTS) - 1)
+        _write_slow_start(device, attempts, runs_s=pause_s - _MIN_AGE_S)
+    else:
+        remove_notes(device.name, _SLOW_START)
+
+
+def _says_disk_error(error: SanctlError) -> bool:
+    return any(text in problem.text for problem in error.problems for text in _DISK_ERROR_TEXTS)
 
 
 def note_start_not_begun(device: Device) -> None:

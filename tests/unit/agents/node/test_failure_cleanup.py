@@ -222,19 +222,54 @@ def test_a_start_that_failed_for_another_reason_is_an_operators(
     assert asked() == []
 
 
-def test_a_start_whose_disk_gave_an_error_is_tried_again_some_times(runtime: Path) -> None:
-    tried = 0
-    for _ in range(9):
-        run_out_of_time("a", OSError(errno.EIO, "Input/output error", "/srv/a.meta"))
+DRBDMETA = CommandError(
+    Problem(
+        "SAN-CMD-003",
+        "drbdmeta --force - v08 /dev/loop1 flex-external dump-md: exit status 20: "
+        "pread(3,...,4096,0) in md_disk_read failed: Input/output error",
+    )
+)
+ATTACH = CommandError(
+    Problem(
+        "SAN-CMD-003",
+        "drbdadm attach a: exit status 1: a: Failure: (118) IO error(s) occurred during initial "
+        "access to meta-data. additional info from kernel: Error while reading metadata.",
+    )
+)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.EIO, "Input/output error", "/srv/a.meta"),
+        OSError(errno.EROFS, "Read-only file system", "/srv/a.meta"),
+        OSError(errno.EUCLEAN, "Structure needs cleaning", "/srv/a.meta"),
+        DRBDMETA,
+        ATTACH,
+    ],
+)
+def test_a_start_whose_disk_gave_an_error_is_tried_again_some_times(
+    runtime: Path, error: BaseException
+) -> None:
+    """What broke: flash that failed beneath drbdmeta kept the replica down until a cleanup."""
+    tried = []
+    for attempt in range(9):
+        run_out_of_time("a", error)
         assert asked() == []
-        age(runtime)
-        tried += len(asked())
-    assert tried == 4
+        pauses = [each for each in (11.0, 41.0, 161.0, 641.0, 1e6) if age_asks(runtime, each)]
+        tried += [(attempt, pauses[0])] if pauses else []
+    assert tried == [(0, 11.0), (1, 41.0), (2, 161.0), (3, 641.0)], "further and further apart"
     with failure_cleanup.note_start_out_of_time(device("a")):
         pass
     run_out_of_time("a", OSError(errno.EIO, "Input/output error", "/srv/a.meta"))
     age(runtime)
     assert asked() == [cleanup("a")]
+
+
+def age_asks(runtime: Path, by_s: float) -> bool:
+    """Whether a failure of that age is cleaned up."""
+    age(runtime, by_s)
+    return bool(asked())
 
 
 def test_one_that_met_it_in_its_pool_is_cleaned_up_once(runtime: Path) -> None:
