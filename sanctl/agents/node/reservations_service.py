@@ -7,6 +7,7 @@ one, and hosts wait with it. The journal alone said so.
 
 from __future__ import annotations
 
+from sanctl.model.published_reservations import NOTE_KIND
 from sanctl.system import journal, state_files
 from sanctl.system.files import read_text
 
@@ -20,12 +21,12 @@ def field() -> str:
     """Return what is published, after a blank; empty where the service listens.
 
     It is published at the second look that finds nobody: systemd starts the service anew at once.
-    Where no device here has reservations the service may never have been started: whoever reads
-    this goes by the devices.
+    Without a replica here whose device has reservations the service need not run.
     """
     try:
         note = state_files.of_node("reservations-service")
-        was_down, is_down = note.read() == _DOWN, not _listens()
+        was_down = note.read() == _DOWN
+        is_down = not _listens() and bool(state_files.devices_with(NOTE_KIND))
         if is_down is not was_down:
             note.write(_DOWN if is_down else "")
     except OSError as error:

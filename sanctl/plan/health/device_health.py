@@ -255,7 +255,10 @@ def _next_for_unserved(cluster: Cluster, device: DeviceSpec) -> str:
         return other_part_advice(away) if away else "there is no quorum: SAN-HLT-002 comes first"
     unclean = [n for n in device.nodes if cluster.mon.state(n) is NodeState.UNCLEAN]
     if unclean:
-        return f"fencing of {unclean[0]} must succeed first: 'stonith_admin --history {unclean[0]}'"
+        return (
+            f"fencing of {unclean[0]} must succeed first: 'stonith_admin --history {unclean[0]}'; "
+            f"if it cannot, switch it off, then 'sanctl node confirm-off {unclean[0]}'"
+        )
     missed = _next_for_missed_drop(cluster, device)
     if missed:
         return f"{missed}; if that is impossible: 'sanctl device heal {device.name}'"

@@ -11,6 +11,7 @@ import pytest
 from sanctl.agents.node import reservations_service as agent
 from sanctl.drivers import node_channel
 from sanctl.parse.published_state import parse_pool_usage
+from sanctl.system import state_files
 from tests.fakes.node import FakeNode
 
 _HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n"
@@ -29,6 +30,9 @@ def sockets(fake_node: FakeNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_service_that_stays_away_is_published_until_it_is_back(sockets: Path) -> None:
+    sockets.write_text(_HEAD + _OTHER + _CONNECTION)
+    assert agent.field() == agent.field() == "", "no device here has reservations"
+    state_files.of_device("vm1", "reservations").write("{}")
     sockets.write_text(_HEAD + _OTHER + _OWN)
     assert agent.field() == ""
     sockets.write_text(_HEAD + _OTHER + _CONNECTION)
