@@ -118,7 +118,7 @@ def test_what_was_left_up_does_not_serve_old_data(bed: LabSession, path: str) ->
                 within_s=SOON_S,
                 every_s=2.0,
             )
-            bed.sh("n2", "stonith_admin --confirm n1")
+            bed.sh("n2", "sanctl node confirm-off n1 --yes", timeout_s=120)
             wait_for(
                 "the condition blocked",
                 lambda: case(bed)["condition"] == "blocked",

@@ -107,7 +107,7 @@ def test_the_node_that_returns_serves_after_the_operators_three_steps(
         found = case(bed)
         assert found["condition"] == "waiting", "an unclean node may be serving"
         assert "n1 is unclean" in found["waits_for"]
-        bed.sh("n2", "stonith_admin --confirm n1")
+        bed.sh("n2", "sanctl node confirm-off n1 --yes", timeout_s=120)
         wait_for(
             "the condition blocked",
             lambda: case(bed)["condition"] == "blocked",
