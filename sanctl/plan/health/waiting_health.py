@@ -9,6 +9,8 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.findings import Finding, Severity
 
+_SERVICE = "sanctl-reservations"
+
 
 def waiting_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
     """Return for which nodes a change of a device's replicas, or of its reservations, waits."""
@@ -37,11 +39,11 @@ def waiting_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
                 code="SAN-HLT-148",
                 severity=Severity.WARNING,
                 subject=f"device {device.name}",
-                what=f"sanctl-reservations.service does not listen on {node}",
+                what=f"{_SERVICE}.service does not listen on {node}",
                 why="a host that reserves or releases waits until it does, for as long as that "
                 "takes, and so does the device's next promotion",
-                do=f"on {node}: 'systemctl status sanctl-reservations', 'journalctl -u "
-                "sanctl-reservations'; 'systemctl start sanctl-reservations', and run the playbook "
+                do=f"on {node}: 'systemctl status {_SERVICE}' and 'journalctl -u "
+                f"{_SERVICE}' say why; 'systemctl start {_SERVICE}', and run the playbook "
                 "again if the unit is missing or masked",
             )
 

@@ -21,6 +21,7 @@ _ELSEWHERE = {
     "sanctl-ram",  # what a ramfs is mounted from
     "sanctl-new",  # meta attributes
     "sanctl-host-groups",
+    "sanctl-reservations",  # a unit
     "sanctl-site",  # a user of the server of a second site
 }
 
