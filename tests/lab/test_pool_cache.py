@@ -273,11 +273,13 @@ def test_flash_that_fails_in_write_back_costs_the_replica_and_nothing_else(
         within_s=120,
     )
     assert kernel_state(bed, node)[0] in {"-", "dirty", "clean", "no cache"}
-    refused = bed.sh(node, "sanctl pool prepare main --anew --yes", ok=range(256), timeout_s=60)
-    assert refused.status == 4 and "SAN-POOL-021" in refused.stderr
-    bed.sh("n3", f"sanctl node standby {node}", timeout_s=240)
-    bed.sh(node, "sanctl pool prepare main --anew --yes", timeout_s=300)
-    bed.sh("n3", f"sanctl node online {node}", timeout_s=400)
+    done = bed.sh(node, "sanctl pool prepare main --anew --yes", ok=range(256), timeout_s=300)
+    # XFS has shut itself down as a rule, and the pool's agent has released the replica's files.
+    if done.status:
+        assert done.status == 4 and "SAN-POOL-021" in done.stderr, done.stderr
+        bed.sh("n3", f"sanctl node standby {node}", timeout_s=240)
+        bed.sh(node, "sanctl pool prepare main --anew --yes", timeout_s=300)
+        bed.sh("n3", f"sanctl node online {node}", timeout_s=400)
     await_in_sync(bed)
     assert is_mounted(bed, node)
 
