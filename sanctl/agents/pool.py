@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sanctl.agents import cib_check, deleted_devices, ocf, pool_space
@@ -42,6 +43,7 @@ from sanctl.drivers import (
     pool_files,
     pool_mount,
     sbd,
+    xfs_errors,
 )
 from sanctl.errors import CommandError, ConfigError, SanctlError
 from sanctl.model.drbd import bitmaps_per_replica
@@ -178,6 +180,7 @@ def _check_pools(*, may_mount: bool = True) -> None:
                 _remount(deadline_runner, one)
             pool_files.check_marker(path, one.uuid)
             pool_mount.refuse_read_only(name, path)
+            duties.run(f"pool {name}: errors of its disk", partial(_limit_retries, path))
             total, free = pool_files.space_bytes(path)
             if not drbdsetup.is_installed():
                 # Monitors of devices do not fail by it (sanctl/plan/failover/unasked_monitor.py).
@@ -226,6 +229,16 @@ def _check_pools(*, may_mount: bool = True) -> None:
     duties.run("votes", lambda: votes.apply_or_log(_RUNNER, wanted_votes))
     if may_mount:
         duties.run("reserved blocks", lambda: _reserve_blocks(deadline_runner, usable, attributes))
+
+
+def _limit_retries(path: str) -> None:
+    found = pool_mount.mount_of(path)
+    if found is not None and xfs_errors.limit_retries(found):
+        journal.write(
+            f"{path}: XFS shuts itself down after some attempts to write metadata, and does not "
+            "try for ever",
+            action="pool",
+        )
 
 
 def _remount(runner: DeadlineRunner, one: Pool) -> None:

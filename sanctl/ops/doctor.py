@@ -13,6 +13,7 @@ from sanctl.errors import SanctlError
 from sanctl.model.cluster import Cluster
 from sanctl.model.drbd import bitmaps_per_replica
 from sanctl.model.findings import Finding, Severity, sorted_findings
+from sanctl.model.lost_link import LostLink
 from sanctl.model.topology import NodeRole, Topology
 from sanctl.ops.node_fence import query_fencing_devices, silent_device_findings
 from sanctl.ops.path_look import host_path_findings
@@ -68,6 +69,8 @@ _MODULES = {
 
 #: A change of the CIB is on the disk of each node by then, if it is written at all.
 _CIB_WRITTEN_WITHIN_S = 10.0
+#: Corosync shows the second link of a node that has just come up some moments after the first.
+_LINK_IS_UP_WITHIN_S = 3.0
 
 _APT_FOLDER, _APT_FILE = "/etc/apt/apt.conf.d", "/etc/apt/apt.conf"
 _DPKG_STATUS = "/var/lib/dpkg/status"
@@ -197,11 +200,21 @@ def _own_look(
         looked_at.add("SAN-HLT-141")
         if is_low(*space):
             found.append(low_disk_finding(here, space[1]))
-    links = host.links()
-    if links is not None:
+    lost = _lost_links(session, host)
+    if lost is not None:
         looked_at.add("SAN-HLT-145")
-        found.extend(lost_link_findings(cluster, here, lost_links(links)))
+        found.extend(lost_link_findings(cluster, here, lost))
     return found, frozenset(looked_at)
+
+
+def _lost_links(session: Session, host: NodeFactsPort) -> frozenset[LostLink] | None:
+    """Return the links that are down at two looks: one may have just come up. None: not known."""
+    first = host.links()
+    if first is None or not lost_links(first):
+        return None if first is None else frozenset()
+    session.clock.sleep(_LINK_IS_UP_WITHIN_S)
+    second = host.links()
+    return None if second is None else lost_links(first) & lost_links(second)
 
 
 def _is_cib_unwritten(session: Session, host: NodeFactsPort) -> bool | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sanctl.drivers import corosync
 from sanctl.drivers.stonith import StonithPort
-from sanctl.errors import CommandError, Problem
+from sanctl.errors import CommandError, Problem, Refused
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import NodeName
 from sanctl.model.topology import Address, Topology
@@ -64,12 +64,15 @@ def confirm_off(
     viewpoint: Viewpoint,
     name: NodeName,
     *,
+    is_answered: bool,
     timeout_s: float,
 ) -> bool:
     """Have the cluster take a node for fenced, and wait until it does; return whether it had to.
 
     What was checked before a person was asked is checked again: minutes may have gone by. A command
     that dies after the fencer was told has told it; run again, it finds nothing to do.
+
+    Without `is_answered` nobody was asked, as there was nothing to confirm at the first look.
 
     Raises:
         Refused: as `refuse_confirmation` says.
@@ -79,6 +82,14 @@ def confirm_off(
     cluster = check_confirmation(session, viewpoint, name)
     if not needs_confirmation(cluster, name):
         return False
+    if not is_answered:
+        raise Refused(
+            Problem(
+                "SAN-FEN-007",
+                f"{name} has begun to wait for its fencing a moment ago",
+                "give that a minute; if the fencing fails, run the command again",
+            )
+        )
     session.reporter.update(f"confirming that {name} is off")
     try:
         stonith.confirm_off(name.value)

@@ -31,8 +31,11 @@ def field(runner: Runner) -> str:
     try:
         note = state_files.of_node("corosync-links")
         age_s = note.age_s()
-        seen_before, _, said = note.read().partition(" ")
+        before = note.read()
+        seen_before, _, said = before.partition(" ")
         if age_s is None or not 0.0 <= age_s < _EVERY_S:
+            # First: a Corosync that does not answer is not asked by every monitor.
+            note.write(before)
             seen = lost_links(corosync.links(runner))
             # One that is down at one look alone may be a link that has just come up.
             said = format_links(seen & parse_links(seen_before))

@@ -7,12 +7,16 @@ one, and hosts wait with it. The journal alone said so.
 
 from __future__ import annotations
 
+import re
+
 from sanctl.model.published_reservations import NOTE_KIND
 from sanctl.system import journal, state_files
 from sanctl.system.files import read_text
 
 #: TCP port 7798 (drivers/node_channel.py), as the kernel writes it, and the state LISTEN.
 _PORT, _LISTEN = f"{7798:04X}", "0A"
+# Local address, remote one, state. Many hosts have many connections: not a line is taken apart.
+_OURS = re.compile(rf"^ *\d+: [0-9A-F]+:{_PORT} [0-9A-F]+:[0-9A-F]+ {_LISTEN} ", re.MULTILINE)
 _SOCKETS = ("/proc/net/tcp", "/proc/net/tcp6")
 _DOWN = "down"
 
@@ -26,7 +30,7 @@ def field() -> str:
     try:
         note = state_files.of_node("reservations-service")
         was_down = note.read() == _DOWN
-        is_down = not _listens() and bool(state_files.devices_with(NOTE_KIND))
+        is_down = bool(state_files.devices_with(NOTE_KIND)) and not _listens()
         if is_down is not was_down:
             note.write(_DOWN if is_down else "")
     except OSError as error:
@@ -42,10 +46,9 @@ def field() -> str:
 def _listens() -> bool:
     for path in _SOCKETS:
         try:
-            lines = read_text(path).splitlines()[1:]
+            text = read_text(path)
         except FileNotFoundError:
             continue  # A kernel without IPv6.
-        for words in map(str.split, lines):
-            if words[1].endswith(f":{_PORT}") and words[3] == _LISTEN:
-                return True
+        if _OURS.search(text):
+            return True
     return False

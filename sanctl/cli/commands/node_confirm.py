@@ -32,14 +32,18 @@ def confirm(*, name: str, yes: bool, timeout_s: float, output: str) -> None:
     viewpoint = Viewpoint(
         here=env.host.node_name(), runner=env.runner, topology=env.topology(), ping=env.ping
     )
+    is_answered = yes
     if not yes:
         with env.session() as session:
             cluster = check_confirmation(session, viewpoint, wanted)
         if needs_confirmation(cluster, wanted):
             _ask(wanted)
+            is_answered = True
     command_line = f"node confirm-off {name}"
     with env.session() as session, env.logged("confirm-off", command_line=command_line):
-        changed = confirm_off(session, env.stonith, viewpoint, wanted, timeout_s=timeout_s)
+        changed = confirm_off(
+            session, env.stonith, viewpoint, wanted, is_answered=is_answered, timeout_s=timeout_s
+        )
     finish_change(
         output,
         {"name": wanted.value, "changed": changed},

@@ -27,6 +27,8 @@ _FIRST_INITIATOR_ID = 101
 _QNETD_ID = 100
 _MIN_MEMORY_MIB = 384
 _MIN_DISK_MIB = 256
+#: mkfs.xfs refuses less than 300 MiB.
+_MIN_XFS_MIB = 320
 _MIN_FLASH_MIB = 64
 _MAX_DISKS = 8
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,15}")
@@ -254,8 +256,9 @@ def check(spec: LabSpec) -> list[Problem]:
         wrong(f"release {spec.release!r}", "one of " + ", ".join(RELEASES))
     if spec.memory_mib < _MIN_MEMORY_MIB:
         wrong(f"{spec.memory_mib} MiB of memory per node", f"at least {_MIN_MEMORY_MIB}")
-    if spec.disk_mib < _MIN_DISK_MIB:
-        wrong(f"data disks of {spec.disk_mib} MiB", f"at least {_MIN_DISK_MIB}M")
+    least_mib = _MIN_XFS_MIB if spec.filesystem == "xfs" else _MIN_DISK_MIB
+    if spec.disk_mib < least_mib:
+        wrong(f"data disks of {spec.disk_mib} MiB", f"at least {least_mib}M")
     if not 0 <= spec.disks <= _MAX_DISKS:
         wrong(f"{spec.disks} data disks per storage node", f"from 0 to {_MAX_DISKS}")
     if spec.filesystem not in FILESYSTEMS:

@@ -81,7 +81,7 @@ def path_findings(
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         yield Finding(
             code="SAN-HLT-146",
-            severity=Severity.WARNING,
+            severity=Severity.NOTE,
             subject=f"host {host}",
             what=f"it is logged in to {', '.join(names[:_NAMED])}{more} through "
             f"{', '.join(through)}, and not through {node}",

@@ -136,6 +136,24 @@ def test_it_is_looked_at_again_after_the_answer(
     assert lost.stonith.confirmed == []
 
 
+def test_nobody_who_was_not_asked_confirms_it(
+    lost: Lost, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cluster begins to wait for the fencing between both looks."""
+    lost.pacemaker.states["n1"] = "offline"
+    looks: list[None] = []
+
+    def membership(_: object) -> Membership:
+        looks.append(None)
+        lost.pacemaker.states["n1"] = "unclean"
+        return Membership(True, frozenset({"n2", "n3"}))
+
+    monkeypatch.setattr(corosync, "membership", membership)
+    status, _, err = run("n1", answer="n1\n")
+    assert status == ExitStatus.REFUSED and "SAN-FEN-007" in err
+    assert (len(looks), lost.stonith.confirmed) == (2, [])
+
+
 def test_corosync_that_does_not_answer_is_no_absence(
     lost: Lost, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -215,6 +215,13 @@ def test_a_lost_link_is_seen_from_here() -> None:
     assert told(host) == [], "it is away"
 
 
+def test_a_link_that_has_just_come_up_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = FakeHost()
+    looks = [(Link(0, 2, True), Link(1, 2, False)), (Link(0, 2, True), Link(1, 2, True))]
+    monkeypatch.setattr(host, "links", lambda: looks.pop(0))
+    assert told(host) == [] and not looks
+
+
 @pytest.mark.parametrize(
     ("unit", "state", "code"),
     [

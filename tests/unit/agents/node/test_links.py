@@ -53,6 +53,15 @@ def look(fake_node: FakeNode, *, after_s: float = 31.0) -> str:
     return agent.field(fake_node)
 
 
+def test_a_corosync_that_does_not_answer_is_not_asked_by_every_monitor(
+    here: Corosync, fake_node: FakeNode
+) -> None:
+    assert look(fake_node) == ""
+    here.links = None
+    assert look(fake_node) == "" and here.asked == 2
+    assert agent.field(fake_node) == agent.field(fake_node) == "" and here.asked == 2
+
+
 def test_a_link_that_stays_down_is_published_until_it_is_back(
     here: Corosync, fake_node: FakeNode
 ) -> None:

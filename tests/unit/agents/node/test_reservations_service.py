@@ -54,7 +54,7 @@ def test_what_is_not_known_is_not_published(
     sockets: Path, fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sockets.write_text(_HEAD)
-    assert agent.field() == ""
+    state_files.of_device("vm1", "reservations").write("{}")
 
     def fails(_path: str) -> str:
         raise OSError(errno.ENOMEM, "Cannot allocate memory")

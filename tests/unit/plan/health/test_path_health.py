@@ -44,7 +44,7 @@ def test_one_that_is_logged_in_through_one_node_is_named(fake: FakePacemaker) ->
     assert found(fake) == []
     say(fake, n2=[OTHER])
     (finding,) = found(fake)
-    assert (finding.code, finding.severity) == ("SAN-HLT-146", Severity.WARNING)
+    assert (finding.code, finding.severity) == ("SAN-HLT-146", Severity.NOTE)
     assert finding.subject == f"host {IQN}"
     assert "logged in to vm1 through n1, and not through n2" in finding.what
 
