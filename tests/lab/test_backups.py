@@ -102,7 +102,7 @@ class Bed:
 
     def stored_bytes(self) -> int:
         """How much the repository has on its disk."""
-        return int(self.host.sh(f"sync; du -sB1 {_REPOSITORY}").split()[0])
+        return int(self.host.sh(f"sync; du -sB1 {_REPOSITORY}", timeout_s=240).split()[0])
 
     def points(self) -> list[str]:
         return [each["name"] for each in self.run("n3", f"snapshot list {NAME}")]
