@@ -30,6 +30,12 @@ _PATIENCE_S = 400.0
 #: seconds who is logged in, as the page says.
 _AGAIN_FOR = ("SAN-SNAP-007", "SAN-DEV-023")
 _AUTHORIZED = "/root/.ssh/authorized_keys"
+_NO_DISKS = """
+for each in $(dmsetup ls --target multipath | cut -f 1); do
+    dmsetup message $each 0 fail_if_no_path
+done
+iscsiadm -m session -u; iscsiadm -m node -o delete; multipath -F; ! ls /dev/mapper/3600*
+"""
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +49,8 @@ def reader(bed: LabSession) -> Iterator[dict[str, str]]:
     """The environment in which the reader types; what the tutorial leaves is taken away."""
     scenario = Scenario(bed, Initiator(bed, "i1"))
     bed.sh("i1", f"cp -a {_AUTHORIZED} /var/tmp/tutorial-keys")
+    # The page speaks of each disk there is, as on a new host; other tests' may have left maps.
+    bed.sh("i1", _NO_DISKS, ok=range(256), timeout_s=120)
     yield tutorial.environment_of(bed)
     for node in ("n1", "n2", "n3"):
         bed.ensure_power(node)
