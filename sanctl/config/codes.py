@@ -51,8 +51,9 @@ CODES: Mapping[str, str] = MappingProxyType(
         "options, or an option that sanctl sets itself.",
         "SAN-CONF-033": "Two nodes have the same fencing options: the wrong node would be powered "
         "off, while the other goes on writing.",
-        "SAN-CONF-034": "A server is in two groups that exclude each other. A node that logs in "
-        "to its own cluster's devices hangs when it should fail over.",
+        "SAN-CONF-034": "A server is in two groups that exclude each other. A storage node that "
+        "logs in to its own cluster's devices needs limits for memory and an order for its end: "
+        "it is a host, too, only where sanctl_nodes_are_hosts is true.",
         "SAN-CONF-035": "A setting of the whole cluster has different values for different hosts.",
         "SAN-CONF-036": "The strategy heartbeat is for exactly two storage nodes, each of which "
         "may go on alone. With a third vote two parts could both serve.",
@@ -85,5 +86,7 @@ CODES: Mapping[str, str] = MappingProxyType(
         "SAN-CONF-051": "Corosync's times in the inventory are no milliseconds, or the consensus "
         "is less than 1.2 times the token (with what is added for each node beyond two). Then "
         "healthy nodes are left out of a new membership, and fenced.",
+        "SAN-CONF-052": "sanctl_nodes_are_hosts is neither true nor false, or is true while no "
+        "storage node is in the group sanctl_hosts.",
     }
 )

@@ -25,6 +25,8 @@ STORAGE = "sanctl_storage"
 WITNESS = "sanctl_witness"
 QNETD = "sanctl_qnetd"
 HOSTS = "sanctl_hosts"
+#: That storage nodes may be in `sanctl_hosts`, too.
+NODES_ARE_HOSTS = "sanctl_nodes_are_hosts"
 
 _CLUSTER_VARIABLES = {
     "name": "sanctl_cluster_name",
@@ -54,11 +56,13 @@ def read_inventory(
         `nodes`, in the order of their ids, with name, id, role, sync and heartbeat, `pools`,
         with name, path, uuid and nodes, and with a flash cache the `unit` of its mount, `strategy`,
         `tally`, the vote mode of that strategy, `qnetd`, the quorum device's host if there is one,
-        `sites`, as `check_sites` returns them, and `has_fencing`.
+        `sites`, as `check_sites` returns them, `has_fencing`, and `own_hosts`, the storage nodes
+        that are hosts themselves.
     """
     names = [str(name) for name in groups.get(NODES, ())]
     document = Document(_tree(names, hostvars, groups), _place)
     _check_groups(document, groups)
+    own_hosts = _own_hosts(document, hostvars, groups)
     if not names:
         document.note("SAN-CONF-022", ("groups", NODES), "has no hosts")
         return {"problems": [str(problem) for problem in document.problems]}
@@ -102,6 +106,7 @@ def read_inventory(
         "qnetd": next((str(name) for name in groups.get(QNETD, ())), ""),
         "sites": sites,
         "has_fencing": has_fencing or has_sbd,
+        "own_hosts": own_hosts,
     }
 
 
@@ -169,7 +174,7 @@ def _node(
 
 
 def _check_groups(document: Document, groups: Mapping[str, Sequence[str]]) -> None:
-    for one, other in ((STORAGE, WITNESS), (NODES, HOSTS), (NODES, QNETD), (NODES, SITES)):
+    for one, other in ((STORAGE, WITNESS), (WITNESS, HOSTS), (NODES, QNETD), (NODES, SITES)):
         for name in sorted({*groups.get(one, ())} & {*groups.get(other, ())}):
             document.note("SAN-CONF-034", ("nodes", name), f"is in {one} and in {other}")
     if len(groups.get(QNETD, ())) > 1:
@@ -179,6 +184,44 @@ def _check_groups(document: Document, groups: Mapping[str, Sequence[str]]) -> No
             document.note(
                 "SAN-CONF-034", ("nodes", name), f"is in {group} but not in its parent {NODES}"
             )
+
+
+def _own_hosts(
+    document: Document,
+    hostvars: Mapping[str, Mapping[str, Any]],
+    groups: Mapping[str, Sequence[str]],
+) -> list[str]:
+    """Return the storage nodes that are hosts themselves; note those that are so by mistake."""
+    storage = [str(name) for name in groups.get(STORAGE, ())]
+    hosts = {*groups.get(HOSTS, ())}
+    asked = set()
+    for name in storage:
+        value = hostvars[name].get(NODES_ARE_HOSTS, False)
+        if not isinstance(value, bool):
+            document.note(
+                "SAN-CONF-052",
+                ("nodes", name),
+                f"{NODES_ARE_HOSTS} is {value!r}",
+                "it is true or false",
+            )
+        elif value:
+            asked.add(name)
+        elif name in hosts:
+            document.note(
+                "SAN-CONF-034",
+                ("nodes", name),
+                f"is in {STORAGE} and in {HOSTS}",
+                f"if it is to use the devices itself, set {NODES_ARE_HOSTS}: true for {NODES}, "
+                "after docs/howto/hyperconverged.md",
+            )
+    if asked and not asked & hosts:
+        document.note(
+            "SAN-CONF-052",
+            ("groups", HOSTS),
+            f"has no storage node, and {NODES_ARE_HOSTS} is true",
+            f"list the storage nodes that use the devices themselves in {HOSTS}, too",
+        )
+    return [name for name in storage if name in asked & hosts]
 
 
 def _check_agreement(

@@ -202,6 +202,36 @@ def test_groups_exclude_each_other() -> None:
     assert [line.split(":")[0] for line in found].count("SAN-CONF-034") == 2
 
 
+def test_a_storage_node_is_a_host_only_where_that_is_asked_for() -> None:
+    groups = GROUPS | {"sanctl_hosts": ["i1", "n1"]}
+    (line,) = problems(hostvars(), groups)
+    assert line.startswith("SAN-CONF-034: host n1: is in sanctl_storage and in sanctl_hosts")
+    assert "sanctl_nodes_are_hosts: true" in line
+    variables = hostvars()
+    for name in GROUPS["sanctl_nodes"]:
+        variables[name]["sanctl_nodes_are_hosts"] = True
+    assert inventory.read_inventory(variables, groups)["own_hosts"] == ["n1"]
+    assert inventory.read_inventory(hostvars(), GROUPS)["own_hosts"] == []
+
+
+def test_a_witness_is_never_a_host() -> None:
+    variables = hostvars()
+    for name in GROUPS["sanctl_nodes"]:
+        variables[name]["sanctl_nodes_are_hosts"] = True
+    found = problems(variables, GROUPS | {"sanctl_hosts": ["n1", "n3"]})
+    assert found == ["SAN-CONF-034: host n3: is in sanctl_witness and in sanctl_hosts"]
+
+
+def test_own_hosts_that_are_asked_for_and_not_listed() -> None:
+    variables = hostvars()
+    variables["n1"]["sanctl_nodes_are_hosts"] = True
+    (line,) = problems(variables)
+    assert line.startswith("SAN-CONF-052: group sanctl_hosts: has no storage node")
+    variables["n1"]["sanctl_nodes_are_hosts"] = "yes"
+    (line,) = problems(variables)
+    assert line.startswith("SAN-CONF-052: host n1: sanctl_nodes_are_hosts is 'yes'")
+
+
 def test_a_node_without_a_role() -> None:
     found = problems(hostvars(), GROUPS | {"sanctl_witness": []})
     assert any(line.startswith("SAN-CONF-003: host n3") for line in found)
