@@ -341,6 +341,9 @@ _CODES = {
     "is worth that risk: 'sanctl device replicas' and 'sanctl node replace' take --accept "
     "SAN-NODE-012, up to three quarters of the memory. Of a node whose release of sanctl does not "
     "publish its memory nothing is refused.",
+    "SAN-NODE-013": "This storage node is a host itself, and something on it has the disk of a "
+    "device open: its sessions stay. Where that is so at the end of a stop, what was not written "
+    "yet is lost, unless another node serves the device.",
     "SAN-POOL-001": "The pool's marker is missing: its filesystem is not mounted. An empty "
     "directory never counts as an empty pool.",
     "SAN-POOL-002": "The pool's marker names another pool: another filesystem is mounted there.",

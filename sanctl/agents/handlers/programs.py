@@ -22,6 +22,7 @@ MODULES = {
     "clear-marks": "sanctl.agents.handlers.unfence_peer",
     "flush-only-replicas": "sanctl.agents.cache.only_replica_flush",
     "fence-peer": "sanctl.agents.handlers.fence_peer",
+    "own-host": "sanctl.agents.own_host.program",
     "point-hook": "sanctl.agents.points.hook_program",
     "point-peer": "sanctl.agents.handlers.point_peer",
     "look-at-sites": "sanctl.agents.sites.look",

@@ -91,3 +91,46 @@ def test_all_that_the_target_stands_after_they_stand_after() -> None:
         )
     )
     assert target and all(set(target) <= set(other) for other in others)
+
+
+def test_a_node_that_is_its_own_host_ends_in_order() -> None:
+    """Systemd stops in the reverse order: logins, drain, Pacemaker, the other paths, replicas."""
+    logins = render("sanctl_host/templates/sanctl-logins.service.j2")
+    paths = render("sanctl_host/templates/sanctl-paths.service.j2")
+    assert {
+        "sanctl-drain.service",
+        "pacemaker.service",
+        "sanctl-paths.service",
+        "iscsid.service",
+        "multipathd.service",
+    } <= set(values(logins, "After"))
+    # Mounts and guests of libvirt, which are ordered after it.
+    assert values(logins, "Before") == ["remote-fs-pre.target"]
+    assert {"pacemaker.service", "corosync.service"} <= set(values(paths, "Before"))
+    assert {"sanctl-replicas.service", "iscsid.service", "multipathd.service"} <= set(
+        values(paths, "After")
+    )
+    # Both end by themselves, whatever hangs.
+    for unit in (logins, paths):
+        assert values(unit, "TimeoutStopSec") == ["60s"]
+
+
+def test_the_distributions_unit_logs_out_of_nothing_and_is_not_ordered_anew() -> None:
+    """It is before sbd, and so before Pacemaker: an order after Pacemaker would be a cycle."""
+    text = render("sanctl_host/templates/login-service.conf.j2")
+    assert [line for line in text.splitlines() if not line.startswith("#")] == [
+        "[Service]",
+        "ExecStop=",
+    ]
+
+
+def test_nothing_that_pacemaker_waits_for_waits_for_remote_filesystems() -> None:
+    """sanctl-logins.service is between both."""
+    for template in (
+        "sanctl_software/templates/pacemaker.conf.j2",
+        "sanctl_software/templates/sanctl-drain.service.j2",
+        "sanctl_software/templates/sanctl-replicas.service.j2",
+        "sanctl_host/templates/sanctl-paths.service.j2",
+    ):
+        after = values(render(template, sanctl_software_pools=[]), "After")
+        assert not {"remote-fs.target", "remote-fs-pre.target"} & set(after)

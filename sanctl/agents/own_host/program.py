@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Program of the units of a storage node that is a host itself (docs/adr/0086).
+
+    own-host login          logs in to this cluster's targets, again and again, until it is ended
+    own-host logout         logs out of all that nobody has open
+    own-host await NAME     waits until a device's multipath map is there
+
+Each may end at any point: nothing is noted, and the next run looks at what there is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from functools import partial
+
+from sanctl.agents.replica import parts
+from sanctl.drivers import initiator
+from sanctl.errors import CommandError, Problem, SanctlError
+from sanctl.model.own_session import Record, Session
+from sanctl.plan.device import stop_pace
+from sanctl.plan.host.logins import Attempts, by_target, due_logins
+from sanctl.system import journal, parallel_calls
+from sanctl.system.clock import Clock, SystemClock
+from sanctl.system.files import exists
+from sanctl.system.runner import LocalRunner, Runner
+
+#: Between two looks: while a path is missing, and when all are there.
+_POLL_S, _IDLE_S = 3.0, 10.0
+_PORT = 3260
+#: Less than TimeoutStopSec of the units, 60 s: what was left is named before systemd ends this.
+_LOGOUT_WITHIN_S = 50.0
+#: Less than TimeoutStartSec of sanctl-map@.service.
+_AWAIT_S = 110.0
+_USAGE = "usage: own-host login | logout | await NAME"
+
+
+def main() -> int:
+    """Do what the first argument says; return the exit status."""
+    runner = LocalRunner()
+    match sys.argv[1:]:
+        case ["login"]:
+            log_in_for_ever(runner, SystemClock())
+        case ["logout"]:
+            return log_out(runner)
+        case ["await", name]:
+            return await_map(runner, SystemClock(), name)
+    sys.stderr.write(f"{_USAGE}\n")
+    return 2
+
+
+def log_in_for_ever(runner: Runner, clock: Clock) -> None:
+    """Log in to what there is a record of and no session, until this process is ended."""
+    tried: dict[Record, Attempts] = {}
+    said = ""
+    while True:
+        try:
+            log_in_once(runner, tried, now_s=clock.monotonic_s())
+            said = ""
+        except (SanctlError, OSError) as error:
+            # As often as it changes: iscsid may be away for long.
+            if str(error) != said:
+                said = str(error)
+                _warn(f"the node's own sessions are not known: {error}", "login")
+        clock.sleep(_POLL_S if tried else _IDLE_S)
+
+
+def log_in_once(runner: Runner, tried: dict[Record, Attempts], *, now_s: float) -> None:
+    """Order the logins that are due, and note them in `tried`.
+
+    Raises:
+        SanctlError, OSError: which there are is not known. A login that cannot be ordered is none.
+    """
+    topology = parts.load_topology()
+    own = topology.node(os.uname().nodename)
+    portals = {f"{address}:{_PORT}" for address in own.iscsi} if own is not None else set()
+    there = initiator.sessions(runner)
+    for session in there:
+        tried.pop(session.record, None)
+    for record in due_logins(
+        initiator.records(runner),
+        there,
+        tried,
+        prefix=f"{topology.iqn_prefix}.",
+        own_portals=portals,
+        now_s=now_s,
+    ):
+        times = tried[record].times if record in tried else 0
+        tried[record] = Attempts(times + 1, now_s)
+        # Refused as long as the target is not there: the next attempt is due soon.
+        with contextlib.suppress(SanctlError):
+            initiator.order_login(runner, record)
+
+
+def log_out(runner: Runner) -> int:
+    """Log out of each target whose disk nobody has open; return 0 when no session is left.
+
+    Several at a time, and each in a process of its own: one that waits for a disk keeps no other.
+    """
+    try:
+        targets = by_target(initiator.sessions(runner))
+    except (SanctlError, OSError) as error:
+        _say(f"it is not known which sessions this node has: {error}")
+        return 1
+    failed = False
+    calls = {target: partial(end_target, runner, ended) for target, ended in targets.items()}
+    for target, failure in parallel_calls.run_all(
+        calls, within_s=_LOGOUT_WITHIN_S, may_begin=stop_pace.may_begin
+    ):
+        if failure:
+            failed = True
+            _say(f"the sessions with {target} stay: {failure}")
+    return int(failed)
+
+
+def end_target(runner: Runner, ended: tuple[Session, ...]) -> None:
+    """Remove the map over a target's sessions, and log out of all of them.
+
+    Raises:
+        CommandError: somebody has it open; nothing was changed, or the map is gone and a session
+            is left.
+    """
+    disks = [disk for session in ended for disk in initiator.disks(session)]
+    maps = dict.fromkeys(name for disk in disks for name in initiator.maps_over(disk))
+    for name in maps:
+        if initiator.is_open(runner, name):
+            raise _in_use(f"/dev/mapper/{name}")
+    for disk in disks:
+        if not initiator.maps_over(disk) and initiator.is_claimed(disk):
+            raise _in_use(f"/dev/{disk}")
+    for name in maps:
+        # Fails where somebody has opened it meanwhile.
+        initiator.remove_map(runner, name)
+    for session in ended:
+        initiator.logout(runner, session)
+
+
+def _in_use(path: str) -> CommandError:
+    return CommandError(
+        Problem(
+            "SAN-NODE-013",
+            f"{path} is open",
+            "end the guest, unmount it, or deactivate what is on it",
+        )
+    )
+
+
+def await_map(runner: Runner, clock: Clock, device: str) -> int:
+    """Wait until a device's multipath map is there; return 0 then, 1 when the time is over."""
+    end_s = clock.monotonic_s() + _AWAIT_S
+    target = f"{parts.load_topology().iqn_prefix}.{device}"
+    why = ""
+    while clock.monotonic_s() < end_s:
+        try:
+            if has_map(runner, target):
+                return 0
+            why = f"there is no map over a session with {target}"
+        except (SanctlError, OSError) as error:
+            why = str(error)
+        clock.sleep(1.0)
+    _say(f"{why}: 'iscsiadm -m node' has to list its portals (discovery), 'multipath -ll' the map")
+    return 1
+
+
+def has_map(runner: Runner, target: str) -> bool:
+    """Whether a map of a target can be opened by its name.
+
+    Raises:
+        SanctlError: its sessions are not known.
+    """
+    return any(
+        exists(f"/dev/mapper/{name}")
+        for session in by_target(initiator.sessions(runner)).get(target, ())
+        for disk in initiator.disks(session)
+        for name in initiator.maps_over(disk)
+    )
+
+
+def _say(text: str) -> None:
+    """Print to the console, through the unit's standard output, and write to the journal."""
+    with contextlib.suppress(OSError):
+        sys.stdout.write(f"sanctl: {text}\n")
+        sys.stdout.flush()
+    _warn(text, "logout")
+
+
+def _warn(text: str, step: str) -> None:
+    journal.write(text, priority=journal.WARNING, action="own-host", step=step)

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Rules: to which targets a storage node that is a host logs in now, and of which it logs out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from sanctl.model.own_session import Record, Session
+
+#: Between two attempts of one path: at first, and at most. A portal that is away for hours is asked
+#: once a minute; one whose target comes with Pacemaker is not waited for long.
+FIRST_S, MOST_S = 3.0, 60.0
+
+
+class Attempts(NamedTuple):
+    """How often a path was tried without success, and when last, by a monotonic clock."""
+
+    times: int
+    last_s: float
+
+
+def due_logins(
+    records: Iterable[Record],
+    sessions: Iterable[Session],
+    tried: Mapping[Record, Attempts],
+    *,
+    prefix: str,
+    own_portals: Collection[str],
+    now_s: float,
+) -> tuple[Record, ...]:
+    """Return the paths to log in to now, those to this node's own portals first.
+
+    Only targets of this cluster, whose names begin with `prefix`: others are the distribution's. A
+    session in recovery is one: iscsid tries it for ever.
+    """
+    there = {session.record for session in sessions}
+    due = [
+        record
+        for record in dict.fromkeys(records)
+        if record.target.startswith(prefix)
+        and record not in there
+        and now_s >= _next_s(tried.get(record))
+    ]
+    return tuple(sorted(due, key=lambda record: record.portal not in own_portals))
+
+
+def _next_s(attempts: Attempts | None) -> float:
+    if attempts is None:
+        return float("-inf")
+    # The exponent is bounded, lest the number be.
+    wait_s = FIRST_S * 2.0 ** min(attempts.times - 1, 10)
+    return attempts.last_s + min(wait_s, MOST_S)
+
+
+def by_target(sessions: Iterable[Session]) -> dict[str, tuple[Session, ...]]:
+    """Return the sessions with each target: they end together, or none does."""
+    found: dict[str, list[Session]] = {}
+    for session in sessions:
+        found.setdefault(session.record.target, []).append(session)
+    return {target: tuple(several) for target, several in found.items()}

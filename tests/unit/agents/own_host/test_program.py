@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A storage node as a host: what it logs in to, and that it never takes a disk from a guest."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from types import SimpleNamespace
+
+import pytest
+
+from sanctl.agents.own_host import program
+from sanctl.agents.replica import parts
+from sanctl.drivers import initiator
+from sanctl.errors import CommandError, Problem, SanctlError
+from sanctl.model.own_session import Record, Session
+from sanctl.plan.host.logins import Attempts
+from sanctl.system.runner import CommandResult
+
+_TARGET = "iqn.2026-11.net.example:lab.vol1"
+_OWN, _PEER = Record(_TARGET, "10.77.1.1:3260"), Record(_TARGET, "10.77.1.2:3260")
+_BOTH = (Session(1, _OWN), Session(2, _PEER))
+
+
+class FakeRunner:
+    """Answers by the first words of a command, and keeps what was run."""
+
+    def __init__(self, answers: Mapping[str, str], *, fails: Collection[str] = ()) -> None:
+        self.answers, self.fails, self.ran = answers, fails, list[str]()
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout_s: float,
+        stdin: str | None = None,
+        ok: Collection[int] = (0,),
+        env: Mapping[str, str] | None = None,
+    ) -> CommandResult:
+        del timeout_s, stdin, ok, env
+        line = " ".join(argv)
+        self.ran.append(line)
+        if any(line.startswith(each) for each in self.fails):
+            raise CommandError(Problem("SAN-CMD-002", f"{line} failed"))
+        found = [text for start, text in self.answers.items() if line.startswith(start)]
+        return CommandResult(tuple(argv), 0, found[0] if found else "", "", 0.0)
+
+
+@pytest.fixture(autouse=True)
+def _disks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(initiator, "disks", lambda session: (f"sd{'abc'[session.sid]}",))
+    monkeypatch.setattr(initiator, "maps_over", lambda _: ("36001405aa",))
+    node = SimpleNamespace(iscsi=("10.77.1.1",))
+    topology = SimpleNamespace(iqn_prefix="iqn.2026-11.net.example:lab", node=lambda _: node)
+    monkeypatch.setattr(parts, "load_topology", lambda: topology)
+
+
+def test_it_logs_in_to_what_has_no_session_and_waits_before_the_next_attempt() -> None:
+    runner = FakeRunner(
+        {
+            "iscsiadm -m session": f"tcp: [2] 10.77.1.2:3260,2 {_TARGET} (non-flash)\n",
+            "iscsiadm -m node": f"10.77.1.1:3260,1 {_TARGET}\n10.77.1.2:3260,2 {_TARGET}\n",
+        },
+        fails=[f"iscsiadm -m node -T {_TARGET}"],
+    )
+    tried = {_PEER: Attempts(4, 0.0)}
+    program.log_in_once(runner, tried, now_s=10.0)
+    program.log_in_once(runner, tried, now_s=11.0)
+    logins = [line for line in runner.ran if "--login" in line]
+    assert logins == [f"iscsiadm -m node -T {_TARGET} -p 10.77.1.1:3260 --login --no_wait"]
+    # That one has a session: its attempts are forgotten. The other's login was refused.
+    assert tried == {_OWN: Attempts(1, 10.0)}
+
+
+def test_a_map_that_is_open_keeps_all_its_sessions() -> None:
+    runner = FakeRunner({"dmsetup info": "1\n"})
+    with pytest.raises(SanctlError, match="/dev/mapper/36001405aa is open"):
+        program.end_target(runner, _BOTH)
+    assert not [line for line in runner.ran if "logout" in line or line.startswith("multipath")]
+
+
+def test_a_map_that_was_opened_meanwhile_keeps_them_too() -> None:
+    runner = FakeRunner({"dmsetup info": "0\n"}, fails=["multipath -f"])
+    with pytest.raises(CommandError):
+        program.end_target(runner, _BOTH)
+    assert not [line for line in runner.ran if "logout" in line]
+
+
+def test_the_map_goes_before_its_sessions() -> None:
+    runner = FakeRunner({"dmsetup info": "0\n"})
+    program.end_target(runner, _BOTH)
+    assert runner.ran[-3:] == [
+        "multipath -f 36001405aa",
+        "iscsiadm -m session -r 1 --logout",
+        "iscsiadm -m session -r 2 --logout",
+    ]
+
+
+def test_a_disk_without_a_map_that_is_mounted_keeps_its_session(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(initiator, "maps_over", lambda _: ())
+    monkeypatch.setattr(initiator, "is_claimed", lambda disk: disk == "sdc")
+    runner = FakeRunner({})
+    with pytest.raises(SanctlError, match="/dev/sdc is open"):
+        program.end_target(runner, _BOTH)
+    assert runner.ran == []
+
+
+def test_what_is_not_known_is_no_end(capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.log_out(FakeRunner({}, fails=["iscsiadm -m session"])) == 1
+    assert "not known" in capsys.readouterr().out
+
+
+def test_a_map_counts_once_it_has_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = FakeRunner({"iscsiadm -m session": f"tcp: [1] 10.77.1.1:3260,1 {_TARGET} (x)\n"})
+    there = set[str]()
+    monkeypatch.setattr(program, "exists", there.__contains__)
+    assert not program.has_map(runner, _TARGET)
+    there.add("/dev/mapper/36001405aa")
+    assert program.has_map(runner, _TARGET)
+    assert not program.has_map(runner, f"{_TARGET}0")
