@@ -170,6 +170,10 @@ _CODES = {
     "replica is not started there, or a location constraint keeps the device off it.",
     "SAN-DEV-017": "The node's replica is not known to be up to date. Serving from it would lose "
     "writes: wait until it is in sync.",
+    "SAN-DEV-026": "A device follows a resource of Pacemaker that runs on one node at a time: a "
+    "primitive or a group that is not sanctl's.",
+    "SAN-DEV-027": "The device follows a guest that runs on another node, and would go back there "
+    "by itself.",
     "SAN-DEV-018": "The device, or the whole cluster, is unmanaged or in maintenance mode in "
     "Pacemaker. A change would be stored and not carried out. What is known of replicas may be "
     "from before, so nothing is discarded for it, also where a node alone is in maintenance.",

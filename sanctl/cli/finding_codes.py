@@ -33,6 +33,11 @@ CODES = {
     "SAN-DOC-030": "No known time service synchronizes the clock. Nothing fails at once; but the "
     "logs of several nodes do not line up, and constraints with an expiry date expire by this "
     "clock.",
+    "SAN-DOC-008": "The node is a host of its own cluster's devices, and a unit that logs it in "
+    "and out in order does not run.",
+    "SAN-DOC-012": "Swap lies on a device that this storage node has imported as a host. Writing "
+    "to it needs memory on the same node: the thread of the target that allocates it may wait for "
+    "that very write.",
     "SAN-DOC-040": "A pool is a directory on a mounted filesystem that contains the marker "
     ".sanctl-pool. If the marker is missing, the filesystem is not mounted, and sanctl writes "
     "nothing.",
@@ -229,6 +234,11 @@ CODES = {
     "its replicas, or has it go back to one: 'crm_resource --ban', '--move' and 'pcs resource "
     "move' leave such a constraint, and it stays until it is removed. Failover to that node does "
     "not happen. One with an end counts until it is removed, too.",
+    "SAN-HLT-142": "A colocation or an order that sanctl has not made lets a device depend on "
+    "another resource. As pcs makes them they are mandatory: the device is demoted where that "
+    "resource is stopped, and Pacemaker promotes replicas that have published no score. "
+    "'sanctl device follow' makes one that is neither.",
+    "SAN-HLT-143": "A device follows a guest that runs on a node without a replica of it.",
     "SAN-HLT-133": "stop-all-resources is set: Pacemaker stops everything, and starts nothing.",
     "SAN-HLT-136": "A device is verified by a schedule, and no verify has come to its end for two "
     "of its intervals: each was interrupted, by a move or a lost connection, or none began, as the "

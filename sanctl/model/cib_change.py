@@ -99,6 +99,21 @@ class RemoveMove:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AddFollow:
+    """Have a device served where a resource runs, if its replica there can serve."""
+
+    name: DeviceName
+    resource: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveFollow:
+    """Remove the constraints of AddFollow."""
+
+    name: DeviceName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetFailureExpiry:
     """Have Pacemaker forget failures of a device that are older than `after_s`.
 
@@ -319,6 +334,8 @@ Change = (
     | RemovePreference
     | AddMove
     | RemoveMove
+    | AddFollow
+    | RemoveFollow
     | SetFailureExpiry
     | RemoveFailureExpiry
     | SetNodeAttribute

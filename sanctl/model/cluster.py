@@ -14,6 +14,7 @@ from typing import NamedTuple, Self, TypeVar
 
 from sanctl.model.crm_mon import MEMBER_STATES, Mon, NodeState, Role
 from sanctl.model.device import DeviceSpec, OutdatedMark, PoolUsage, ReplicaState, Tombstone
+from sanctl.model.device_follow import DeviceFollow, ForeignTie
 from sanctl.model.device_restore import RestoreReport
 from sanctl.model.foreign_constraint import ForeignConstraint
 from sanctl.model.host import Host, HostName
@@ -76,6 +77,11 @@ def clone_id(name: DeviceName | str) -> str:
     return f"sanctl-{name}"
 
 
+def follow_id(name: DeviceName | str) -> str:
+    """The id of the constraint by which a device follows a resource."""
+    return f"{clone_id(name)}-follow"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveConstraint:
     """A `sanctl-NAME-move` constraint: there only while a move runs, and expires by itself."""
@@ -134,6 +140,8 @@ class _Index(NamedTuple):
     """Device, node and UUID."""
     points: Mapping[str, tuple[RestorePoint, ...]]
     constraints: Mapping[str, tuple[ForeignConstraint, ...]]
+    follows: Mapping[str, DeviceFollow]
+    ties: Mapping[str, tuple[ForeignTie, ...]]
     copies: Mapping[tuple[str, str], CopyRecord]
     copy_schedules: Mapping[tuple[str, str], CopySchedule]
     takeovers: Mapping[tuple[str, str], tuple[Takeover, ...]]
@@ -220,6 +228,12 @@ class Cib:
     """The last restore from a copy of each device that was copied, by device and UUID."""
     foreign_constraints: tuple[ForeignConstraint, ...] = ()
     """Location constraints of devices that are not sanctl's own."""
+    follows: tuple[DeviceFollow, ...] = ()
+    """Which devices follow which guests."""
+    guests: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The primitives in each resource that a device can follow, by its id."""
+    foreign_ties: tuple[ForeignTie, ...] = ()
+    """Colocations and orders that are not sanctl's own, in which a device depends on another."""
     _index: _Index = field(init=False, repr=False, compare=False, hash=False)
 
     def __post_init__(self) -> None:
@@ -230,6 +244,8 @@ class Cib:
             marks=frozenset((mark.device, mark.node.value, mark.uuid) for mark in self.outdated),
             points=_grouped((point.device, point) for point in self.points),
             constraints=_grouped((each.device, each) for each in self.foreign_constraints),
+            follows={each.device: each for each in self.follows},
+            ties=_grouped((each.device, each) for each in self.foreign_ties),
             copies={(each.device, each.site): each for each in reversed(self.copies)},
             copy_schedules={
                 (each.device, each.site): each for each in reversed(self.copy_schedules)
@@ -251,6 +267,14 @@ class Cib:
     def constraints_of(self, name: DeviceName | str) -> tuple[ForeignConstraint, ...]:
         """Return the location constraints of a device that are not sanctl's own."""
         return self._index.constraints.get(str(name), ())
+
+    def follow(self, name: DeviceName | str) -> DeviceFollow | None:
+        """Return which guest a device follows, if it follows one."""
+        return self._index.follows.get(str(name))
+
+    def ties_of(self, name: DeviceName | str) -> tuple[ForeignTie, ...]:
+        """Return others' colocations and orders in which a device depends on another resource."""
+        return self._index.ties.get(str(name), ())
 
     def site(self, name: str) -> Site | None:
         """Return the second site of that name, if there is one."""

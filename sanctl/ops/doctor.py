@@ -30,6 +30,7 @@ from sanctl.plan.health.lost_links import lost_links
 from sanctl.plan.health.memory_health import memory_finding
 from sanctl.plan.health.own_disk_health import low_disk_finding, unwritten_cib_finding
 from sanctl.plan.health.own_disk_limits import is_behind, is_low
+from sanctl.plan.health.own_host_health import swap_findings
 from sanctl.plan.health.update_health import unattended_update_finding
 
 SECRET_PATH = "/etc/sanctl/drbd.secret"  # noqa: S105 - where it is, not what it is
@@ -56,6 +57,8 @@ _ACTIVE_UNITS = (
         "each action starts an interpreter of its own: right, but several times slower",
     ),
 )
+# Of a storage node that is a host itself (docs/adr/0086).
+_OWN_HOST_UNITS = ("sanctl-logins.service", "sanctl-paths.service")
 # Either unit restores a stored target configuration over sanctl's at boot, and clears it at
 # shutdown.
 _MUST_NOT_RUN = ("target.service", "rtslib-fb-targetctl.service")
@@ -110,6 +113,7 @@ def examine(
     findings.extend(_update_findings(host))
     if is_storage:
         findings.extend(_inactive_unit_findings(host))
+        findings.extend(_own_host_findings(host))
         findings.extend(_kernel_findings(host))
         findings.extend(_file_findings(host))
     if topology is not None:
@@ -330,6 +334,25 @@ def _inactive_unit_findings(host: NodeFactsPort) -> Iterator[Finding]:
                     why=why,
                     do=f"systemctl start {name}; if there is no such unit, run the rollout again",
                 )
+
+
+def _own_host_findings(host: NodeFactsPort) -> Iterator[Finding]:
+    """Look at a storage node that is a host itself, by the units that the rollout gives it."""
+    for name, unit in (host.units(_OWN_HOST_UNITS) or {}).items():
+        if unit.load == "loaded" and unit.active != "active":
+            yield Finding(
+                code="SAN-DOC-008",
+                severity=Severity.WARNING,
+                subject=name,
+                what=f"the unit is {unit.active} on this node, which is a host itself",
+                why="nothing logs in after a boot, or sessions end in no order when the node stops",
+                do=f"systemctl start {name}",
+            )
+    yield from swap_findings(
+        host.text("/proc/swaps") or "",
+        host.text("/proc/self/mounts") or "",
+        lambda name: host.text(f"/sys/class/block/{name}/dm/uuid"),
+    )
 
 
 def _kernel_findings(host: NodeFactsPort) -> Iterator[Finding]:

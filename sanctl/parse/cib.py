@@ -63,6 +63,7 @@ from sanctl.model.sync_policy import SyncPolicy
 from sanctl.model.verify_result import VerifyRecord, VerifyResult, parse_published
 from sanctl.model.vote_mode import VOTES_ATTRIBUTE, NodeVotes
 from sanctl.parse.foreign_constraints import foreign_constraints
+from sanctl.parse.guest_constraints import follows, foreign_ties, guests
 from sanctl.parse.published_state import (
     parse_pool_usage,
     parse_replica_state,
@@ -213,6 +214,9 @@ def parse_cib(root: ET.Element, states: Mapping[str, str] = _NO_STATES) -> Cib:
         takeovers=tuple(sorted(_takeovers(_properties(configuration)))),
         restored=tuple(sorted(_restored(_properties(configuration)))),
         foreign_constraints=tuple(foreign_constraints(configuration, names)),
+        follows=tuple(follows(configuration, names)),
+        guests=dict(guests(configuration)),
+        foreign_ties=tuple(foreign_ties(configuration, names)),
         operation_timeouts={
             operation.get("id", ""): operation.get("timeout", "")
             for operation in configuration.iterfind(

@@ -17,6 +17,7 @@ from typing import assert_never
 
 from sanctl.model.cib_change import (
     AddDevice,
+    AddFollow,
     AddMove,
     Change,
     ClearParameter,
@@ -26,6 +27,7 @@ from sanctl.model.cib_change import (
     RemoveDevice,
     RemoveFailureExpiry,
     RemoveFencing,
+    RemoveFollow,
     RemoveGroupRecord,
     RemoveHost,
     RemoveHostGroup,
@@ -74,6 +76,7 @@ from sanctl.render import device_changes
 from sanctl.render.device_elements import (
     constraint_elements,
     device_element,
+    follow_elements,
     move_element,
     new_nvpair,
 )
@@ -124,6 +127,11 @@ def _add(patch: Patchset, change: Change) -> None:
             patch.create("constraints", move_element(name, node, until))
         case RemoveMove(name=name):
             patch.delete("constraints", "rsc_location", f"{clone_id(name)}-move")
+        case AddFollow(name=name, resource=resource):
+            for constraint in follow_elements(name, resource):
+                patch.create("constraints", constraint)
+        case RemoveFollow(name=name):
+            device_changes.remove_follow(patch, name)
         case SetFailureExpiry(name=name, after_s=after_s, until=until):
             device_changes.set_failure_expiry(patch, name, after_s, until)
         case RemoveFailureExpiry(name=name):

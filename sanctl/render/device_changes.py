@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 
-from sanctl.model.cluster import GROUPS_OF_DEVICE, clone_id
+from sanctl.model.cluster import GROUPS_OF_DEVICE, clone_id, follow_id
 from sanctl.model.device import DeviceSpec
 from sanctl.model.host_group import HostGroupName
 from sanctl.model.names import DeviceName, NodeName
@@ -26,6 +26,8 @@ from sanctl.render.device_elements import (
 )
 from sanctl.render.patchset import CONFIGURATION, Patchset, node_pairs
 
+#: Attributes of constraints that name resources.
+_ENDS = ("rsc", "with-rsc", "first", "then")
 _OPERATIONS = "primitive/operations/op"
 _SITES = f"crm_config/cluster_property_set[@id='{SITES_ID}']"
 
@@ -38,9 +40,10 @@ def remove(patch: Patchset, name: DeviceName) -> None:
         f"resources/clone[@id='{clone}']/primitive/instance_attributes/nvpair[@name='uuid']"
     )
     restored = "" if uuid is None else f"{RESTORED_PREFIX}{name}.{uuid.get('value')}"
-    for location in patch.configuration.findall("constraints/*"):
-        if location.get("rsc") == clone:
-            patch.delete("constraints", location.tag, location.get("id", ""))
+    # Also others', and ends of a tie: the schema refuses one that names a resource that is gone.
+    for constraint in patch.configuration.findall("constraints/*"):
+        if {clone, name.value} & {constraint.get(end) for end in _ENDS}:
+            patch.delete("constraints", constraint.tag, constraint.get("id", ""))
     patch.delete("resources", "clone", clone)
     for point in _points(patch, name):
         patch.remove_property(POINTS_ID, point.id)
@@ -60,6 +63,13 @@ def remove(patch: Patchset, name: DeviceName) -> None:
         for kind in ("outdated", "discard", "revive"):
             for group, pair in node_pairs(node, f"sanctl-{kind}-{name}"):
                 patch.delete_pair(node, group, pair)
+
+
+def remove_follow(patch: Patchset, name: DeviceName) -> None:
+    """Remove the constraints by which a device follows a resource, those that are there."""
+    for constraint in patch.configuration.findall("constraints/*"):
+        if constraint.get("id") in {follow_id(name), f"{follow_id(name)}-order"}:
+            patch.delete("constraints", constraint.tag, constraint.get("id", ""))
 
 
 def complete(patch: Patchset, device: DeviceSpec) -> None:

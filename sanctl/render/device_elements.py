@@ -7,10 +7,10 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping
 
 from sanctl.model.cache_policy import NO_CACHE
-from sanctl.model.cluster import GROUPS_OF_DEVICE, REACH_ATTRIBUTE, clone_id
+from sanctl.model.cluster import GROUPS_OF_DEVICE, REACH_ATTRIBUTE, clone_id, follow_id
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName, NodeName
-from sanctl.model.promotion_score import PREFERENCE, UNREACHED_PENALTY
+from sanctl.model.promotion_score import FOLLOW, PREFERENCE, UNREACHED_PENALTY
 from sanctl.model.published_reservations import ON, PARAMETER
 from sanctl.model.release_needs import PARAMETER as NEEDS_PARAMETER
 
@@ -220,6 +220,37 @@ def move_element(name: DeviceName, node: NodeName, until: str) -> ET.Element:
     )
     ET.SubElement(rule, "date_expression", id=f"{clone}-move-until", operation="lt", end=until)
     return location
+
+
+def follow_elements(name: DeviceName, resource: str) -> Iterator[ET.Element]:
+    """Return the constraints by which a device is served where a resource runs.
+
+    The score is one among those of the replicas: none is promoted that cannot serve. Where the
+    resource is stopped, both are without effect. With `influence` the resource would be kept off
+    nodes for the device's sake. The order holds where both are started or stopped together.
+    """
+    yield ET.Element(
+        "rsc_colocation",
+        {
+            "id": follow_id(name),
+            "rsc": clone_id(name),
+            "rsc-role": "Promoted",
+            "with-rsc": resource,
+            "score": str(FOLLOW),
+            "influence": "false",
+        },
+    )
+    yield ET.Element(
+        "rsc_order",
+        {
+            "id": f"{follow_id(name)}-order",
+            "first": clone_id(name),
+            "first-action": "promote",
+            "then": resource,
+            "then-action": "start",
+            "kind": "Optional",
+        },
+    )
 
 
 def failure_expiry_id(name: DeviceName) -> str:

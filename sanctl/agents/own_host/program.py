@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from dataclasses import dataclass, field
 from functools import partial
 
 from sanctl.agents.replica import parts
@@ -20,7 +21,7 @@ from sanctl.drivers import initiator
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.own_session import Record, Session
 from sanctl.plan.device import stop_pace
-from sanctl.plan.host.logins import Attempts, by_target, due_logins
+from sanctl.plan.host.logins import RARELY, Attempts, by_target, due_logins
 from sanctl.system import journal, parallel_calls
 from sanctl.system.clock import Clock, SystemClock
 from sanctl.system.files import exists
@@ -52,22 +53,33 @@ def main() -> int:
 
 def log_in_for_ever(runner: Runner, clock: Clock) -> None:
     """Log in to what there is a record of and no session, until this process is ended."""
-    tried: dict[Record, Attempts] = {}
+    state = Logins()
     said = ""
     while True:
         try:
-            log_in_once(runner, tried, now_s=clock.monotonic_s())
+            log_in_once(runner, state, now_s=clock.monotonic_s())
             said = ""
         except (SanctlError, OSError) as error:
             # As often as it changes: iscsid may be away for long.
             if str(error) != said:
                 said = str(error)
                 _warn(f"the node's own sessions are not known: {error}", "login")
-        clock.sleep(_POLL_S if tried else _IDLE_S)
+        clock.sleep(_POLL_S if state.tried else _IDLE_S)
 
 
-def log_in_once(runner: Runner, tried: dict[Record, Attempts], *, now_s: float) -> None:
-    """Order the logins that are due, and note them in `tried`.
+@dataclass(slots=True)
+class Logins:
+    """Which paths this process has tried, and which had a session at its last look."""
+
+    tried: dict[Record, Attempts] = field(default_factory=dict)
+    had: frozenset[Record] = frozenset()
+
+
+def log_in_once(runner: Runner, state: Logins, *, now_s: float) -> None:
+    """Order the logins that are due, and note them.
+
+    Where a session is gone somebody has logged out, as before a device is deleted. There a minute
+    goes by, in which the record can be deleted.
 
     Raises:
         SanctlError, OSError: which there are is not known. A login that cannot be ordered is none.
@@ -75,12 +87,16 @@ def log_in_once(runner: Runner, tried: dict[Record, Attempts], *, now_s: float) 
     topology = parts.load_topology()
     own = topology.node(os.uname().nodename)
     portals = {f"{address}:{_PORT}" for address in own.iscsi} if own is not None else set()
-    there = initiator.sessions(runner)
-    for session in there:
-        tried.pop(session.record, None)
+    sessions = initiator.sessions(runner)
+    there, tried = frozenset(session.record for session in sessions), state.tried
+    for record in there:
+        tried.pop(record, None)
+    for record in state.had - there:
+        tried[record] = Attempts(RARELY, now_s)
+    state.had = there
     for record in due_logins(
         initiator.records(runner),
-        there,
+        sessions,
         tried,
         prefix=f"{topology.iqn_prefix}.",
         own_portals=portals,

@@ -19,6 +19,7 @@ from sanctl.cli.commands.device_cache import (
 )
 from sanctl.cli.commands.device_delete import delete
 from sanctl.cli.commands.device_find import find
+from sanctl.cli.commands.device_follow import follow
 from sanctl.cli.commands.device_heal import heal
 from sanctl.cli.commands.device_place import place
 from sanctl.cli.commands.device_replicas import replicas
@@ -65,6 +66,7 @@ from sanctl.plan.cache.cache_status import single_replica_text
 from sanctl.plan.cache.policy_request import cache_policy_text
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.device.creation_request import DeviceArguments
+from sanctl.plan.device.following import guest_nodes
 from sanctl.plan.replicas.pending_change import pending_change_of
 
 
@@ -74,7 +76,7 @@ from sanctl.plan.replicas.pending_change import pending_change_of
     sections={
         "See": ("list", "show", "find", "place"),
         "Create, change, delete": ("create", "resize", "set", "cache", "sync", "restore", "delete"),
-        "Replicas": ("move", "replicas", "verify", "heal"),
+        "Replicas": ("move", "follow", "replicas", "verify", "heal"),
         "For the playbook": ("complete",),
     },
 )
@@ -84,6 +86,7 @@ def device() -> None:
 
 device.add_command(delete)
 device.add_command(find)
+device.add_command(follow)
 device.add_command(heal)
 device.add_command(place)
 device.add_command(replicas)
@@ -339,6 +342,7 @@ def show(name: str, output: str) -> None:
         data={
             **device_data(cluster, found, topology),
             "schedule": schedule_data(cluster, found.name.value, now_s),
+            "follows": guest.resource if (guest := cluster.cib.follow(wanted)) else None,
         },
         text=lambda: _print_device(cluster, found, topology, now_s),
     )
@@ -356,6 +360,7 @@ def _print_device(cluster: Cluster, found: DeviceSpec, topology: Topology, now_s
         *((("made from", f"restore point {found.origin.name}"),) if found.origin else ()),
         ("active", ", ".join(active) or "?"),
         ("preferred", str(found.prefer or "-")),
+        *_follow_lines(cluster, found),
         *((f"replica {n}", replica_flush_text(cluster, found, n)) for n in found.nodes),
         ("cache", cache_policy_text(found.cache)),
         *(("", line) for line in cache_lines(cluster, found)),
@@ -382,6 +387,14 @@ def _print_device(cluster: Cluster, found: DeviceSpec, topology: Topology, now_s
         lines.append(("moving to", f"{move.node} (until {move.until})"))
     for label, value in lines:
         print(f"{label + ':' if label else '':<14}{value}")
+
+
+def _follow_lines(cluster: Cluster, found: DeviceSpec) -> Iterator[tuple[str, str]]:
+    guest = cluster.cib.follow(found.name)
+    if guest is not None:
+        nodes = guest_nodes(cluster, guest.resource)
+        runs = f"runs on {', '.join(nodes)}" if nodes else "is stopped"
+        yield "follows", f"{guest.resource}, which {runs}"
 
 
 @device.command(short_help="Grow a device while hosts use it.")

@@ -142,6 +142,7 @@ class DeviceShown(Device):
     """A device, and its schedule of restore points."""
 
     schedule: Annotated[Schedule | None, "when restore points are made by themselves; null: never"]
+    follows: Annotated[str | None, "the resource of Pacemaker that it follows; null: none"]
 
 
 class CacheSet(Device):
@@ -190,6 +191,14 @@ class Moved(Device):
 
     changed: Annotated[bool, "false: that node served it already"]
     duration_s: Annotated[float, "seconds the move took; not the pause that hosts see"]
+
+
+class Followed(Device):
+    """A device, and the guest that it follows."""
+
+    changed: Annotated[bool, "false: it followed that one, or none, already"]
+    follows: Annotated[str | None, "the resource of Pacemaker; null: none"]
+    guest_nodes: Annotated[list[str], "nodes that it runs on; empty: it is stopped"]
 
 
 class ReplicasChanged(Device):

@@ -19,6 +19,7 @@ from sanctl.plan.cluster.preconditions import (
     refuse_unless_changeable,
 )
 from sanctl.plan.device.bitmap_memory import memory_problem
+from sanctl.plan.device.following import way_back_problem
 from sanctl.plan.device.node_eligibility import file_problem
 from sanctl.plan.device.placement import metadata_bytes, room_bytes
 from sanctl.plan.device.restore_refusals import refuse_while_restoring
@@ -214,6 +215,9 @@ def _move_problems(cluster: Cluster, device: DeviceSpec, node: NodeName) -> list
         for each in cluster.cib.constraints_of(device.name)
         if each.is_ban and each.node == node.value
     )
+    way_back = way_back_problem(cluster, device, node)
+    if way_back is not None:
+        problems.append(way_back)
     if cluster.mon.role(device.name, node) not in {Role.UNPROMOTED, Role.PROMOTED}:
         problems.append(
             Problem(

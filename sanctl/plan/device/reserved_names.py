@@ -16,7 +16,12 @@ from sanctl.model.cluster import POOL_RESOURCE, POOLS_CLONE, REACH_CLONE, REACH_
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName
 from sanctl.model.vote_mode import VOTES_ATTRIBUTE
-from sanctl.render.device_elements import constraint_elements, device_element, move_element
+from sanctl.render.device_elements import (
+    constraint_elements,
+    device_element,
+    follow_elements,
+    move_element,
+)
 
 #: What the ids and node attributes of the cluster itself are, or begin with before a `-`.
 CLUSTER_IDS = (
@@ -83,6 +88,7 @@ def id_suffixes() -> frozenset[str]:
         device_element(device),
         *constraint_elements(device),
         move_element(name, node, "2026-11-23 00:00:00Z"),
+        *follow_elements(name, "y"),
     )
     ids = {part.get("id", "") for element in elements for part in element.iter()}
     stems = (f"{clone_id(name)}-", f"{name}-")

@@ -14,7 +14,7 @@ from sanctl.model.names import NodeName, format_bytes
 from sanctl.plan.cluster.preconditions import other_part_advice
 from sanctl.plan.health.cache_health import device_cache_findings
 from sanctl.plan.health.connect_wait import connect_wait
-from sanctl.plan.health.constraint_health import constraint_findings
+from sanctl.plan.health.constraint_health import constraint_findings, tie_findings
 from sanctl.plan.health.growth_health import growth_findings
 from sanctl.plan.health.hold_health import hold_findings
 from sanctl.plan.health.hold_node_health import hold_node_findings
@@ -100,6 +100,7 @@ def device_findings(cluster: Cluster, device: DeviceSpec, *, now_s: float) -> It
             do="let Pacemaker manage it again: remove is-managed or maintenance from it",
         )
     yield from constraint_findings(cluster, device)
+    yield from tie_findings(cluster, device)
     condition = diagnose(cluster, device).condition
     if condition in {Condition.DIVERGED, Condition.UNRELATED}:
         yield Finding(

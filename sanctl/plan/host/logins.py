@@ -11,6 +11,8 @@ from sanctl.model.own_session import Record, Session
 #: Between two attempts of one path: at first, and at most. A portal that is away for hours is asked
 #: once a minute; one whose target comes with Pacemaker is not waited for long.
 FIRST_S, MOST_S = 3.0, 60.0
+#: After so many attempts the longest wait has been reached.
+RARELY = 10
 
 
 class Attempts(NamedTuple):
@@ -49,7 +51,7 @@ def _next_s(attempts: Attempts | None) -> float:
     if attempts is None:
         return float("-inf")
     # The exponent is bounded, lest the number be.
-    wait_s = FIRST_S * 2.0 ** min(attempts.times - 1, 10)
+    wait_s = FIRST_S * 2.0 ** min(attempts.times - 1, RARELY)
     return attempts.last_s + min(wait_s, MOST_S)
 
 

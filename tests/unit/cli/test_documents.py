@@ -36,6 +36,7 @@ _LIFE = (
     "sync status",
     "device move vm1 --to n2",
     "device move vm1 --to n2",
+    "device follow vm1 --none",
     "snapshot create vm1 --name one --hook freeze --or-crash",
     "snapshot list vm1",
     "snapshot show vm1@one",

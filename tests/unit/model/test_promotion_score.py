@@ -10,6 +10,7 @@ import pytest
 from sanctl.model.promotion_score import (
     CONSISTENT,
     DISCONNECTED,
+    FOLLOW,
     NEW,
     PREFERENCE,
     PRIMARY,
@@ -36,6 +37,25 @@ def test_it_stays_where_it_is_otherwise(preferred: str, both: bool) -> None:
     here = _sum(PRIMARY, reached=both, preferred=preferred == "primary")
     there = _sum(UP_TO_DATE, reached=both, preferred=preferred == "standby")
     assert here > there
+
+
+@pytest.mark.parametrize("preferred", ["primary", "standby", "neither"])
+@pytest.mark.parametrize("both", [True, False], ids=["both-reached", "none-reached"])
+def test_it_follows_its_guest_to_the_same_data(preferred: str, both: bool) -> None:
+    here = _sum(PRIMARY, reached=both, preferred=preferred == "primary")
+    there = _sum(UP_TO_DATE, reached=both, preferred=preferred == "standby") + FOLLOW
+    assert there > here
+
+
+@pytest.mark.parametrize("score", [DISCONNECTED, CONSISTENT, NEW])
+def test_it_never_follows_its_guest_to_a_replica_that_may_be_behind(score: int) -> None:
+    there = _sum(score + 1, reached=True, preferred=True) + FOLLOW
+    assert _sum(PRIMARY, reached=False) > there
+
+
+def test_no_guest_outweighs_better_data() -> None:
+    for good, poor in itertools.pairwise((UP_TO_DATE, DISCONNECTED, CONSISTENT)):
+        assert _sum(good, reached=False) > _sum(poor, reached=True, preferred=True) + FOLLOW
 
 
 @pytest.mark.parametrize("score", [DISCONNECTED, CONSISTENT, NEW])

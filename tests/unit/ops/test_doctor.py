@@ -126,6 +126,15 @@ def test_a_witness_needs_no_storage() -> None:
         ("name", "n9", {"SAN-DOC-024"}),
         ("clock", False, {"SAN-DOC-030"}),
         ("clock", None, set()),
+        (
+            "texts",
+            {
+                MARKER: "5d4c3b2a-1f0e-4d3c-8b2a-1f0e4d3c8b2a\n",
+                "/proc/swaps": "Filename Type\n/dev/dm-3 partition\n",
+                "/sys/class/block/dm-3/dm/uuid": "mpath-36001405aa\n",
+            },
+            {"SAN-DOC-012"},
+        ),
         ("ipc_buffer", 1024, {"SAN-CLU-006"}),
         ("ipc_buffer", 1 << 20, set()),
     ],
@@ -249,6 +258,11 @@ def test_a_link_that_has_just_come_up_is_not_lost(monkeypatch: pytest.MonkeyPatc
             "sanctl-drain.service",
             Unit(load="not-found", active="inactive", enabled=""),
             "SAN-DOC-005",
+        ),
+        (
+            "sanctl-logins.service",
+            Unit(load="loaded", active="failed", enabled="enabled"),
+            "SAN-DOC-008",
         ),
     ],
 )

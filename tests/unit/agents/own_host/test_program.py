@@ -62,13 +62,28 @@ def test_it_logs_in_to_what_has_no_session_and_waits_before_the_next_attempt() -
         },
         fails=[f"iscsiadm -m node -T {_TARGET}"],
     )
-    tried = {_PEER: Attempts(4, 0.0)}
-    program.log_in_once(runner, tried, now_s=10.0)
-    program.log_in_once(runner, tried, now_s=11.0)
+    state = program.Logins(tried={_PEER: Attempts(4, 0.0)})
+    program.log_in_once(runner, state, now_s=10.0)
+    program.log_in_once(runner, state, now_s=11.0)
     logins = [line for line in runner.ran if "--login" in line]
     assert logins == [f"iscsiadm -m node -T {_TARGET} -p 10.77.1.1:3260 --login --no_wait"]
     # That one has a session: its attempts are forgotten. The other's login was refused.
-    assert tried == {_OWN: Attempts(1, 10.0)}
+    assert state.tried == {_OWN: Attempts(1, 10.0)}
+
+
+def test_whoever_logs_out_has_a_minute_to_delete_the_record() -> None:
+    answers = {
+        "iscsiadm -m session": f"tcp: [1] 10.77.1.1:3260,1 {_TARGET} (non-flash)\n",
+        "iscsiadm -m node": f"10.77.1.1:3260,1 {_TARGET}\n",
+    }
+    runner, state = FakeRunner(answers), program.Logins()
+    program.log_in_once(runner, state, now_s=10.0)
+    answers["iscsiadm -m session"] = ""
+    program.log_in_once(runner, state, now_s=20.0)
+    program.log_in_once(runner, state, now_s=79.0)
+    assert not [line for line in runner.ran if "--login" in line]
+    program.log_in_once(runner, state, now_s=80.0)
+    assert [line for line in runner.ran if "--login" in line]
 
 
 def test_a_map_that_is_open_keeps_all_its_sessions() -> None:
