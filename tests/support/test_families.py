@@ -77,6 +77,7 @@ FAMILIES = {
         "test_target_access",
         "test_two_creators",
     ),
+    "Hyperconverged": ("test_hyperconverged",),
     "Laboratory and rollout": ("test_hostile_superblocks", "test_laboratory", "test_rollout"),
     "Number of replicas": (
         "test_drbd9_added_replica",

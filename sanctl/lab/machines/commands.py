@@ -69,6 +69,8 @@ def lab() -> None:
 @click.option("--filesystem", type=click.Choice(spec.FILESYSTEMS),
               help=f"Of the data disks. [{spec.DEFAULT_FILESYSTEM}]")  # fmt: skip
 @click.option("--racks", type=int, help="Racks that the storage nodes are spread over. [none]")
+@click.option("--hyperconverged", is_flag=True, default=None,
+              help="The storage nodes are hosts of their own devices, too.")  # fmt: skip
 @click.option(
     "--flash", metavar="SIZE", help="Size of a flash disk before the first data disk. [none]"
 )
@@ -106,6 +108,7 @@ def up(
         "memory_mib": sizes["memory"],
         "disks": sizes["disks"],
         "racks": sizes["racks"],
+        "own_hosts": sizes["hyperconverged"],
         "filesystem": sizes["filesystem"],
         "disk_mib": None if disk_size is None else spec.parse_size_mib(disk_size),
         "flash_mib": None if flash is None else spec.parse_size_mib(flash),

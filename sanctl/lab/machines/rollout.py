@@ -116,6 +116,9 @@ def inventory_of(lab: Lab) -> dict[str, Any]:
         role: {node.name: _host(lab, node) for node in lab.machines if node.role is role}
         for role in Role
     }
+    own_hosts: dict[str, dict[str, Any]] = (
+        {name: {} for name in by_role[Role.STORAGE]} if lab.spec.own_hosts else {}
+    )
     return {
         "all": {
             "children": {
@@ -133,6 +136,7 @@ def inventory_of(lab: Lab) -> dict[str, Any]:
                             host.address(Network.ISCSI) for host in lab.spec.hosts
                         ],
                         "sanctl_strategy": _strategy(lab.spec).value,
+                        **({"sanctl_nodes_are_hosts": True} if lab.spec.own_hosts else {}),
                     },
                     "children": {
                         "sanctl_storage": {"hosts": by_role[Role.STORAGE]},
@@ -140,7 +144,7 @@ def inventory_of(lab: Lab) -> dict[str, Any]:
                     },
                 },
                 "sanctl_qnetd": {"hosts": by_role[Role.QNETD]},
-                "sanctl_hosts": {"hosts": by_role[Role.INITIATOR]},
+                "sanctl_hosts": {"hosts": by_role[Role.INITIATOR] | own_hosts},
             }
         }
     }

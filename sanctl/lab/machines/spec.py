@@ -148,6 +148,9 @@ class LabSpec:
     racks: int = 0
     """Number of racks that the inventory spreads the storage nodes over; 0: it names no rack."""
 
+    own_hosts: bool = False
+    """Whether the storage nodes are hosts of their own devices, too."""
+
     @property
     def has_flash(self) -> bool:
         """Whether the first data disk has a flash disk in front."""
