@@ -2,7 +2,8 @@
 """Program of the units of a storage node that is a host itself (docs/adr/0086).
 
     own-host login          logs in to this cluster's targets, again and again, until it is ended
-    own-host logout         logs out of all that nobody has open
+    own-host logout         logs out of this cluster's targets whose disks nobody has open
+    own-host logout-all     logs out of all targets whose disks nobody has open
     own-host await NAME     waits until a device's multipath map is there
 
 Each may end at any point: nothing is noted, and the next run looks at what there is.
@@ -34,7 +35,7 @@ _PORT = 3260
 _LOGOUT_WITHIN_S = 50.0
 #: Less than TimeoutStartSec of sanctl-map@.service.
 _AWAIT_S = 110.0
-_USAGE = "usage: own-host login | logout | await NAME"
+_USAGE = "usage: own-host login | logout | logout-all | await NAME"
 
 
 def main() -> int:
@@ -44,7 +45,9 @@ def main() -> int:
         case ["login"]:
             log_in_for_ever(runner, SystemClock())
         case ["logout"]:
-            return log_out(runner)
+            return log_out(runner, is_all=False)
+        case ["logout-all"]:
+            return log_out(runner, is_all=True)
         case ["await", name]:
             return await_map(runner, SystemClock(), name)
     sys.stderr.write(f"{_USAGE}\n")
@@ -109,13 +112,21 @@ def log_in_once(runner: Runner, state: Logins, *, now_s: float) -> None:
             initiator.order_login(runner, record)
 
 
-def log_out(runner: Runner) -> int:
+def log_out(runner: Runner, *, is_all: bool) -> int:
     """Log out of each target whose disk nobody has open; return 0 when no session is left.
+
+    Other SANs' are logged out of with `is_all` alone, when all has stopped that may use them: who
+    has a disk open without a map is not seen, as SBD its disk.
 
     Several at a time, and each in a process of its own: one that waits for a disk keeps no other.
     """
     try:
-        targets = by_target(initiator.sessions(runner))
+        prefix = "" if is_all else f"{parts.load_topology().iqn_prefix}."
+        targets = {
+            target: sessions
+            for target, sessions in by_target(initiator.sessions(runner)).items()
+            if target.startswith(prefix)
+        }
     except (SanctlError, OSError) as error:
         _say(f"it is not known which sessions this node has: {error}")
         return 1
@@ -139,15 +150,17 @@ def end_target(runner: Runner, ended: tuple[Session, ...]) -> None:
     """
     disks = [disk for session in ended for disk in initiator.disks(session)]
     maps = dict.fromkeys(name for disk in disks for name in initiator.maps_over(disk))
-    for name in maps:
-        if initiator.is_open(runner, name):
-            raise _in_use(f"/dev/mapper/{name}")
     for disk in disks:
         if not initiator.maps_over(disk) and initiator.is_claimed(disk):
             raise _in_use(f"/dev/{disk}")
     for name in maps:
-        # Fails where somebody has opened it meanwhile.
-        initiator.remove_map(runner, name)
+        try:
+            # With the maps of its partitions; refused, with no effect, where somebody has one open.
+            initiator.remove_map(runner, name)
+        except CommandError:
+            if initiator.is_open(runner, name):
+                raise _in_use(f"/dev/mapper/{name}") from None
+            raise
     for session in ended:
         initiator.logout(runner, session)
 

@@ -106,10 +106,14 @@ def test_a_node_that_is_its_own_host_ends_in_order() -> None:
     } <= set(values(logins, "After"))
     # Mounts and guests of libvirt, which are ordered after it.
     assert values(logins, "Before") == ["remote-fs-pre.target"]
-    assert {"pacemaker.service", "corosync.service"} <= set(values(paths, "Before"))
-    assert {"sanctl-replicas.service", "iscsid.service", "multipathd.service"} <= set(
-        values(paths, "After")
-    )
+    # sbd's disk may be one of another SAN.
+    assert {"pacemaker.service", "corosync.service", "sbd.service"} <= set(values(paths, "Before"))
+    assert {
+        "sanctl-replicas.service",
+        "blk-availability.service",
+        "iscsid.service",
+        "multipathd.service",
+    } <= set(values(paths, "After"))
     # Both end by themselves, whatever hangs.
     for unit in (logins, paths):
         assert values(unit, "TimeoutStopSec") == ["60s"]

@@ -14,6 +14,7 @@ from sanctl.drivers import initiator
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.own_session import Record, Session
 from sanctl.plan.host.logins import Attempts
+from sanctl.system import parallel_calls
 from sanctl.system.runner import CommandResult
 
 _TARGET = "iqn.2026-11.net.example:lab.vol1"
@@ -87,15 +88,15 @@ def test_whoever_logs_out_has_a_minute_to_delete_the_record() -> None:
 
 
 def test_a_map_that_is_open_keeps_all_its_sessions() -> None:
-    runner = FakeRunner({"dmsetup info": "1\n"})
+    runner = FakeRunner({"dmsetup info": "1\n"}, fails=["multipath -f"])
     with pytest.raises(SanctlError, match="/dev/mapper/36001405aa is open"):
         program.end_target(runner, _BOTH)
-    assert not [line for line in runner.ran if "logout" in line or line.startswith("multipath")]
+    assert not [line for line in runner.ran if "logout" in line]
 
 
-def test_a_map_that_was_opened_meanwhile_keeps_them_too() -> None:
+def test_a_map_that_stays_for_another_reason_keeps_them_too() -> None:
     runner = FakeRunner({"dmsetup info": "0\n"}, fails=["multipath -f"])
-    with pytest.raises(CommandError):
+    with pytest.raises(CommandError, match="multipath -f 36001405aa failed"):
         program.end_target(runner, _BOTH)
     assert not [line for line in runner.ran if "logout" in line]
 
@@ -122,8 +123,24 @@ def test_a_disk_without_a_map_that_is_mounted_keeps_its_session(
 
 
 def test_what_is_not_known_is_no_end(capsys: pytest.CaptureFixture[str]) -> None:
-    assert program.log_out(FakeRunner({}, fails=["iscsiadm -m session"])) == 1
+    assert program.log_out(FakeRunner({}, fails=["iscsiadm -m session"]), is_all=True) == 1
     assert "not known" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("is_all", [True, False])
+def test_the_disks_of_other_sans_go_last(monkeypatch: pytest.MonkeyPatch, is_all: bool) -> None:
+    """SBD's may be one: it has no map, and no claim on it."""
+    other = "iqn.2001-01.com.example:other"
+    answer = f"tcp: [1] 10.77.1.1:3260,1 {_TARGET} (x)\ntcp: [2] 10.9.9.9:3260,1 {other} (x)\n"
+    asked: list[str] = []
+
+    def end_each(calls: Mapping[str, object], **_: object) -> list[object]:
+        asked.extend(calls)
+        return []
+
+    monkeypatch.setattr(parallel_calls, "run_all", end_each)
+    assert program.log_out(FakeRunner({"iscsiadm -m session": answer}), is_all=is_all) == 0
+    assert asked == ([_TARGET, other] if is_all else [_TARGET])
 
 
 def test_a_map_counts_once_it_has_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
