@@ -33,8 +33,9 @@ _POLL_S, _IDLE_S = 3.0, 10.0
 _PORT = 3260
 #: Less than TimeoutStopSec of the units, 60 s: what was left is named before systemd ends this.
 _LOGOUT_WITHIN_S = 50.0
-#: Less than TimeoutStartSec of sanctl-map@.service.
-_AWAIT_S = 110.0
+#: Less than TimeoutStartSec of sanctl-map@.service. Pacemaker orders no promotion meanwhile; what a
+#: map needs is a target, not one that serves.
+_AWAIT_S = 40.0
 _USAGE = "usage: own-host login | logout | logout-all | await NAME"
 
 
