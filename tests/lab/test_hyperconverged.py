@@ -49,7 +49,8 @@ ExecStart=/bin/sh -c 'exec 3<{path}; while :; do dd if={path} of=/dev/null bs=40
 _RESOURCES = f"""
 cibadmin --create --scope resources --xml-text '<clone id="map-own">\
 <meta_attributes id="map-own-meta"><nvpair id="map-own-i" name="interleave" value="true"/>\
-<nvpair id="map-own-f" name="failure-timeout" value="60s"/></meta_attributes><primitive id="map-own1" class="systemd" type="sanctl-map@{NAME}"><operations>\
+<nvpair id="map-own-f" name="failure-timeout" value="60s"/></meta_attributes>\
+<primitive id="map-own1" class="systemd" type="sanctl-map@{NAME}"><operations>\
 <op id="map-own1-start" name="start" interval="0" timeout="60s"/>\
 <op id="map-own1-monitor" name="monitor" interval="60s" timeout="60s"/>\
 </operations></primitive></clone>' &&
