@@ -274,7 +274,8 @@ def test_a_typed_reboot_ends_and_the_guest_goes_on_elsewhere(
     bed.sh(
         "n1",
         f"mkfs.ext4 -q -F {paths[OTHER]} && mkdir -p {MOUNT} && "
-        f"echo '{paths[OTHER]} {MOUNT} ext4 _netdev,nofail,x-systemd.device-timeout=300 0 0' "
+        f"echo '{paths[OTHER]} {MOUNT} ext4 _netdev,nofail,"
+        "x-systemd.after=sanctl-logins.service,x-systemd.device-timeout=300 0 0' "
         f">>/etc/fstab && {_SAFE_SYSTEMD} && mount {MOUNT} && "
         f"head -c 8M /dev/urandom >{MOUNT}/file && sha256sum {MOUNT}/file >{MOUNT}/sum",
         timeout_s=120,

@@ -5,6 +5,7 @@
     own-host logout         logs out of this cluster's targets whose disks nobody has open
     own-host logout-all     logs out of all targets whose disks nobody has open
     own-host await NAME     waits until a device's multipath map is there
+    own-host await-all      waits until those of all devices are that discovery has noted
 
 Each may end at any point: nothing is noted, and the next run looks at what there is.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -33,10 +35,12 @@ _POLL_S, _IDLE_S = 3.0, 10.0
 _PORT = 3260
 #: Less than TimeoutStopSec of the units, 60 s: what was left is named before systemd ends this.
 _LOGOUT_WITHIN_S = 50.0
+#: Less than TimeoutStartSec of sanctl-logins.service.
+_AWAIT_ALL_S = 60.0
 #: Less than TimeoutStartSec of sanctl-map@.service. Pacemaker orders no promotion meanwhile; what a
 #: map needs is a target, not one that serves.
 _AWAIT_S = 40.0
-_USAGE = "usage: own-host login | logout | logout-all | await NAME"
+_USAGE = "usage: own-host login | logout | logout-all | await NAME | await-all"
 
 
 def main() -> int:
@@ -50,7 +54,12 @@ def main() -> int:
         case ["logout-all"]:
             return log_out(runner, is_all=True)
         case ["await", name]:
-            return await_map(runner, SystemClock(), name)
+            target = f"{parts.load_topology().iqn_prefix}.{name}"
+            return await_maps(runner, SystemClock(), lambda: {target}, within_s=_AWAIT_S)
+        case ["await-all"]:
+            return await_maps(
+                runner, SystemClock(), lambda: noted_targets(runner), within_s=_AWAIT_ALL_S
+            )
     sys.stderr.write(f"{_USAGE}\n")
     return 2
 
@@ -176,21 +185,35 @@ def _in_use(path: str) -> CommandError:
     )
 
 
-def await_map(runner: Runner, clock: Clock, device: str) -> int:
-    """Wait until a device's multipath map is there; return 0 then, 1 when the time is over."""
-    end_s = clock.monotonic_s() + _AWAIT_S
-    target = f"{parts.load_topology().iqn_prefix}.{device}"
-    why = ""
-    while clock.monotonic_s() < end_s:
+def await_maps(
+    runner: Runner, clock: Clock, wanted: Callable[[], Collection[str]], *, within_s: float
+) -> int:
+    """Wait until the multipath maps of targets are there; return 0 then, 1 when the time is over."""
+    end_s = clock.monotonic_s() + within_s
+    while True:
         try:
-            if has_map(runner, target):
-                return 0
-            why = f"there is no map over a session with {target}"
+            missing = [target for target in sorted(wanted()) if not has_map(runner, target)]
+            why = f"there is no map over a session with {', '.join(missing)}"
         except (SanctlError, OSError) as error:
-            why = str(error)
+            missing, why = ["?"], str(error)
+        if not missing:
+            return 0
+        if clock.monotonic_s() >= end_s:
+            break
         clock.sleep(1.0)
     _say(f"{why}: 'iscsiadm -m node' has to list its portals (discovery), 'multipath -ll' the map")
     return 1
+
+
+def noted_targets(runner: Runner) -> set[str]:
+    """Return this cluster's targets that discovery has noted.
+
+    Raises:
+        SanctlError: they are not known.
+    """
+    prefix = f"{parts.load_topology().iqn_prefix}."
+    found = {record.target for record in initiator.records(runner)}
+    return {target for target in found if target.startswith(prefix)}
 
 
 def has_map(runner: Runner, target: str) -> bool:

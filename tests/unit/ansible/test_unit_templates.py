@@ -104,8 +104,13 @@ def test_a_node_that_is_its_own_host_ends_in_order() -> None:
         "iscsid.service",
         "multipathd.service",
     } <= set(values(logins, "After"))
-    # Mounts and guests of libvirt, which are ordered after it.
-    assert values(logins, "Before") == ["remote-fs-pre.target"]
+    # Not remote-fs-pre.target: libvirtd is after that, and Pacemaker, which is before this unit,
+    # has to be after libvirtd.
+    assert values(logins, "Before") == ["libvirt-guests.service", "pve-guests.service"]
+    pacemaker = render("sanctl_host/templates/own-host-pacemaker.conf.j2")
+    assert "libvirtd.service" in values(pacemaker, "After")
+    # Pacemaker orders the units of its resources before its own.
+    assert values(render("sanctl_host/templates/sanctl-map@.service.j2"), "After") == []
     # sbd's disk may be one of another SAN.
     assert {"pacemaker.service", "corosync.service", "sbd.service"} <= set(values(paths, "Before"))
     assert {
@@ -126,15 +131,3 @@ def test_the_distributions_unit_logs_out_of_nothing_and_is_not_ordered_anew() ->
         "[Service]",
         "ExecStop=",
     ]
-
-
-def test_nothing_that_pacemaker_waits_for_waits_for_remote_filesystems() -> None:
-    """sanctl-logins.service is between both."""
-    for template in (
-        "sanctl_software/templates/pacemaker.conf.j2",
-        "sanctl_software/templates/sanctl-drain.service.j2",
-        "sanctl_software/templates/sanctl-replicas.service.j2",
-        "sanctl_host/templates/sanctl-paths.service.j2",
-    ):
-        after = values(render(template, sanctl_software_pools=[]), "After")
-        assert not {"remote-fs.target", "remote-fs-pre.target"} & set(after)

@@ -143,6 +143,45 @@ def test_the_disks_of_other_sans_go_last(monkeypatch: pytest.MonkeyPatch, is_all
     assert asked == ([_TARGET, other] if is_all else [_TARGET])
 
 
+class FakeClock:
+    """Time that passes while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+    def wall_s(self) -> float:
+        return self.now_s
+
+    def sleep(self, duration_s: float) -> None:
+        self.now_s += duration_s
+
+
+def test_what_starts_after_the_logins_finds_the_maps_or_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    other = "iqn.2001-01.com.example:other"
+    answers = {
+        "iscsiadm -m session": "",
+        "iscsiadm -m node": f"10.77.1.1:3260,1 {_TARGET}\n10.9.9.9:3260,1 {other}\n",
+    }
+    runner, clock = FakeRunner(answers), FakeClock()
+    monkeypatch.setattr(program, "exists", lambda _: True)
+    assert program.noted_targets(runner) == {_TARGET}
+
+    def wait() -> int:
+        wanted = lambda: program.noted_targets(runner)  # noqa: E731
+        return program.await_maps(runner, clock, wanted, within_s=60.0)
+
+    assert wait() == 1 and clock.now_s == 60.0
+    answers["iscsiadm -m session"] = f"tcp: [1] 10.77.1.1:3260,1 {_TARGET} (x)\n"
+    assert wait() == 0 and clock.now_s == 60.0
+    answers["iscsiadm -m node"] = ""
+    assert wait() == 0
+
+
 def test_a_map_counts_once_it_has_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     runner = FakeRunner({"iscsiadm -m session": f"tcp: [1] 10.77.1.1:3260,1 {_TARGET} (x)\n"})
     there = set[str]()
