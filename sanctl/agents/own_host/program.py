@@ -188,7 +188,7 @@ def _in_use(path: str) -> CommandError:
 def await_maps(
     runner: Runner, clock: Clock, wanted: Callable[[], Collection[str]], *, within_s: float
 ) -> int:
-    """Wait until the multipath maps of targets are there; return 0 then, 1 when the time is over."""
+    """Wait until the multipath maps of targets are there; return 0 then, else 1 after the time."""
     end_s = clock.monotonic_s() + within_s
     while True:
         try:
