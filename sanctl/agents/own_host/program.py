@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
 
+from sanctl.agents.release import is_replaced, own_release
 from sanctl.agents.replica import parts
 from sanctl.drivers import initiator
 from sanctl.errors import CommandError, Problem, SanctlError
@@ -48,7 +49,8 @@ def main() -> int:
     runner = LocalRunner()
     match sys.argv[1:]:
         case ["login"]:
-            log_in_for_ever(runner, SystemClock())
+            log_in_until_replaced(runner, SystemClock())
+            return 0
         case ["logout"]:
             return log_out(runner, is_all=False)
         case ["logout-all"]:
@@ -64,11 +66,14 @@ def main() -> int:
     return 2
 
 
-def log_in_for_ever(runner: Runner, clock: Clock) -> None:
-    """Log in to what there is a record of and no session, until this process is ended."""
-    state = Logins()
+def log_in_until_replaced(runner: Runner, clock: Clock) -> None:
+    """Log in to what there is a record of and no session, until another release is current.
+
+    systemd starts that one then; what there is stays.
+    """
+    state, own = Logins(), own_release()
     said = ""
-    while True:
+    while not is_replaced(own):
         try:
             log_in_once(runner, state, now_s=clock.monotonic_s())
             said = ""

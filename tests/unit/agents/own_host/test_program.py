@@ -182,6 +182,16 @@ def test_what_starts_after_the_logins_finds_the_maps_or_goes_on(
     assert wait() == 0
 
 
+def test_it_ends_where_another_release_is_current(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be read at first is no end; sessions are left as they are."""
+    left = iter([False, False, True])
+    monkeypatch.setattr(program, "is_replaced", lambda _: next(left))
+    runner, clock = FakeRunner({}, fails=["iscsiadm -m session"]), FakeClock()
+    program.log_in_until_replaced(runner, clock)
+    assert clock.now_s == 20.0
+    assert not [line for line in runner.ran if "--log" in line]
+
+
 def test_a_map_counts_once_it_has_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     runner = FakeRunner({"iscsiadm -m session": f"tcp: [1] 10.77.1.1:3260,1 {_TARGET} (x)\n"})
     there = set[str]()
