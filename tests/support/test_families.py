@@ -70,6 +70,7 @@ FAMILIES = {
         "test_host_blocks",
         "test_host_groups",
         "test_host_paths",
+        "test_hyperconverged",
         "test_offloads",
         "test_reservations",
         "test_reservations_kept",
@@ -77,7 +78,6 @@ FAMILIES = {
         "test_target_access",
         "test_two_creators",
     ),
-    "Hyperconverged": ("test_hyperconverged",),
     "Laboratory and rollout": ("test_hostile_superblocks", "test_laboratory", "test_rollout"),
     "Number of replicas": (
         "test_drbd9_added_replica",

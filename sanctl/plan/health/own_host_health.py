@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Callable, Iterator
 
 from sanctl.model.findings import Finding, Severity
@@ -25,8 +24,8 @@ def swap_findings(
     for line in swaps.splitlines()[1:]:
         path = line.split()[0].replace("\\040", " ") if line.split() else ""
         device = _source_of(path, mounts) if not path.startswith("/dev/") else path
-        uuid = dm_uuid(posixpath.basename(device)) or ""
-        if _LIO in posixpath.basename(device) or f"mpath-{_LIO}" in uuid:
+        name = device.rpartition("/")[2]
+        if _LIO in name or f"mpath-{_LIO}" in (dm_uuid(name) or ""):
             yield Finding(
                 code="SAN-DOC-012",
                 severity=Severity.CRITICAL,

@@ -75,6 +75,7 @@ def run(tmp_path: Path, name: str, release: dict[str, str]) -> subprocess.Comple
             "copy-to-site",
             "look-at-sites",
             "flush-only-replicas",
+            "own-host",
             "point-hook",
             "point-peer",
             "reservations",
