@@ -9,9 +9,10 @@ from __future__ import annotations
 import glob
 import os
 
+from sanctl.errors import CommandError
 from sanctl.model.own_session import Record, Session
 from sanctl.parse.iscsiadm import parse_records, parse_sessions
-from sanctl.system.files import read_text_or
+from sanctl.system.files import is_folder, read_text_or
 from sanctl.system.runner import Runner
 
 _TIMEOUT_S = 15.0
@@ -63,11 +64,16 @@ def logout(runner: Runner, session: Session) -> None:
     Raises:
         CommandError: it is not known to have ended.
     """
-    runner.run(
-        ["iscsiadm", "-m", "session", "-r", str(session.sid), "--logout"],
-        timeout_s=_TIMEOUT_S,
-        ok=(0, _NONE),
-    )
+    try:
+        runner.run(
+            ["iscsiadm", "-m", "session", "-r", str(session.sid), "--logout"],
+            timeout_s=_TIMEOUT_S,
+            ok=(0, _NONE),
+        )
+    except CommandError:
+        # Of a session that has ended meanwhile iscsiadm says that it cannot be read.
+        if is_folder(f"{_SESSIONS}/session{session.sid}"):
+            raise
 
 
 def disks(session: Session) -> tuple[str, ...]:

@@ -111,6 +111,21 @@ def test_the_map_goes_before_its_sessions() -> None:
     ]
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_session_that_has_ended_meanwhile_has_ended(
+    monkeypatch: pytest.MonkeyPatch, is_there: bool
+) -> None:
+    monkeypatch.setattr(
+        initiator, "is_folder", lambda path: is_there and path.endswith("/session1")
+    )
+    runner = FakeRunner({}, fails=["iscsiadm -m session -r"])
+    if is_there:
+        with pytest.raises(CommandError):
+            program.end_target(runner, _BOTH)
+    else:
+        program.end_target(runner, _BOTH)
+
+
 def test_a_disk_without_a_map_that_is_mounted_keeps_its_session(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
