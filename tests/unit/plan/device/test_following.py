@@ -138,7 +138,7 @@ def test_a_move_that_would_not_last_is_refused(fake: FakePacemaker) -> None:
 def test_a_node_that_leaves_is_not_held_up_by_it(fake: FakePacemaker) -> None:
     follow(fake, "web")
     cluster = seen(fake, web="n1")
-    assert drain_outlook(cluster, N1).moving == (VM1,)
+    assert drain_outlook(cluster, N1, waits_until_s=60.0).moving == (VM1,)
     assert plan_standby(cluster, N1)
 
 
