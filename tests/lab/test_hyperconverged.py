@@ -216,15 +216,36 @@ def not_fenced(bed: LabSession, since_s: float) -> list[str]:
     return [e.message for e in entries if e.identifier == "sanctl" and e.action == "own-host"]
 
 
+def make_physical_volume(bed: LabSession, path: str) -> str:
+    """Make a device a physical volume, as a guest does with its disk; return its UUID.
+
+    udev has one link more of it then on each node. Without the node's settings, which hide it.
+    """
+    bed.sh("n1", f"LVM_SYSTEM_DIR=$(mktemp -d) pvcreate --yes {path}")
+    found = set[str]()
+    for node in ("n1", "n2"):
+        # What n1 writes is no event on n2.
+        links = bed.sh(
+            node,
+            f"udevadm trigger --settle --action=change --name-match={path} && "
+            f"udevadm info --query=symlink --name={path}",
+        ).stdout
+        found |= {link.partition("lvm-pv-uuid-")[2] for link in links.split()} - {""}
+    (uuid,) = found
+    return uuid
+
+
 def test_each_node_is_logged_in_to_both_and_nothing_is_wrong(
     scenario: Scenario, paths: dict[str, str]
 ) -> None:
     bed = scenario.bed
+    uuid = make_physical_volume(bed, paths[NAME])
     for node in ("n1", "n2"):
         listed = bed.sh(node, f"multipath -ll {paths[NAME]}").stdout
         assert listed.count("active ready") == listed.count("active ghost") == 1, listed
         # LVM sees none of them; dirty pages of them are limited.
-        assert "36001405" not in bed.sh(node, "pvs -a 2>/dev/null || true").stdout
+        seen = bed.sh(node, "pvs -a -o pv_name,pv_uuid 2>/dev/null || true").stdout
+        assert "36001405" not in seen and uuid not in seen, seen
         dm = bed.sh(node, f"basename $(readlink -f {paths[NAME]})").stdout.strip()
         limits = bed.sh(node, f"cd /sys/block/{dm}/bdi && cat max_ratio strict_limit").stdout
         assert limits.split() == ["10", "1"], limits
@@ -232,6 +253,7 @@ def test_each_node_is_logged_in_to_both_and_nothing_is_wrong(
         found = json.loads(bed.sh(node, "sanctl doctor --output json", ok=range(256)).stdout)
         codes = {each["code"] for each in found["data"]["findings"]}
         assert not codes & {"SAN-DOC-008", "SAN-DOC-012", "SAN-HLT-142"}, codes
+    bed.sh("n1", f"wipefs --quiet --all {paths[NAME]}")
     await_healthy(bed, "n1")
 
 
