@@ -28,6 +28,8 @@ from sanctl.system import state_files
 from sanctl.system.files import exists, is_folder, is_link, read_text, read_text_or
 
 _ROOT = "/sys/kernel/config/target"
+#: SCSI vendor of all disks. Rules of udev and multipath on the hosts name it.
+VENDOR = "SANCTL"
 _DISCARD_BLOCKS_MAX = 8192  # 4 MiB per UNMAP of 512-byte blocks, the same on every path
 # 1 MiB. Zeros are written on each disk (docs/adr/0040), by LIO within the thread that answers a
 # host's pings (target_core_iblock.c, iblock_execute_zero_out), and DRBD gives a standby up that
@@ -254,7 +256,7 @@ def _create_backstore(target: Target, block_device: str) -> str:
     if serial != target.uuid:
         # These first, while nothing is exported: they can only be set then.
         configfs.set_value(f"{backstore}/attrib/optimal_sectors", str(optimal_blocks(backstore)))
-        configfs.write(f"{backstore}/wwn/vendor_id", "SANCTL")
+        configfs.write(f"{backstore}/wwn/vendor_id", VENDOR)
         # VMware distinguishes disks by the first eight characters.
         configfs.write(f"{backstore}/wwn/product_id", target.uuid[:8])
         configfs.write(f"{backstore}/wwn/revision", "1")

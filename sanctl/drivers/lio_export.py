@@ -250,7 +250,7 @@ def _create_backstore(wanted: NewExport) -> str:
         configfs.write(f"{backstore}/control", f"udev_path={block_device},readonly=1")
         configfs.write(f"{backstore}/enable", "1")
     if read_text(f"{backstore}/wwn/vpd_unit_serial").rpartition(": ")[2].strip() != wanted.serial:
-        configfs.write(f"{backstore}/wwn/vendor_id", "SANCTL")
+        configfs.write(f"{backstore}/wwn/vendor_id", lio.VENDOR)
         configfs.write(f"{backstore}/wwn/product_id", wanted.serial[:8])
         configfs.write(f"{backstore}/wwn/revision", "1")
         for attribute, value in _ATTRIBUTES:

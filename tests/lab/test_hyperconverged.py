@@ -246,6 +246,12 @@ def test_each_node_is_logged_in_to_both_and_nothing_is_wrong(
         # LVM sees none of them; dirty pages of them are limited.
         seen = bed.sh(node, "pvs -a -o pv_name,pv_uuid 2>/dev/null || true").stdout
         assert "36001405" not in seen and uuid not in seen, seen
+        for disk in bed.sh(
+            node, "cd /sys/block && grep -l SANCTL sd*/device/vendor"
+        ).stdout.split():
+            known = bed.sh(node, f"udevadm info /dev/{disk.partition('/')[0]}").stdout
+            assert "DM_UDEV_DISABLE_OTHER_RULES_FLAG=1" in known, known
+            assert "DM_MULTIPATH_DEVICE_PATH=1" in known, known
         dm = bed.sh(node, f"basename $(readlink -f {paths[NAME]})").stdout.strip()
         limits = bed.sh(node, f"cd /sys/block/{dm}/bdi && cat max_ratio strict_limit").stdout
         assert limits.split() == ["10", "1"], limits

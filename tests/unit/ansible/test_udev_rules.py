@@ -10,7 +10,7 @@ from pathlib import Path
 import jinja2
 import pytest
 
-from sanctl.drivers import point_files, pool_files
+from sanctl.drivers import lio, point_files, pool_files
 from sanctl.system import state_files
 
 _TEMPLATE = (
@@ -87,3 +87,25 @@ def test_the_rules_are_there_before_each_that_scans() -> None:
     ]  # fmt: skip
     assert any('ATTR{dm/name}=="sanctl-*"' in rule for rule in rules())
     assert not any("ENV{DM_NAME}" in rule for rule in rules())
+
+
+def test_lvm_starts_nothing_on_a_path_that_multipath_has_not_claimed() -> None:
+    """The vendor is the one that the targets give, and the flag the one that 69-lvm.rules heed."""
+    folder = _TEMPLATE.parents[2] / "sanctl_host"
+    (rule,) = (
+        line
+        for line in (folder / "templates/own-host-paths.rules.j2").read_text().splitlines()
+        if not line.startswith("#")
+    )
+    (pattern,) = re.findall(r'ATTRS\{vendor\}=="([^"]+)"', rule)
+    # Padded by the kernel, as SCSI has it.
+    assert fnmatchcase(f"{lio.VENDOR:8}", pattern) and not fnmatchcase("LIO-ORG ", pattern)
+    assert 'KERNEL=="sd*"' in rule
+    # No other: multipath needs the disk's serial number, and its own rules.
+    assert re.findall(r"(?:ENV\{|OPTIONS|GOTO|RUN).*", rule) == [
+        'ENV{DM_UDEV_DISABLE_OTHER_RULES_FLAG}="1"'
+    ]
+    names = re.findall(
+        r"/etc/udev/rules\.d/(\S+)\n.*own-host-paths", (folder / "tasks/own_host.yml").read_text()
+    )
+    assert names and all("55-dm" < name < "69-dm-lvm" for name in names)
