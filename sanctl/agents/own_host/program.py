@@ -2,10 +2,14 @@
 """Program of the units of a storage node that is a host itself (docs/adr/0086).
 
     own-host login          logs in to this cluster's targets, again and again, until it is ended
-    own-host logout         logs out of this cluster's targets whose disks nobody has open
-    own-host logout-all     logs out of all targets whose disks nobody has open
+    own-host logout         logs out of this cluster's targets whose disks nobody has open, while
+                            the node stops; otherwise it does nothing
+    own-host logout-all     the same with all targets
     own-host await NAME     waits until a device's multipath map is there
     own-host await-all      waits until those of all devices are that discovery has noted
+
+systemd runs what a unit has as ExecStop= also where it restarts the unit, or an operator stops it:
+with an update on all nodes at about the same time. Sessions stay then.
 
 Each may end at any point: nothing is noted, and the next run looks at what there is.
 """
@@ -21,7 +25,7 @@ from functools import partial
 
 from sanctl.agents.release import is_replaced, own_release
 from sanctl.agents.replica import parts
-from sanctl.drivers import initiator
+from sanctl.drivers import initiator, node_stop
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.own_session import Record, Session
 from sanctl.plan.device import stop_pace
@@ -130,11 +134,16 @@ def log_in_once(runner: Runner, state: Logins, *, now_s: float) -> None:
 def log_out(runner: Runner, *, is_all: bool) -> int:
     """Log out of each target whose disk nobody has open; return 0 when no session is left.
 
+    Nothing, and 0, while the node is not known to stop. Sessions that are left at its end keep it
+    from nothing; logged out of on a node that runs, another SAN's disk might be SBD's.
+
     Other SANs' are logged out of with `is_all` alone, when all has stopped that may use them: who
     has a disk open without a map is not seen, as SBD its disk.
 
     Several at a time, and each in a process of its own: one that waits for a disk keeps no other.
     """
+    if not node_stop.is_stopping(runner):
+        return 0
     try:
         prefix = "" if is_all else f"{parts.load_topology().iqn_prefix}."
         targets = {

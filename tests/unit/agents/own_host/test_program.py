@@ -10,7 +10,7 @@ import pytest
 
 from sanctl.agents.own_host import program
 from sanctl.agents.replica import parts
-from sanctl.drivers import initiator
+from sanctl.drivers import initiator, node_stop
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.own_session import Record, Session
 from sanctl.plan.host.logins import Attempts
@@ -53,6 +53,7 @@ def _disks(monkeypatch: pytest.MonkeyPatch) -> None:
     node = SimpleNamespace(iscsi=("10.77.1.1",))
     topology = SimpleNamespace(iqn_prefix="iqn.2026-11.net.example:lab", node=lambda _: node)
     monkeypatch.setattr(parts, "load_topology", lambda: topology)
+    monkeypatch.setattr(node_stop, "is_stopping", lambda _: True)
 
 
 def test_it_logs_in_to_what_has_no_session_and_waits_before_the_next_attempt() -> None:
@@ -140,6 +141,18 @@ def test_a_disk_without_a_map_that_is_mounted_keeps_its_session(
 def test_what_is_not_known_is_no_end(capsys: pytest.CaptureFixture[str]) -> None:
     assert program.log_out(FakeRunner({}, fails=["iscsiadm -m session"]), is_all=True) == 1
     assert "not known" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("is_all", [True, False])
+def test_no_session_ends_where_a_unit_is_restarted_on_a_node_that_goes_on(
+    monkeypatch: pytest.MonkeyPatch, is_all: bool
+) -> None:
+    """After each release, and by needrestart: on all nodes at about the same time."""
+    monkeypatch.setattr(node_stop, "is_stopping", lambda _: False)
+    answer = f"tcp: [1] 10.77.1.1:3260,1 {_TARGET} (x)\n"
+    runner = FakeRunner({"iscsiadm -m session": answer, "dmsetup info": "0\n"})
+    assert program.log_out(runner, is_all=is_all) == 0
+    assert runner.ran == []
 
 
 @pytest.mark.parametrize("is_all", [True, False])
