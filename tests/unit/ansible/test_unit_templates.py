@@ -10,6 +10,8 @@ from typing import Any
 import jinja2
 import pytest
 
+from sanctl.agents.handlers import programs
+
 _ANSIBLE = Path(__file__).resolve().parents[3] / "ansible"
 _ROLES = _ANSIBLE / "roles"
 _UNITS = sorted(
@@ -131,3 +133,13 @@ def test_the_distributions_unit_logs_out_of_nothing_and_is_not_ordered_anew() ->
         "[Service]",
         "ExecStop=",
     ]
+
+
+@pytest.mark.parametrize("name", ["sanctl-logins", "sanctl-map@"])
+def test_what_an_older_release_lacks_is_not_started_with_it(name: str) -> None:
+    """Restarted each second for ever otherwise: there is no limit to its starts."""
+    unit = render(f"sanctl_host/templates/{name}.service.j2").partition("[Service]")[0]
+    (path,) = values(unit, "ConditionPathExists")
+    module = programs.MODULES["own-host"].replace(".", "/")
+    assert path == f"/opt/sanctl/current/{module}.py"
+    assert (_ANSIBLE.parent / f"{module}.py").is_file()
