@@ -202,8 +202,9 @@ def _check_pools(*, may_mount: bool = True) -> None:
                 f"{name}=total={total} free={free // step * step} allocated={allocated}"
                 # A release that does not say so would take a clone for a device of zeros.
                 # Nor would it keep hosts out of a device that awaits its second site.
-                # Nor keep what hosts reserve.
-                f"{growth} clones=1 reservations={int(hooks.are_kept_here())} "
+                # Nor keep what hosts reserve. Its score of a replica that is disconnected would be
+                # within what a guest adds.
+                f"{growth} clones=1 reservations={int(hooks.are_kept_here())} follow=1 "
                 f"holds={cluster_run.word()}{node_fields}{pool_space.largest_file_field(path)} "
                 f"release={own_release()}{_sbd_field()}{cache}"
             )

@@ -174,6 +174,9 @@ _CODES = {
     "primitive or a group that is not sanctl's.",
     "SAN-DEV-027": "The device follows a guest that runs on another node, and would go back there "
     "by itself.",
+    "SAN-DEV-028": "A node with a replica runs a release of sanctl that is older than devices that "
+    "follow guests, is down, or has an error of its pool. Such a release gives a replica that is "
+    "disconnected a score at which Pacemaker may try to promote it where the guest runs.",
     "SAN-DEV-018": "The device, or the whole cluster, is unmanaged or in maintenance mode in "
     "Pacemaker. A change would be stored and not carried out. What is known of replicas may be "
     "from before, so nothing is discarded for it, also where a node alone is in maintenance.",

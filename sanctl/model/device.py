@@ -340,6 +340,9 @@ class PoolUsage:
     awaits sites; empty: the node does not know it. None: its release keeps no hosts out."""
     keeps_reservations: bool = False
     """Whether the release of sanctl there keeps persistent reservations over a failover."""
+    follows_guests: bool = False
+    """Whether the release of sanctl there gives a replica that is disconnected a promotion score
+    below what a guest may add."""
     cache: CacheState | None = None
     """The pool's flash cache; None: it has none, or the agent has not published it."""
     release: str | None = None

@@ -139,6 +139,7 @@ def parse_pool_usage(text: str) -> PoolUsage:
         makes_clones=pairs.get("clones") == "1",
         holds_run=parse_run(pairs.get("holds")),
         keeps_reservations=pairs.get("reservations") == "1",
+        follows_guests=pairs.get("follow") == "1",
         release=_known(pairs.get("release")),
         sbd=_known(pairs.get("sbd")),
         cache=parse_cache_state(pairs),

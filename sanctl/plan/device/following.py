@@ -22,7 +22,8 @@ def plan_follow(cluster: Cluster, name: DeviceName, resource: str | None) -> tup
     Nothing when that is so already.
 
     Raises:
-        Refused: Pacemaker has no such resource, or would not carry the change out.
+        Refused: Pacemaker has no such resource, or would not carry the change out; or a node with a
+            replica has a release that does not know this.
     """
     device = existing_device(cluster, name)
     refuse_unless_changeable(cluster, device)
@@ -32,7 +33,7 @@ def plan_follow(cluster: Cluster, name: DeviceName, resource: str | None) -> tup
     leftover: tuple[Change, ...] = (RemoveFollow(name=name),) if current is not None else ()
     if resource is None:
         return leftover
-    problem = _resource_problem(cluster, resource)
+    problem = _resource_problem(cluster, resource) or _release_problem(cluster, device)
     # A device called NAME-follow, of a release that did not reserve this.
     if problem is None and current is None and follow_id(name) in cluster.cib.ids:
         problem = Problem(
@@ -56,6 +57,28 @@ def _resource_problem(cluster: Cluster, resource: str) -> Problem | None:
         f"one of {', '.join(known[:_NAMED])}{more}"
         if known
         else "there is none: a primitive, or a group, that runs on one node at a time",
+    )
+
+
+def _release_problem(cluster: Cluster, device: DeviceSpec) -> Problem | None:
+    """Return the problem of nodes whose release gives a disconnected replica too high a score.
+
+    With the guest there Pacemaker would take the device from a Primary that hosts do not reach to
+    such a replica, which may be behind (model/promotion_score.py). A node that says nothing may
+    be one of these.
+    """
+    older = [
+        node
+        for node in device.nodes
+        if not ((usage := cluster.pool(device.pool, node)) and usage.follows_guests)
+    ]
+    if not older:
+        return None
+    return Problem(
+        "SAN-DEV-028",
+        f"the release of sanctl on {', '.join(map(str, older))} does not say that its devices can "
+        "follow a guest",
+        "run the playbook on all nodes, and try again after half a minute",
     )
 
 

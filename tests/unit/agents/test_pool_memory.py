@@ -64,6 +64,7 @@ def test_memory_is_published_with_each_pool_and_read_once(
     assert len(usages) == 2
     for usage in usages:
         assert (usage.error, usage.free_bytes, usage.makes_clones) == (None, 1 << 39, True)
+        assert usage.follows_guests
         assert usage.bitmaps == bitmaps
         assert usage.memory_bytes == (None if bitmaps is None else 2 << 30)
     assert asked == ["/sys/module/drbd/version"]

@@ -12,7 +12,7 @@ from sanctl.errors import Refused
 from sanctl.model.cib_change import AddFollow, RemoveDevice, RemoveFollow
 from sanctl.model.cluster import Cluster
 from sanctl.model.findings import Severity
-from sanctl.model.names import DeviceName, NodeName
+from sanctl.model.names import DeviceName, NodeName, PoolName
 from sanctl.model.promotion_score import FOLLOW
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
@@ -42,7 +42,17 @@ def fake() -> FakePacemaker:
     resources = fake.root.find("configuration/resources")
     assert resources is not None
     resources.extend(ET.fromstring(text) for text in _GUESTS)
+    for node in ("n1", "n2"):
+        publish(fake, node, "follow=1")
     return fake
+
+
+def publish(fake: FakePacemaker, node: str, field: str) -> None:
+    """Have a node's pool agent say what its release can do, besides what it says."""
+    usage = seen(fake).pool(PoolName.parse("main"), NodeName.parse(node))
+    assert usage is not None
+    text = f"total={usage.total_bytes} free={usage.free_bytes} clones=1 {field}"
+    fake.attribute(node, "sanctl-pool-main", text)
 
 
 def add(fake: FakePacemaker, *constraints: str) -> None:
@@ -101,6 +111,25 @@ def test_the_device_is_a_dependent_of_the_guest_and_nothing_is_mandatory(
         RemoveFollow(name=VM1),
         AddFollow(name=VM1, resource="shop"),
     )
+
+
+@pytest.mark.parametrize("field", ["reservations=1", "follow=0"])
+def test_with_a_node_of_an_older_release_a_device_follows_none(
+    fake: FakePacemaker, field: str
+) -> None:
+    """There a replica that is disconnected has a score within what the guest adds."""
+    follow(fake, "web")
+    publish(fake, "n2", field)
+    with pytest.raises(Refused, match="release of sanctl on n2 does not say") as caught:
+        plan_follow(seen(fake), VM1, "shop")
+    assert caught.value.problems[0].code == "SAN-DEV-028"
+    assert plan_follow(seen(fake), VM1, None) == (RemoveFollow(name=VM1),)
+
+
+def test_a_node_that_says_nothing_may_be_of_an_older_release(fake: FakePacemaker) -> None:
+    fake.attribute("n2", "sanctl-pool-main", "error=SAN-POOL-003")
+    with pytest.raises(Refused, match="SAN-DEV-028"):
+        plan_follow(seen(fake), VM1, "web")
 
 
 def test_another_guest_or_none_leaves_nothing_behind(fake: FakePacemaker) -> None:
