@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from sanctl.model.device_follow import DeviceFollow, ForeignTie
 
 _OWN_PREFIX = "sanctl-"
+#: As Pacemaker reads a boolean.
+_FALSE = frozenset({"false", "off", "no", "n", "0"})
 
 
 def guests(configuration: ET.Element) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -39,6 +41,32 @@ def follows(configuration: ET.Element, devices: Mapping[str, str]) -> Iterator[D
             yield DeviceFollow(device=devices[clone], resource=colocation.get("with-rsc", ""))
 
 
+def _dependents_in_sets(constraint: ET.Element) -> frozenset[str]:
+    """Return the members of a constraint's resource sets that depend on another member.
+
+    In an order each set depends on the one before it; in a colocation each on the one behind it
+    (colocate_rsc_sets() of Pacemaker's scheduler). Within a set each member depends on the one
+    before it, unless the set is not sequential. A colocation that keeps resources apart, or has
+    the deprecated attribute `ordering`, is left out.
+    """
+    sets = constraint.findall("resource_set")
+    if constraint.tag == "rsc_colocation":
+        each_with_score = (constraint, *sets)
+        if any(each.get("score", "").startswith("-") for each in each_with_score) or any(
+            "ordering" in each.attrib for each in sets
+        ):
+            return frozenset()
+        sets.reverse()
+    steps: list[set[str]] = []
+    for each in sets:
+        members = [reference.get("id", "") for reference in each.findall("resource_ref")]
+        if each.get("sequential", "true").lower() in _FALSE:
+            steps.append(set(members))
+        else:
+            steps += [{member} for member in members]
+    return frozenset().union(*steps[1:])
+
+
 def foreign_ties(configuration: ET.Element, devices: Mapping[str, str]) -> Iterator[ForeignTie]:
     """Return others' colocations and orders in which a device depends on another resource.
 
@@ -52,10 +80,7 @@ def foreign_ties(configuration: ET.Element, devices: Mapping[str, str]) -> Itera
             identifier = constraint.get("id", "")
             if identifier.startswith(_OWN_PREFIX):
                 continue
-            named = {constraint.get(dependent, "")} | {
-                reference.get("id", "")
-                for reference in constraint.findall("resource_set/resource_ref")
-            }
+            named = {constraint.get(dependent, ""), *_dependents_in_sets(constraint)}
             for device in sorted({devices[each] for each in named if each in devices}):
                 yield ForeignTie(
                     id=identifier, tag=tag, device=device, other=constraint.get(other, "")

@@ -61,6 +61,12 @@ def add(fake: FakePacemaker, *constraints: str) -> None:
     parent.extend(ET.fromstring(text) for text in constraints)
 
 
+def _set(id_: str, *members: str, sequential: bool = True) -> str:
+    references = "".join(f'<resource_ref id="{member}"/>' for member in members)
+    said = str(sequential).lower()
+    return f'<resource_set id="{id_}" sequential="{said}">{references}</resource_set>'
+
+
 def seen(fake: FakePacemaker, **runs_on: str) -> Cluster:
     """Return the cluster with resources that run on nodes."""
     mon = ET.fromstring(fake.monitor())
@@ -194,6 +200,36 @@ def test_it_goes_with_the_device_and_so_do_ties_of_others(fake: FakePacemaker) -
             '<rsc_colocation id="c" score="INFINITY"><resource_set id="s"><resource_ref id="web"/>'
             '<resource_ref id="sanctl-vm1"/></resource_set></rsc_colocation>',
             "the resources of a set",
+        ),
+        (
+            f'<rsc_order id="c">{_set("s", "web", "sanctl-vm1")}</rsc_order>',
+            "the resources of a set",
+        ),
+        (
+            f'<rsc_order id="c">{_set("s", "web")}{_set("t", "sanctl-vm1", "shop")}</rsc_order>',
+            "the resources of a set",
+        ),
+        (
+            f'<rsc_colocation id="c" score="9">{_set("s", "sanctl-vm1")}{_set("t", "web")}'
+            "</rsc_colocation>",
+            "the resources of a set",
+        ),
+        # First the device, then the guest.
+        (f'<rsc_order id="c">{_set("s", "sanctl-vm1", "web")}</rsc_order>', ""),
+        (f'<rsc_order id="c">{_set("s", "sanctl-vm1")}{_set("t", "web", "shop")}</rsc_order>', ""),
+        (
+            '<rsc_order id="c">'
+            f"{_set('s', 'shop', 'sanctl-vm1', sequential=False)}{_set('t', 'web')}</rsc_order>",
+            "",
+        ),
+        (
+            f'<rsc_colocation id="c" score="9">{_set("s", "web")}{_set("t", "sanctl-vm1", "shop")}'
+            "</rsc_colocation>",
+            "",
+        ),
+        (
+            f'<rsc_colocation id="c" score="-9">{_set("s", "web", "sanctl-vm1")}</rsc_colocation>',
+            "",
         ),
         # The guest goes where the device is: nothing for the device.
         ('<rsc_colocation id="c" rsc="web" with-rsc="sanctl-vm1" score="INFINITY"/>', ""),
