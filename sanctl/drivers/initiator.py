@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 
 from sanctl.errors import CommandError
 from sanctl.model.own_session import Record, Session
@@ -20,6 +21,17 @@ _TIMEOUT_S = 15.0
 _NONE, _EXISTS = 21, 15
 _SESSIONS, _BLOCK = "/sys/class/iscsi_session", "/sys/block"
 _MPATH = "mpath-"
+_INITIATOR_FILE = "/etc/iscsi/initiatorname.iscsi"
+_INITIATOR = re.compile(r"^\s*InitiatorName\s*=\s*(\S+)", re.MULTILINE)
+
+
+def own_iqn() -> str:
+    """Return this node's initiator name; empty: it is not known."""
+    try:
+        match = _INITIATOR.search(read_text_or(_INITIATOR_FILE, ""))
+    except OSError:
+        return ""
+    return match[1].lower() if match else ""
 
 
 def records(runner: Runner) -> tuple[Record, ...]:

@@ -6,7 +6,8 @@
                             the node stops; otherwise it does nothing
     own-host logout-all     the same with all targets
     own-host await NAME     waits until a device's multipath map is there
-    own-host await-all      waits until those of all devices are that discovery has noted
+    own-host await-all      waits until those are of all devices that let this node in, of which
+                            discovery has noted a path
 
 systemd runs what a unit has as ExecStop= also where it restarts the unit, or an operator stops it:
 with an update on all nodes at about the same time. Sessions stay then.
@@ -28,8 +29,9 @@ from sanctl.agents.replica import parts
 from sanctl.drivers import initiator, node_stop
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.own_session import Record, Session
+from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.plan.device import stop_pace
-from sanctl.plan.host.logins import RARELY, Attempts, by_target, due_logins
+from sanctl.plan.host.logins import RARELY, Attempts, by_target, due_logins, open_targets
 from sanctl.system import journal, parallel_calls
 from sanctl.system.clock import Clock, SystemClock
 from sanctl.system.files import exists
@@ -45,6 +47,7 @@ _AWAIT_ALL_S = 60.0
 #: Less than TimeoutStartSec of sanctl-map@.service. Pacemaker orders no promotion meanwhile; what a
 #: map needs is a target, not one that serves.
 _AWAIT_S = 40.0
+_CIB_TIMEOUT_S = 5.0
 _USAGE = "usage: own-host login | logout | logout-all | await NAME | await-all"
 
 
@@ -64,7 +67,7 @@ def main() -> int:
             return await_maps(runner, SystemClock(), lambda: {target}, within_s=_AWAIT_S)
         case ["await-all"]:
             return await_maps(
-                runner, SystemClock(), lambda: noted_targets(runner), within_s=_AWAIT_ALL_S
+                runner, SystemClock(), lambda: awaited_targets(runner), within_s=_AWAIT_ALL_S
             )
     sys.stderr.write(f"{_USAGE}\n")
     return 2
@@ -228,6 +231,26 @@ def noted_targets(runner: Runner) -> set[str]:
     prefix = f"{parts.load_topology().iqn_prefix}."
     found = {record.target for record in initiator.records(runner)}
     return {target for target in found if target.startswith(prefix)}
+
+
+def awaited_targets(runner: Runner) -> frozenset[str]:
+    """Return those of the noted targets whose devices are there and let this node in.
+
+    All that are noted where the CIB does not answer.
+
+    Raises:
+        SanctlError: they are not known.
+    """
+    noted = frozenset(noted_targets(runner))
+    if not noted:
+        return noted
+    try:
+        answer = runner.run(["cibadmin", "--query"], timeout_s=_CIB_TIMEOUT_S)
+        devices = parse_cib(parse_document(answer.stdout)).devices
+    except (SanctlError, OSError):
+        return noted
+    prefix = f"{parts.load_topology().iqn_prefix}."
+    return noted & open_targets(devices, prefix=prefix, iqn=initiator.own_iqn())
 
 
 def has_map(runner: Runner, target: str) -> bool:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
+from sanctl.model.device import DeviceSpec
 from sanctl.model.own_session import Record, Session
 
 #: Between two attempts of one path: at first, and at most. A portal that is away for hours is asked
@@ -53,6 +54,29 @@ def _next_s(attempts: Attempts | None) -> float:
     # The exponent is bounded, lest the number be.
     wait_s = FIRST_S * 2.0 ** min(attempts.times - 1, RARELY)
     return attempts.last_s + min(wait_s, MOST_S)
+
+
+def open_targets(devices: Iterable[DeviceSpec], *, prefix: str, iqn: str) -> frozenset[str]:
+    """Return the targets that let a host in, or will, by what the CIB says of the devices.
+
+    Discovery's records outlive devices and access; nobody has to wait for these.
+
+    Args:
+        devices: those of the cluster.
+        prefix: how the names of its targets begin.
+        iqn: the host's initiator name; empty: not known, and each device may be its.
+    """
+    return frozenset(
+        f"{prefix}{device.name}"
+        for device in devices
+        if not device.is_stopping
+        and not device.is_restoring
+        and (
+            not iqn
+            or iqn in {each.value for each in device.initiators}
+            or any(iqn == each.value for host in device.hosts for each in host.iqns)
+        )
+    )
 
 
 def by_target(sessions: Iterable[Session]) -> dict[str, tuple[Session, ...]]:

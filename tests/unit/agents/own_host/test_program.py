@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import xml.etree.ElementTree as ET
 from collections.abc import Collection, Mapping, Sequence
 from types import SimpleNamespace
 
@@ -16,6 +17,7 @@ from sanctl.model.own_session import Record, Session
 from sanctl.plan.host.logins import Attempts
 from sanctl.system import parallel_calls
 from sanctl.system.runner import CommandResult
+from tests.fakes.pacemaker import FakePacemaker
 
 _TARGET = "iqn.2026-11.net.example:lab.vol1"
 _OWN, _PEER = Record(_TARGET, "10.77.1.1:3260"), Record(_TARGET, "10.77.1.2:3260")
@@ -208,6 +210,47 @@ def test_what_starts_after_the_logins_finds_the_maps_or_goes_on(
     assert wait() == 0 and clock.now_s == 60.0
     answers["iscsiadm -m node"] = ""
     assert wait() == 0
+
+
+def test_a_record_of_a_deleted_device_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor one of a device that lets this node in no more; without the CIB all that is noted may."""
+    fake = FakePacemaker(golden="one-device")
+    (parameters,) = fake.root.findall("configuration//primitive[@id='vm1']/instance_attributes")
+    own = "iqn.1993-08.org.debian:01:n1"
+    ET.SubElement(parameters, "nvpair", id="i", name="initiators", value=own)
+    prefix = _TARGET.removesuffix("vol1")
+    answers = {
+        "iscsiadm -m node": f"10.77.1.1:3260,1 {prefix}vm1\n10.77.1.1:3260,1 {prefix}gone\n",
+        "cibadmin --query": fake.query(),
+    }
+    runner = FakeRunner(answers)
+
+    def awaited(iqn: str, *, fails: Collection[str] = ()) -> set[str]:
+        monkeypatch.setattr(initiator, "own_iqn", lambda: iqn)
+        runner.fails = fails
+        found = program.awaited_targets(runner)
+        return {target.removeprefix(prefix) for target in found}
+
+    assert awaited(own) == awaited("") == {"vm1"}
+    assert awaited("iqn.2001-01.com.example:another") == set()
+    assert awaited(own, fails=["cibadmin"]) == {"vm1", "gone"}
+    with pytest.raises(SanctlError):
+        awaited(own, fails=["iscsiadm"])
+
+
+@pytest.mark.parametrize(
+    ("text", "iqn"),
+    [
+        ("## x\nInitiatorName=iqn.1993-08.org.debian:01:Ab\n", "iqn.1993-08.org.debian:01:ab"),
+        ("#InitiatorName=iqn.1993-08.org.debian:01:a\n", ""),
+        ("", ""),
+    ],
+)
+def test_the_initiators_name_as_open_iscsi_writes_it(
+    monkeypatch: pytest.MonkeyPatch, text: str, iqn: str
+) -> None:
+    monkeypatch.setattr(initiator, "read_text_or", lambda *_: text)
+    assert initiator.own_iqn() == iqn
 
 
 def test_it_ends_where_another_release_is_current(monkeypatch: pytest.MonkeyPatch) -> None:

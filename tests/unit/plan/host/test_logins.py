@@ -3,13 +3,53 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
+from sanctl.model.device import DeviceSpec
+from sanctl.model.host import Host, HostName
+from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName
 from sanctl.model.own_session import Record, Session
 from sanctl.parse.iscsiadm import parse_records, parse_sessions
-from sanctl.plan.host.logins import MOST_S, Attempts, by_target, due_logins
+from sanctl.plan.host.logins import MOST_S, Attempts, by_target, due_logins, open_targets
 
 _PREFIX = "iqn.2026-11.net.example:lab."
 _OWN, _PEER = Record(f"{_PREFIX}vol1", "10.77.1.1:3260"), Record(f"{_PREFIX}vol1", "10.77.1.2:3260")
 _OTHER = Record("iqn.2026-11.net.example:lab2.vol1", "10.9.9.9:3260")
+
+
+_IQN = Iqn.parse("iqn.1993-08.org.debian:01:n1")
+_HOST = Host(name=HostName.parse("n1"), iqns=(_IQN,))
+_DEVICE = DeviceSpec(
+    name=DeviceName.parse("vol1"),
+    uuid="0" * 32,
+    size=ByteSize.parse("1G"),
+    pool=PoolName.parse("main"),
+    replicas=1,
+    nodes=(NodeName.parse("n1"),),
+    minor=1,
+    initiators=(_IQN,),
+)
+
+
+@pytest.mark.parametrize(
+    ("device", "iqn", "expected"),
+    [
+        (_DEVICE, _IQN.value, True),
+        (_DEVICE, "", True),
+        (_DEVICE, "iqn.1993-08.org.debian:01:n2", False),
+        (replace(_DEVICE, initiators=(), hosts=(_HOST,)), _IQN.value, True),
+        (replace(_DEVICE, initiators=()), _IQN.value, False),
+        (replace(_DEVICE, is_stopping=True), _IQN.value, False),
+        (replace(_DEVICE, is_restoring=True), _IQN.value, False),
+    ],
+)
+def test_a_target_that_lets_nobody_in_is_not_waited_for(
+    device: DeviceSpec, iqn: str, expected: bool
+) -> None:
+    found = open_targets([device], prefix=_PREFIX, iqn=iqn)
+    assert found == ({f"{_PREFIX}vol1"} if expected else set())
 
 
 def _due(
