@@ -24,11 +24,15 @@ NO_CIB = (-1, -1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """A systemd unit: whether it is loaded, masked or missing; running; started at boot."""
+    """A systemd unit: whether it is loaded, masked or missing; running; started at boot.
+
+    `sub` says more of `active`, in words of the unit's kind; empty: not known.
+    """
 
     load: str
     active: str
     enabled: str
+    sub: str = ""
 
 
 class NodeFactsPort(Protocol):
@@ -103,7 +107,7 @@ class NodeFacts:
                 [
                     "systemctl",
                     "show",
-                    "--property=Id,LoadState,ActiveState,UnitFileState",
+                    "--property=Id,LoadState,ActiveState,SubState,UnitFileState",
                     *names,
                 ],
                 timeout_s=_TIMEOUT_S,
@@ -203,4 +207,5 @@ def _unit(block: str) -> Unit:
         load=pairs.get("LoadState", "?"),
         active=pairs.get("ActiveState", "?"),
         enabled=pairs.get("UnitFileState", "?"),
+        sub=pairs.get("SubState", ""),
     )

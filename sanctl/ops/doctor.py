@@ -339,7 +339,9 @@ def _inactive_unit_findings(host: NodeFactsPort) -> Iterator[Finding]:
 def _own_host_findings(host: NodeFactsPort) -> Iterator[Finding]:
     """Look at a storage node that is a host itself, by the units that the rollout gives it."""
     for name, unit in (host.units(_OWN_HOST_UNITS) or {}).items():
-        if unit.load == "loaded" and unit.active != "active":
+        # Started, it waits a minute at most for its disks. One that fails is started again.
+        waits = unit.active == "activating" and unit.sub != "auto-restart"
+        if unit.load == "loaded" and unit.active != "active" and not waits:
             yield Finding(
                 code="SAN-DOC-008",
                 severity=Severity.WARNING,

@@ -56,12 +56,13 @@ def test_a_private_attribute_is_one_argument_and_never_deleted() -> None:
 
 def test_units() -> None:
     runner = FakeRunner(
-        "Id=a.service\nLoadState=loaded\nActiveState=active\nUnitFileState=enabled\n\n"
+        "Id=a.service\nLoadState=loaded\nActiveState=active\nSubState=running\nUnitFileState=enabled\n\n"
         "Id=b.service\nLoadState=masked\nActiveState=inactive\nUnitFileState=masked\n"
     )
     units = NodeFacts(runner).units(("a.service", "b.service"))
     assert units is not None
     assert (units["a.service"].active, units["b.service"].load) == ("active", "masked")
+    assert (units["a.service"].sub, units["b.service"].sub) == ("running", "")
     assert NodeFacts(FakeRunner((1, "", ""))).units(("a",)) is None
 
 

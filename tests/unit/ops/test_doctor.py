@@ -273,6 +273,18 @@ def test_services(unit: str, state: Unit, code: str) -> None:
     assert [finding.code for finding in check(host).findings] == [code]
 
 
+@pytest.mark.parametrize(
+    ("sub", "codes"), [("start-post", []), ("start", []), ("auto-restart", ["SAN-DOC-008"])]
+)
+def test_logins_that_wait_for_their_disks_are_right(sub: str, codes: list[str]) -> None:
+    host = FakeHost()
+    assert host.unit_states is not None
+    host.unit_states["sanctl-logins.service"] = Unit(
+        load="loaded", active="activating", enabled="enabled", sub=sub
+    )
+    assert [finding.code for finding in check(host).findings] == codes
+
+
 def test_a_node_that_would_not_come_back_is_a_finding_that_counts() -> None:
     """With a note the exit status was 0, and after the next power cut the node stayed away."""
     host = FakeHost()
