@@ -8,7 +8,7 @@ from pathlib import Path
 
 import jinja2
 import pytest
-import yaml
+import yaml  # type: ignore[import-untyped]
 
 _TASKS = Path(__file__).resolve().parents[3] / "ansible/roles/sanctl_kernel/tasks/main.yml"
 _WWID = "36001405aabbccddeeff00112233445566"

@@ -10,7 +10,7 @@ from typing import Any
 
 import jinja2
 import pytest
-import yaml
+import yaml  # type: ignore[import-untyped]
 
 _TASKS = Path(__file__).resolve().parents[3] / "ansible/roles/sanctl_host/tasks/own_host.yml"
 _MAP, _PART, _OTHER = "mpath-36001405aa", "part1-mpath-36001405aa", "LVM-abc"
