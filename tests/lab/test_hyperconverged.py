@@ -106,10 +106,14 @@ def paths(scenario: Scenario) -> Iterator[dict[str, str]]:
     """Two devices that both nodes may use, discovered on both; the map of each on every node."""
     bed = scenario.bed
     await_members_online(bed)
-    scenario.create_together([NAME, OTHER], "256M", prefer="n1")
-    found = {}
-    for device in (NAME, OTHER):
-        scenario.sanctl("target", "allow", device, bed.node("n2").initiator_iqn)
+    # Both from the beginning: after a change Pacemaker knows the role by a recurring monitor alone,
+    # and a transition that is aborted between its cancellation and the demotion loses it.
+    scenario.sanctl(
+        "device", "create", NAME, OTHER, "--size", "256M", "--nodes", "n1,n2", "--prefer", "n1",
+        "--initiator", bed.node("n1").initiator_iqn, "--initiator", bed.node("n2").initiator_iqn,
+        timeout_s=300.0,
+    )  # fmt: skip
+    found: dict[str, str] = {}
     for node in ("n1", "n2"):
         host = Initiator(bed, node)
         # Discovery alone: sanctl-logins.service does the rest.
