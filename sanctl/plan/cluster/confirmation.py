@@ -15,7 +15,7 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import NodeState
 from sanctl.model.names import NodeName
 from sanctl.parse.corosync import Membership
-from sanctl.plan.cluster.preconditions import existing_node, refuse_without_quorum
+from sanctl.plan.cluster.preconditions import existing_node
 
 
 def refuse_confirmation(
@@ -39,7 +39,8 @@ def refuse_confirmation(
         Refused: no such node, no quorum, or the node is on.
     """
     existing_node(cluster, name)
-    refuse_without_quorum(cluster)
+    # Not what Pacemaker says: it learns of a quorum that an operator has just given the node
+    # (quorum.cancel_wait_for_all) some seconds later.
     if not membership.is_quorate:
         raise Refused(
             Problem(
