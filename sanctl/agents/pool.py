@@ -236,7 +236,7 @@ def _limit_retries(path: str) -> None:
     found = pool_mount.mount_of(path)
     if found is not None and xfs_errors.limit_retries(found):
         journal.write(
-            f"{path}: XFS shuts itself down after some attempts to write metadata, and does not "
+            f"{path}: XFS shuts itself down where its disk refuses metadata for 20 s, and does not "
             "try for ever",
             action="pool",
         )

@@ -213,12 +213,13 @@ def _own_look(
 
 def _lost_links(session: Session, host: NodeFactsPort) -> frozenset[LostLink] | None:
     """Return the links that are down at two looks: one may have just come up. None: not known."""
-    first = host.links()
-    if first is None or not lost_links(first):
-        return None if first is None else frozenset()
-    session.clock.sleep(_LINK_IS_UP_WITHIN_S)
-    second = host.links()
-    return None if second is None else lost_links(first) & lost_links(second)
+    links = host.links()
+    lost = lost_links(links or ())
+    if lost:
+        session.clock.sleep(_LINK_IS_UP_WITHIN_S)
+        links = host.links()
+        lost &= lost_links(links or ())
+    return None if links is None else lost
 
 
 def _is_cib_unwritten(session: Session, host: NodeFactsPort) -> bool | None:

@@ -119,6 +119,20 @@ def is_mounted(bed: LabSession, node: str) -> bool:
     return bed.sh(node, "mountpoint -q /srv/sanctl/main", ok=range(256)).status == 0
 
 
+def test_a_refused_write_of_metadata_is_not_tried_for_ever(load: LedgerLoad) -> None:
+    """As XFS is made, hosts' writes hang where a disk refuses some blocks."""
+    retries = "cat /sys/fs/xfs/bcache0/error/metadata/{EIO,default,ENOSPC}/retry_timeout_seconds"
+    for node in load.bed.storage:
+        wait_for(
+            f"the pool's agent on {node.name} to have set it",
+            lambda name=node.name: (  # type: ignore[misc]
+                load.bed.sh(name, retries).stdout.split() == ["20", "20", "-1"]
+            ),
+            within_s=60,
+            every_s=2.0,
+        )
+
+
 def test_modes_change_under_load(load: LedgerLoad) -> None:
     bed = load.bed
     sessions = load.host.sessions(load.target)

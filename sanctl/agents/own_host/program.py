@@ -39,6 +39,8 @@ from sanctl.system.runner import LocalRunner, Runner
 
 #: Between two looks: while a path is missing, and when all are there.
 _POLL_S, _IDLE_S = 3.0, 10.0
+#: Between two looks for maps: three programs at most, of which one reads the CIB.
+_AWAIT_POLL_S = 2.0
 _PORT = 3260
 #: Less than TimeoutStopSec of the units, 60 s: what was left is named before systemd ends this.
 _LOGOUT_WITHIN_S = 50.0
@@ -209,7 +211,10 @@ def await_maps(
     end_s = clock.monotonic_s() + within_s
     while True:
         try:
-            missing = [target for target in sorted(wanted()) if not has_map(runner, target)]
+            targets = wanted()
+            # Asked for once a round, not for each of fifty devices.
+            sessions = by_target(initiator.sessions(runner)) if targets else {}
+            missing = [each for each in sorted(targets) if not has_map(sessions.get(each, ()))]
             why = f"there is no map over a session with {', '.join(missing)}"
         except (SanctlError, OSError) as error:
             missing, why = ["?"], str(error)
@@ -217,7 +222,7 @@ def await_maps(
             return 0
         if clock.monotonic_s() >= end_s:
             break
-        clock.sleep(1.0)
+        clock.sleep(_AWAIT_POLL_S)
     _say(f"{why}: 'iscsiadm -m node' has to list its portals (discovery), 'multipath -ll' the map")
     return 1
 
@@ -253,15 +258,11 @@ def awaited_targets(runner: Runner) -> frozenset[str]:
     return noted & open_targets(devices, prefix=prefix, iqn=initiator.own_iqn())
 
 
-def has_map(runner: Runner, target: str) -> bool:
-    """Whether a map of a target can be opened by its name.
-
-    Raises:
-        SanctlError: its sessions are not known.
-    """
+def has_map(sessions: Collection[Session]) -> bool:
+    """Whether the map over a target's sessions can be opened by its name."""
     return any(
         exists(f"/dev/mapper/{name}")
-        for session in by_target(initiator.sessions(runner)).get(target, ())
+        for session in sessions
         for disk in initiator.disks(session)
         for name in initiator.maps_over(disk)
     )
