@@ -40,6 +40,7 @@ from sanctl.agents.promotion import (
     admission,
     compared_data,
     first_activation,
+    forgotten_role,
     needed_release,
     set_role,
 )
@@ -433,6 +434,8 @@ def monitor() -> int:
     device = _device()
     if not ocf.is_probe():
         device = needed_release.while_up(admission.while_up(_RUNNER, device))
+        steps = ocf.Steps(device.name, "monitor")
+        forgotten_role.demote_for_promotion(_RUNNER, device, lambda: _demote(device, steps))
     return device_monitor.monitor(_RUNNER, device)
 
 

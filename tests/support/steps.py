@@ -114,8 +114,11 @@ def assert_not_interrupted(load: LedgerLoad, since_s: float) -> None:
     log = collect.journals(load.bed, [node.name for node in load.bed.storage], since_s)
     assert log, "the journals tell nothing: not read, or not since then"
     changed = {"start", "promote", "demote", "stop"}
-    found = [e.message for e in log if e.device == load.device and e.action in changed]
-    assert not found, found
+    found = [e for e in log if e.device == load.device and e.action in changed]
+    # After a reload Pacemaker may promote once more what is promoted already (docs/adr/0087).
+    if not any(e.message.endswith("promote: DRBD Primary") for e in found):
+        found = [e for e in found if e.action != "promote"]
+    assert not found, [e.message for e in found]
 
 
 def reach_counts(bed: LabSession, asked_of: str) -> dict[str, int]:

@@ -29,6 +29,7 @@ FAMILIES = {
         "test_device_agent",
         "test_dm_swap",
         "test_drbdadm_one_resource",
+        "test_forgotten_role",
         "test_reload_killed",
         "test_resource_files",
         "test_short_monitor",

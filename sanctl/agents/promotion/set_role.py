@@ -10,8 +10,12 @@ from sanctl.drivers import drbdsetup
 from sanctl.errors import CommandError, Problem
 from sanctl.system.runner import Runner
 
-#: DRBD notices a dead peer within 2 x ping-int + ping-timeout, 3.8 s (render/drbd.py); a margin.
-_DEAD_PEER_DETECTION_S = 8.0
+#: DRBD notices a dead peer within 2 x ping-int + ping-timeout, 3.8 s (render/drbd.py). A peer that
+#: lives, and that the cluster takes for a standby, demotes itself (forgotten_role.py), on a busy
+#: node with many devices after some 15 s. A failed promotion costs a stop and a start of both.
+_OTHER_PRIMARY_S = 30.0
+#: How long DRBD is asked often: each attempt is a process.
+_OFTEN_S = 5.0
 # Codes of drbd_state.h (enum drbd_state_rv), in the words of drbdsetup.
 _TWO_PRIMARIES = "(-1)"
 _PEER_NOT_OUTDATED = "(-7)"
@@ -21,7 +25,8 @@ def promote(runner: Runner, name: str, minor: int, deadline: float) -> None:
     """Make a resource Primary, trying again while DRBD has not noticed that its peer is dead.
 
     After a crash the cluster may be faster than DRBD: until DRBD has noticed the dead connection
-    it refuses a second Primary, which is right. A peer that is still Primary after that lives.
+    it refuses a second Primary, which is right. A peer that is still Primary after that lives, and
+    may be about to be demoted.
 
     DRBD may notice the dead connection during the attempt. Then it calls fence-peer in its last try
     (drbd_nl.c, drbd_set_role), and refuses although the peer is outdated by now. One more attempt
@@ -32,7 +37,8 @@ def promote(runner: Runner, name: str, minor: int, deadline: float) -> None:
     Raises:
         CommandError: DRBD refuses for good, or did not answer.
     """
-    detected_by = min(deadline, time.monotonic() + _DEAD_PEER_DETECTION_S)
+    begun_s = time.monotonic()
+    until_s = min(deadline, begun_s + _OTHER_PRIMARY_S)
     has_retried = False
     while True:
         try:
@@ -43,8 +49,8 @@ def promote(runner: Runner, name: str, minor: int, deadline: float) -> None:
             text = str(error)
             if _PEER_NOT_OUTDATED in text and not has_retried and _peer_is_outdated(runner, name):
                 has_retried = True
-            elif _TWO_PRIMARIES in text and time.monotonic() <= detected_by:
-                time.sleep(0.2)
+            elif _TWO_PRIMARIES in text and time.monotonic() <= until_s:
+                time.sleep(0.2 if time.monotonic() - begun_s < _OFTEN_S else 0.5)
             else:
                 raise
         else:
