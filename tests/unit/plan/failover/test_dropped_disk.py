@@ -16,6 +16,8 @@ BARE = GOOD._replace(role="Secondary", disk="Diskless")
 DISKLESS = ResourceState("vol", "Secondary", "no", "Diskless", 1024, (GOOD,))
 ALL_LOST = DISKLESS._replace(peers=(BARE,))
 OF_9 = ALL_LOST._replace(has_quorum=True)
+CONSISTENT = GOOD._replace(disk="Consistent")
+STALE = OF_9._replace(peers=(CONSISTENT, CONSISTENT._replace(name="other", role="Secondary")))
 
 
 @pytest.mark.parametrize(
@@ -28,6 +30,12 @@ OF_9 = ALL_LOST._replace(has_quorum=True)
         (DISKLESS._replace(disk="UpToDate"), False),
         (DISKLESS._replace(peers=(GOOD._replace(connection="Connecting"),)), False),
         (ALL_LOST, False),
+        # DRBD 9 with three replicas may call the Primary's disk that for good.
+        (STALE, True),
+        (STALE._replace(has_quorum=False), False),
+        (STALE._replace(has_quorum=None), False),
+        (STALE._replace(peers=STALE.peers[:1]), False),
+        (STALE._replace(peers=STALE.peers[1:] * 2), False),
     ],
 )
 def test_beside_good_data(state: ResourceState, is_good: bool) -> None:
