@@ -265,6 +265,9 @@ CODES = {
     "SAN-HLT-147": "A device goes from three or four replicas to two, with DRBD 9, and the node "
     "that is to keep the other replica is lost and neither fenced nor marked yet. The change "
     "waits: until then the dropped replicas count towards the majority (SAN-AGENT-021).",
+    "SAN-HLT-149": "Pacemaker records an applied change of a device as a start, and learns by the "
+    "next monitor that the replica serves: for a moment it shows a standby. In a move or a "
+    "failover it is what the replica has last published. The device is not known to be down.",
     "SAN-HLT-148": "On a node with a replica of a device with persistent reservations the service "
     "that keeps them does not listen. Each change of a reservation waits for it, also on other "
     "nodes, as none is answered before each replica has it or is marked; a promotion waits, too.",

@@ -100,7 +100,10 @@ def test_nor_does_one_whose_release_does_not_know_what_the_device_needs(running:
 
 
 def test_a_device_that_no_node_may_serve_for_that_says_so(running: Cluster) -> None:
-    held = {each: replace(state, lacks=("future",)) for each, state in running.cib.replicas.items()}
+    held = {
+        each: replace(state, lacks=("future",), role="Secondary")
+        for each, state in running.cib.replicas.items()
+    }
     stopped = with_instances(
         replace(running, cib=replace(running.cib, replicas=held)),
         *(replace(each, role=Role.UNPROMOTED) for each in running.mon.instances),

@@ -97,6 +97,12 @@ def _drop(fake: FakePacemaker, path: str) -> None:
                 parent.remove(child)
 
 
+def _demote(fake: FakePacemaker) -> None:
+    fake.roles.update({("vm1", "n1"): Role.UNPROMOTED, ("vm1", "n2"): Role.UNPROMOTED})
+    state = "connection=Connected replication=Established peer-disk=UpToDate out-of-sync=0"
+    fake.attribute("n1", "sanctl-vm1", f"disk=UpToDate {state} role=Secondary")
+
+
 BREAKS: list[tuple[str, Callable[[FakePacemaker], object], set[str]]] = [
     ("no quorum", lambda f: setattr(f, "has_quorum", False), {"SAN-HLT-002"}),
     ("maintenance", lambda f: _property(f, "maintenance-mode", "true"), {"SAN-HLT-003"}),
@@ -114,10 +120,12 @@ BREAKS: list[tuple[str, Callable[[FakePacemaker], object], set[str]]] = [
         {"SAN-HLT-031"},
     ),
     (
-        "none active",
+        # As after a change: Pacemaker learns by the next monitor that the replica serves.
+        "role not known",
         lambda f: f.roles.update({("vm1", "n1"): Role.UNPROMOTED, ("vm1", "n2"): Role.UNPROMOTED}),
-        {"SAN-HLT-032"},
+        {"SAN-HLT-149"},
     ),
+    ("none active", _demote, {"SAN-HLT-032"}),
     (
         "resync",
         lambda f: f.attribute(
