@@ -220,8 +220,8 @@ CODES = {
     "hosts may write to both. To be accepted only where it is known who goes on.",
     "SAN-SNAP-001": "The pool's filesystem cannot share blocks between files, so its devices have "
     "no restore points. XFS can, unless it was made with reflink=0; ext4 cannot.",
-    "SAN-SNAP-002": "Copying the data file of a replica takes time for each of its extents, and "
-    "hosts' writes wait meanwhile. The file has more than would be copied in time.",
+    "SAN-SNAP-002": "Copying the data file of a replica, and comparing it with its copy while "
+    "hosts' writes wait, takes time for each of its extents. The file has too many of them.",
     "SAN-SNAP-003": "After a restore point the blocks of a device are shared with it, and each "
     "write of a host to one of them needs a new block. The pool has too little room for that: a "
     "write that finds no block would cost the replica.",
@@ -256,4 +256,7 @@ CODES = {
     "node, as where /run is full: nothing was made.",
     "SAN-SNAP-020": "The restore point was deleted and another one made under its name since the "
     "command was given. Nothing was deleted.",
+    "SAN-SNAP-021": "The blocks of a restore point's file were compared with those that the data "
+    "file had while hosts' I/O was held back, and are others. Nothing was kept; this is an error "
+    "of sanctl or of the kernel.",
 }

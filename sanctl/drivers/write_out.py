@@ -47,6 +47,15 @@ def write_out(handle: int) -> None:
     _writer(handle)(0, 0)
 
 
+def write_range(handle: int, begin: int, end: int) -> None:
+    """Return when the pages of a range of an open file that are dirty now are written.
+
+    Raises:
+        OSError: as of `write_out`.
+    """
+    _writer(handle)(begin, end - begin)
+
+
 def write_out_within(handle: int, within_s: float) -> bool:
     """As `write_out`, piece by piece until the time is over; return whether all are written.
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A data file that comes near the limit of extents: shown, warned of, refused; what helps."""
+"""A data file of many extents is copied ahead; warned of near the limit, refused beyond it."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,10 +22,25 @@ from tests.support import steps
 pytestmark = [pytest.mark.faults, pytest.mark.in_order]
 
 NAME = "pieces0"
-SIZE_MIB = 192
+SIZE_MIB = 1024
 #: What is published once a minute by a monitor every ten seconds, on a busy machine.
 PUBLISHED_S = 240.0
 ROUNDS = 20
+COPIED_EXTENTS = 20_000
+
+
+#: Writes blocks at random until a file is there; says how many, and the longest wait for one.
+RANDOM_WRITES = """
+import os, random, sys, time
+path, stop = sys.argv[1:]
+handle = os.open(path, os.O_WRONLY | os.O_DSYNC)
+count, longest = 0, 0.0
+while not os.path.exists(stop):
+    begin = time.monotonic()
+    os.pwrite(handle, os.urandom(4096), random.randrange(200000) * 4096)
+    count, longest = count + 1, max(longest, time.monotonic() - begin)
+print(f"{count} writes, the longest took {longest * 1000:.0f} ms")
+"""
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +131,38 @@ def test_only_a_device_with_restore_points_is_counted(pieces: Pieces) -> None:
     pieces.snapshot("base")
     pieces.await_shown()
     assert pieces.warning() == ""
+
+
+def digests(bed: LabSession, file: str) -> set[str]:
+    """What a file holds on the two nodes; one digest where it is the same."""
+    nodes = ("n1", "n2")
+    return {bed.sh(node, f"sha256sum < {file}", timeout_s=300).stdout.split()[0] for node in nodes}
+
+
+def test_many_extents_are_copied_while_a_host_writes(bed: LabSession, pieces: Pieces) -> None:
+    """Both nodes' copies are of one moment; without writes they are what the device holds."""
+    pieces.break_into(COPIED_EXTENTS)
+    stop, random_writes = "/run/test-pieces-stop", RANDOM_WRITES
+    bed.sh(pieces.host.name, f"rm -f {stop}")
+    with bed.stream(
+        pieces.host.name, f"python3 -c {shlex.quote(random_writes)} {pieces.path} {stop}"
+    ) as writer:
+        pieces.snapshot("busy")
+        bed.sh(pieces.host.name, f"touch {stop}")
+        said = writer.communicate(timeout=60)[0]
+    print(f"  {said.strip()}")
+    pieces.snapshot("quiet")
+    files = {
+        name: json.loads(
+            bed.sh("n3", f"sanctl snapshot show {NAME}@{name} --output json", timeout_s=60).stdout
+        )["data"]
+        for name in ("busy", "quiet")
+    }
+    print({name: each["pause_ms"] for name, each in files.items()})
+    assert len(digests(bed, files["busy"]["file"])) == 1
+    of_device = digests(bed, f"$(ls /srv/sanctl/main/devices/{NAME}.*.data)")
+    assert digests(bed, files["quiet"]["file"]) == of_device and len(of_device) == 1
+    assert digests(bed, files["busy"]["file"]) != of_device
 
 
 def test_a_warning_before_the_limit(pieces: Pieces) -> None:

@@ -19,7 +19,9 @@ from sanctl.errors import SanctlError
 from sanctl.model.restore_point import PointFailure
 from sanctl.plan.device.hold import HOLD_S
 
-_STEP_S = 60.0
+_STEP_S = 130.0
+#: Half of what the active node waits for it.
+_SETTLE_S = 5.0
 #: The most that a hook may take before the copy, whatever the active node says.
 MAX_HOOK_S = 300.0
 _log = DeviceLog("snapshot")
@@ -50,8 +52,8 @@ def _follow(channel: Channel, name: str, minor: int, wanted: dict[str, Any]) -> 
         hook_s = min(float(wanted.get("hook_s", 0.0)), MAX_HOOK_S)
         word = channel.expect(("settle", "copy"), within_s=_STEP_S + hook_s)
         if word["kind"] == "settle":
-            # A hook has had the host write what it remembered.
-            copy.flush_origin()
+            # Others took longer, or a hook has had the host write what it remembered.
+            copy.catch_up(within_s=_SETTLE_S)
             channel.send("settled")
             word = channel.receive("copy", within_s=_STEP_S)
         # The active node holds I/O: what is UpToDate and connected now holds all that hosts wrote.

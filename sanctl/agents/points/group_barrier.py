@@ -44,8 +44,8 @@ _PREPARED, _HELD, _FLUSHED, _RECORDED = "prepared", "held", "flushed", "recorded
 _BEGUN, _CHECKED, _QUIET, _SETTLED, _COPIED = "begun", "checked", "quiet", "settled", "copied"
 _FAILED, _UNKNOWN = "failed", "unknown"
 _ORDER = (_BEGUN, _CHECKED, _PREPARED, _QUIET, _SETTLED, _HELD, _COPIED, _FLUSHED, _RECORDED)
-#: A peer waits so much longer for the copy; and the unit has 90 s until the hold begins.
-_PREPARED_S = 30.0
+#: For those that copy more ahead (copied_ahead.py). A peer waits so much longer for the copy.
+_PREPARED_S = 60.0
 _FLUSHED_S, _RECORDED_S = 40.0, 80.0
 #: A standby waits a minute for each of the next words.
 _SETTLED_S, _COPIED_S = 20.0, 10.0
@@ -107,12 +107,12 @@ class GroupBarrier:
             self._await(phase, (self._first,), within_s=within_s, poll_s=_POLL_S)
 
     def await_settled(self) -> None:
-        """Return when all replicas of all devices have flushed what the hook had the host write.
+        """Return when all replicas of all devices have flushed what hosts have written last.
 
         Raises:
             GroupFailed: another device's process has failed, or has said nothing in time.
         """
-        if self._has_hook:
+        if self._others:
             self._say(_SETTLED)
             self._await(_SETTLED, self._others, within_s=_SETTLED_S, poll_s=_POLL_S)
 

@@ -83,11 +83,12 @@ def _look(path: str, between: str) -> Look:
 def _points(pool_path: str) -> list[SharingFile]:
     found = []
     for file in point_files.listed(pool_path):
-        # Also one that is gone by now: the next look has another word for it.
-        size = 0
+        # Also one that is gone by now: the next look has another word for it. One that is being
+        # made may share more in each moment (copied_ahead.py): each look has a word of its own.
+        state = time.monotonic_ns() if file.is_taking else 0
         with contextlib.suppress(FileNotFoundError):
-            size = os.stat(file.path, follow_symlinks=False).st_size
-        found.append(SharingFile(f"{file.device}.{file.uuid}", file.token, size))
+            state = state or os.stat(file.path, follow_symlinks=False).st_size
+        found.append(SharingFile(f"{file.device}.{file.uuid}", file.token, state))
     return found
 
 

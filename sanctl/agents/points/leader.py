@@ -227,6 +227,8 @@ def _make_point(
     barrier.check_hook(quiet.check)
     # Not before: that may take minutes, and a standby in sync may be none afterwards.
     standbys = _standbys(device)
+    # A file of many extents is copied ahead: as long as systemd waits for READY (copied_ahead.py).
+    notify("EXTEND_TIMEOUT_USEC=180000000")
     with (
         LocalCopy(device.pool.value, name, device.uuid, order.token) as copy,
         _channels(standbys) as channels,
@@ -246,16 +248,17 @@ def _make_point(
             channel.receive("ready", within_s=_PREPARE_S)["extents"]
             for channel in channels.values()
         ]
-        copy.flush_origin()
         ocf.crash_point("point-prepared")
-        if order.hook:
-            # systemd waits for READY, which comes later by what the hook may take.
-            extension_s = hook_unit.longest_begin_s(order) + 120.0
-            notify(f"EXTEND_TIMEOUT_USEC={round(extension_s * 1e6)}")
+        # systemd waits for READY, which comes later by what the hook may take, and the others.
+        extension_s = (hook_unit.longest_begin_s(order) if order.hook else 0.0) + 120.0
+        notify(f"EXTEND_TIMEOUT_USEC={round(extension_s * 1e6)}")
         barrier.await_prepared()
         with quiet:
             if order.hook:
-                _make_quiet(quiet, copy, channels, barrier)
+                barrier.begin_hook(quiet.begin)
+            _settle(copy, channels, barrier)
+            if order.hook:
+                quiet.check_time_left()
             ocf.crash_point("point-quiet")
             held = _hold_and_copy(device, copy, channels, barrier)
             barrier.await_copied()
@@ -314,18 +317,14 @@ def _make_point(
     )
 
 
-def _make_quiet(
-    quiet: Quiet, copy: LocalCopy, channels: dict[str, Channel], barrier: GroupBarrier
-) -> None:
-    """Have the hook make the application quiet, and what it wrote for that flushed everywhere."""
-    barrier.begin_hook(quiet.begin)
+def _settle(copy: LocalCopy, channels: dict[str, Channel], barrier: GroupBarrier) -> None:
+    """Have what hosts wrote since all were prepared flushed, and copied ahead, everywhere."""
     for channel in channels.values():
         channel.send("settle")
-    copy.flush_origin()
+    copy.catch_up(within_s=_SETTLE_S / 2)
     for channel in channels.values():
         channel.receive("settled", within_s=_SETTLE_S)
     barrier.await_settled()
-    quiet.check_time_left()
 
 
 def _prepare(copy: LocalCopy) -> int:

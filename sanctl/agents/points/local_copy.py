@@ -3,23 +3,26 @@
 
 A child process makes it, which is there before hosts' I/O is held, and is killed when that ends:
 XFS lets no write to the file through while it copies, so a copy that went on would hold up hosts
-for as long as it takes (docs/adr/0056).
+for as long as it takes (docs/adr/0056). Of a file with many extents most is copied before
+(copied_ahead.py, docs/adr/0088).
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import os
 import time
 from collections.abc import Iterator
 
 from sanctl.agents.points import room
+from sanctl.agents.points.copied_ahead import AHEAD_S, FEW_EXTENTS, CopiedAhead
 from sanctl.agents.points.room_claims import Claim
 from sanctl.agents.replica import lost_writes, parts
 from sanctl.drivers import loop, point_files, pool_files, reflink, write_out
 from sanctl.errors import CommandError, Problem
-from sanctl.model.restore_point import MAX_EXTENTS
+from sanctl.model.restore_point import MAX_EXTENTS, MAX_HELD_EXTENTS
 from sanctl.plan.device.hold import HOLD_S
 from sanctl.system.files import fsync_folder
 from sanctl.system.forked_call import ForkedCall
@@ -47,6 +50,8 @@ class LocalCopy:
         self._token = token
         self._claim: Claim | None = None
         self._call: ForkedCall | None = None
+        #: None: the whole file is copied in the hold.
+        self._ahead: CopiedAhead | None = None
         self._origin = self._copy = -1
         #: Set once the cluster may know of the restore point: then nobody here may remove it.
         self.may_be_known = False
@@ -55,7 +60,9 @@ class LocalCopy:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        is_over = self._call is None or self._call.end(within_s=_END_S)
+        is_over = self._end_call()
+        if self._ahead is not None:
+            self._ahead.close()
         for handle in (self._origin, self._copy):
             if handle >= 0:
                 os.close(handle)
@@ -67,7 +74,7 @@ class LocalCopy:
         self._end_claim()
 
     def prepare(self) -> int:
-        """Check that a copy is possible, make its empty file, flush, fork; return the extents.
+        """Check that a copy is possible, make its file, copy ahead, fork; return the extents.
 
         Raises:
             CommandError: the filesystem cannot share blocks, the file has too many extents, or the
@@ -94,39 +101,70 @@ class LocalCopy:
             raise CommandError(Problem("SAN-AGENT-002", f"{self._data}: its loop device is gone"))
         extents = reflink.extent_count(self._data)
         if extents > MAX_EXTENTS:
-            raise CommandError(
-                Problem(
-                    "SAN-SNAP-002",
-                    f"{self._data} has {extents} extents, and hosts would wait for their copy: "
-                    f"at most {MAX_EXTENTS} are copied",
-                    "a replica that is dropped and filled anew has few: docs/howto/"
-                    "restore-points.md, A file of many extents",
-                )
-            )
+            raise self._too_many(extents, MAX_EXTENTS)
         wanted = room.of_file(self._data)
         self._claim = room.claim(self._pool, self._pool_path, self._data, wanted, self._token)
         self._origin = os.open(self._data, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         self._copy = os.open(self.path, flags, 0o600)
-        self.flush_origin()
-        self._call = ForkedCall(self._clone, keep=(self._origin, self._copy))
+        if extents > FEW_EXTENTS:
+            self._ahead = CopiedAhead(self._origin, self._copy, self._write_range)
+        self.catch_up()
+        if self._ahead is None and extents > MAX_HELD_EXTENTS:
+            raise self._too_many(extents, MAX_HELD_EXTENTS)
         return extents
 
-    def flush_origin(self) -> None:
-        """Write the data file's dirty pages out, so that the copy has few of them to wait for.
+    def _too_many(self, extents: int, most: int) -> CommandError:
+        return CommandError(
+            Problem(
+                "SAN-SNAP-002",
+                f"{self._data} has {extents} extents, and hosts would wait for their copy: "
+                f"at most {most} are copied",
+                "a replica that is dropped and filled anew has few: docs/howto/"
+                "restore-points.md, A file of many extents",
+            )
+        )
+
+    def catch_up(self, *, within_s: float = AHEAD_S) -> None:
+        """Write the data file's dirty pages out and copy ahead what has changed; fork the child.
+
+        So the copy in the hold has little to wait for. Again does so with what has changed since.
 
         Raises:
-            OSError: it could not be flushed.
+            CommandError: it takes too long.
+            OSError: it could not be flushed or copied, or there is no process.
         """
         with self._noting_lost_writes():
             os.fdatasync(self._origin)
+        if self._ahead is not None and not self._ahead.advance(within_s=within_s):
+            self._ahead.close()
+            self._ahead = None
+            # What a whole copy leaves out is found by its size (`reflink.clone`).
+            os.ftruncate(self._copy, 0)
+        # The child has the memory of now, and does not look through it.
+        gc.freeze()
+        if not self._end_call():
+            raise OSError(errno.ETIMEDOUT, "a child process that has copied nothing does not end")
+        self._call = ForkedCall(self._clone, keep=(self._origin, self._copy))
+
+    def _write_range(self, begin: int, end: int) -> None:
+        with self._noting_lost_writes():
+            write_out.write_range(self._origin, begin, end)
+
+    def _end_call(self) -> bool:
+        """End the child, where there is one; return whether it is gone."""
+        call, self._call = self._call, None
+        return call is None or call.end(within_s=_END_S)
 
     def _clone(self) -> None:
         """Copy, in the child."""
         # FICLONE would do it, too, but with the file locked, where no signal ends it.
         with self._noting_lost_writes():
             write_out.write_out(self._origin)
-        reflink.clone(self._origin, self._copy)
+        if self._ahead is None:
+            reflink.clone(self._origin, self._copy)
+        else:
+            self._ahead.complete()
 
     @contextlib.contextmanager
     def _noting_lost_writes(self) -> Iterator[None]:
@@ -179,7 +217,14 @@ class LocalCopy:
             self._call.kill()
 
     def make_stable(self) -> None:
-        """Return when the copy outlives a crash of this node."""
+        """Return when the copy is known to be whole, and outlives a crash of this node.
+
+        Raises:
+            CommandError: it is not what its origin was in the hold.
+            OSError: it could not be flushed, or read.
+        """
+        if self._ahead is not None:
+            self._ahead.check()
         os.fsync(self._copy)
         fsync_folder(os.path.dirname(self.path))
         # Others see by its blocks from now on what it shares.

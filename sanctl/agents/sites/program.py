@@ -38,7 +38,7 @@ from sanctl.system import journal, state_files
 from sanctl.system.clock import SystemClock
 from sanctl.system.runner import LocalRunner
 
-_POINT_S = 60.0
+_POINT_S = 120.0
 #: Longer than `due.start_due` holds the lock to see whether a copy is under way.
 _LOCK_WAIT_S = 0.5
 _RUNNER = LocalRunner()

@@ -48,7 +48,7 @@ for _command in (export, exports, unexport):
 @click.option("--name", metavar="POINT", help="Its name. [the time, such as 20261124-133000]")
 @click.option("--group", is_flag=True, help="Of several devices, at one moment: all, or none.")
 @hook_options
-@timeout_option(60)
+@timeout_option(120)
 @output_option
 def create(
     devices: tuple[str, ...],

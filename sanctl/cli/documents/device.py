@@ -62,8 +62,8 @@ class Replica(TypedDict):
     size: Annotated[int | None, "bytes that DRBD has of the replica and hosts reach there"]
     extents: Annotated[
         int | None,
-        "extents of its file, about a minute ago; beyond 8000 no restore point is made; null: not "
-        "known, or the device has no restore points, schedule of them or copies",
+        "extents of its file, about a minute ago; beyond 100000 no restore point is made; null: "
+        "not known, or the device has no restore points, schedule of them or copies",
     ]
     resync: Annotated[Resync | None, "its latest resync; null: none is recorded"]
     unflushed: Annotated[

@@ -60,12 +60,13 @@ class SharingFile(NamedTuple):
     Attributes:
         device: NAME.UUID of its device.
         token: the token of the attempt that made it.
-        size: its size; one that is empty is not copied yet.
+        state: what changes when it may share more: its size; of one that is being made another
+            number at each time.
     """
 
     device: str
     token: str
-    size: int
+    state: int
 
 
 def sharers(
@@ -84,7 +85,7 @@ def sharers(
 
     by_device: dict[str, list[str]] = {}
     for each in points:
-        by_device.setdefault(each.device, []).append(f"{each.token}/{each.size}")
+        by_device.setdefault(each.device, []).append(f"{each.token}/{each.state}")
     common = " ".join([*sorted(clones), *sorted(files)]) if clones else ""
     return {
         name: hashlib.sha256(

@@ -41,7 +41,7 @@ class Copy:
         Copy.within_s = within_s
         return 0.1
 
-    def flush_origin(self) -> None:
+    def catch_up(self, *, within_s: float = 20.0) -> None:
         pass
 
     def make_stable(self) -> None:
@@ -90,11 +90,11 @@ def serve(monkeypatch: pytest.MonkeyPatch, *, left_s: float | None = None, **mor
 def test_it_waits_longer_for_what_a_hook_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drbd_kernel, "proc_state", lambda _: IN_SYNC)
     line = serve(monkeypatch, hook_s=165.0)
-    assert line.waits["settle"] == 225.0
+    assert line.waits["settle"] == 295.0
     assert [each["kind"] for each in line.said] == ["ready", "settled", "copied", "flushed", "kept"]
     # One of a release before, and one that says what no hook takes.
-    assert serve(monkeypatch).waits["settle"] == 60.0
-    assert serve(monkeypatch, hook_s=10**9).waits["settle"] == 360.0
+    assert serve(monkeypatch).waits["settle"] == 130.0
+    assert serve(monkeypatch, hook_s=10**9).waits["settle"] == 430.0
 
 
 def test_it_says_why_it_refuses_and_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

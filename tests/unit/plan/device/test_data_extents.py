@@ -80,29 +80,29 @@ def test_a_file_of_an_earlier_device_of_that_name_does_not_count(bed: Bed) -> No
 
 
 def test_a_warning_from_three_quarters_on(bed: Bed) -> None:
-    assert (MANY_EXTENTS, MAX_EXTENTS) == (6000, 8000)
-    publish(bed, n1=5999, n2=5)
+    assert (MANY_EXTENTS, MAX_EXTENTS) == (75_000, 100_000)
+    publish(bed, n1=74_999, n2=5)
     assert findings(bed) == []
-    publish(bed, n1=6000)
+    publish(bed, n1=75_000)
     ((severity, subject, what, why),) = findings(bed)
     assert (severity, subject) == (Severity.WARNING, "device web")
-    assert "6000 on n1 of the 8000" in what and "n2" not in what
+    assert "75000 on n1 of the 100000" in what and "n2" not in what
     assert "longer" in why
     assert "SAN-HLT-126" in {each.code for each in all_findings(bed.seen(), None, now_s=0.0)}
 
 
-@pytest.mark.parametrize(("count", "is_refused"), [(8000, False), (8001, True)])
+@pytest.mark.parametrize(("count", "is_refused"), [(100_000, False), (100_001, True)])
 def test_beyond_the_limit_it_says_that_none_is_made(bed: Bed, count: int, is_refused: bool) -> None:
-    publish(bed, n1=6500, n2=count)
+    publish(bed, n1=80_000, n2=count)
     ((_, _, what, why),) = findings(bed)
-    assert f"6500 on n1, {count} on n2" in what
+    assert f"80000 on n1, {count} on n2" in what
     assert ("any more" in why) is is_refused
 
 
 def test_it_is_shown(bed: Bed, capsys: pytest.CaptureFixture[str]) -> None:
     assert "extents" not in show(bed, capsys, "text")
     publish(bed, n2=1234)
-    assert "extents:      1234 on n2; beyond 8000 no restore point is made" in show(
+    assert "extents:      1234 on n2; beyond 100000 no restore point is made" in show(
         bed, capsys, "text"
     )
     shown = json.loads(show(bed, capsys, "json"))["data"]["replicas"]

@@ -46,7 +46,7 @@ def test_another_restore_point_of_a_device_concerns_that_device() -> None:
     before, after = sharers([POINT], [], FILES), sharers([POINT, POINT], [], FILES)
     assert before["vm1.0.data"] != after["vm1.0.data"]
     assert before["vm2.0.data"] == after["vm2.0.data"]
-    being_made = sharers([POINT._replace(size=0)], [], FILES)
+    being_made = sharers([POINT._replace(state=0)], [], FILES)
     assert being_made["vm1.0.data"] != before["vm1.0.data"]
 
 
