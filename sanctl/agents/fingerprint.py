@@ -136,6 +136,8 @@ def _is_settled(device: Device, found: Fingerprint, status: int) -> bool:
         cache=device.cache,
     ) and (
         status in {ocf.SUCCESS, ocf.RUNNING_PROMOTED}
+        # The next one looks again whether another replica is promoted (forgotten_role.py).
+        and not (status == ocf.RUNNING_PROMOTED and ocf.is_for_standby())
         and set(lio.access(device.name)) == device.access
         and not access_list.hosts_without_secret(device)
         and sync_policy.is_in_force(device)

@@ -122,6 +122,11 @@ def is_probe() -> bool:
     return meta("interval", "0") == "0"
 
 
+def is_for_standby() -> bool:
+    """Whether this is a recurring monitor of the role Unpromoted (`Slave` before OCF 1.1)."""
+    return meta("role") in {"Unpromoted", "Slave"}
+
+
 class _Begin:
     """When this process's action began, on the monotonic clock; None in a process without one."""
 

@@ -442,6 +442,27 @@ class Cluster:
         nodes = self.mon.active_nodes(name)
         return nodes[0] if len(nodes) == 1 else None
 
+    def serving_node(self, name: DeviceName | str) -> str | None:
+        """Return `active_node`; where Pacemaker shows none, the node whose replica says so itself.
+
+        Pacemaker records a reload as a start, and learns by the monitor after it that the replica
+        is Promoted; in maintenance it learns that at the end (docs/adr/0087). What a replica has
+        published is as old as its latest monitor. For what only has to spare the node that serves,
+        or wait for it: None where several say so, or without quorum.
+        """
+        active = self.mon.active_nodes(name)
+        if active or not self.mon.has_quorum:
+            return active[0] if len(active) == 1 else None
+        found = [
+            each.node
+            for each in self.mon.instances_of(name)
+            if each.role is Role.UNPROMOTED
+            and self.mon.state(each.node) in MEMBER_STATES
+            and (state := self.cib.replicas.get((str(name), each.node))) is not None
+            and state.role == "Primary"
+        ]
+        return found[0] if len(found) == 1 else None
+
     def active_count(self, node: NodeName | str) -> int:
         """Return how many devices a node serves, or is about to serve.
 

@@ -28,7 +28,7 @@ import contextlib
 import time
 
 from sanctl.agents.cache import flush_unit, minimum_redundancy, write_cache
-from sanctl.agents.fencing import outdate
+from sanctl.agents.fencing import outdate, shared_marks
 from sanctl.agents.handlers import drbd_environment
 from sanctl.drivers import corosync, drbdsetup, self_fence
 from sanctl.plan.failover import fence_rules, frozen_io_reboot
@@ -67,7 +67,7 @@ def main() -> int:
         before = membership
         try:
             # Before the mark: a crash during this flush must leave the peer's replica promotable.
-            _note_dropped_connection(device, peer)
+            _note_dropped_connection(device, peer, is_first=not membership)
             write_cache.leave_write_back_unless_two(_RUNNER, device)
             with outdate.locked(device, wait_s=_LOCK_WAIT_S) as is_mine:
                 if is_mine and not outdate.may_mark(_RUNNER, device, peer):
@@ -134,14 +134,22 @@ def main() -> int:
         time.sleep(_AHEAD_POLL_S if membership == outdate.AHEAD else _POLL_S)
 
 
-def _note_dropped_connection(device: str, peer: str) -> None:
+def _note_dropped_connection(device: str, peer: str, *, is_first: bool) -> None:
     """Have the monitor reconnect a peer that a Primary with minimum redundancy has disconnected.
 
     DRBD 9.3.3 refuses a change that would cost it its quorum where it can: a peer's report that its
     disk has failed. DRBD then ends the connection for good (drbd_receiver.c, receive_state).
+
+    At the first look also where the requirement is gone, and the handler of another peer is
+    running: that may have left write-back meanwhile, for both. Nowhere else, as replicas that have
+    diverged are StandAlone, too.
     """
     if not minimum_redundancy.is_required(device):
-        return
+        try:
+            if not is_first or not shared_marks.has_request_beside(device, peer):
+                return
+        except OSError:
+            return
     state = drbdsetup.observe(_RUNNER, device)
     if state is None or not state.is_primary:
         return

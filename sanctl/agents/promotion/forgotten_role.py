@@ -11,13 +11,14 @@ were stopped and started while nobody served.
 
 That monitor makes up for the demotion: where the cluster is promoting a replica on a node that DRBD
 here is in contact with, which waits for it (set_role.promote), the replica here is demoted, in the
-order of any demotion. In all other cases the monitor reports the role that it finds, as ever: in
-maintenance, for one, Pacemaker runs monitors and promotes nothing.
+order of any demotion. In all other cases the monitor reports the role that it finds, as ever: of a
+device that is not managed, for one, Pacemaker runs monitors and promotes nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable
 
@@ -28,12 +29,11 @@ from sanctl.errors import SanctlError
 from sanctl.system import journal
 from sanctl.system.runner import Runner
 
-#: The two actions begin together, and the promotion's record comes from the other node.
-_RECORD_WITHIN_S = 10.0
+#: The two actions begin together, and the promotion's record comes from the other node. Of many
+#: devices that move the promotions wait for their turn there (node-action-limit).
+_RECORD_WITHIN_S = 25.0
 _POLL_S = 0.5
 _QUERY_TIMEOUT_S = 8.0
-#: Pacemaker's names of the role: the one of OCF 1.1, and of agents before it.
-_UNPROMOTED = ("Unpromoted", "Slave")
 #: `op-status` of an action that has begun and not ended (PCMK_EXEC_PENDING).
 _PENDING = "-1"
 
@@ -46,7 +46,7 @@ def demote_for_promotion(runner: Runner, device: Device, demote: Callable[[], No
         device: the device that is monitored.
         demote: demotes the replica; its errors are errors of the monitor.
     """
-    if ocf.meta("role") not in _UNPROMOTED or not _leads_onto_drbd(device.name):
+    if not ocf.is_for_standby() or not _leads_onto_drbd(device.name):
         return
     node = _awaited_by(runner, device)
     if not node:
@@ -59,6 +59,9 @@ def demote_for_promotion(runner: Runner, device: Device, demote: Callable[[], No
         action="monitor",
         step="forgotten-role",
     )
+    # A monitor's priority is less than that of other actions (resource-agents/client).
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, 0)
     demote()
 
 
@@ -71,7 +74,7 @@ def _leads_onto_drbd(name: str) -> bool:
 
 def _awaited_by(runner: Runner, device: Device) -> str:
     """Return the node whose promotion waits for this replica's demotion; empty: there is none."""
-    until_s = time.monotonic() + min(_RECORD_WITHIN_S, ocf.remaining_s(30.0) / 3)
+    until_s = time.monotonic() + min(_RECORD_WITHIN_S, ocf.remaining_s(90.0) / 3)
     while True:
         # Where the cluster or DRBD gives no answer, it is asked again.
         with contextlib.suppress(SanctlError, OSError):

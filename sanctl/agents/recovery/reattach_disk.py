@@ -12,6 +12,7 @@ A disk that goes on failing is tried at growing intervals: each attempt costs a 
 
 from __future__ import annotations
 
+import os
 import time
 
 from sanctl.agents.cache import lost_flash
@@ -19,7 +20,7 @@ from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.fencing import own_marks
 from sanctl.agents.replica import lost_writes
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdadm, drbdsetup, pool_notes
+from sanctl.drivers import drbdadm, drbdsetup, outdated_marks, pool_notes
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.failover import dropped_disk
@@ -49,6 +50,9 @@ def reattach(runner: Runner, device: Device, state: ResourceState) -> ResourceSt
     """
     peers = len(device.nodes) - 1
     has_good_peer = dropped_disk.has_good_peer(state)
+    if not has_good_peer and dropped_disk.has_good_primary(state, peers=peers):
+        marks = outdated_marks.read_device(runner, device.name).devices[device.name]
+        has_good_peer = os.uname().nodename in marks.nodes()
     if not has_good_peer and not dropped_disk.are_all_lost(state, peers=peers):
         return state
     data = lost_writes.data_file(device.name)

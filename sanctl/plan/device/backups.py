@@ -63,7 +63,7 @@ def readers(cluster: Cluster, device: DeviceSpec, point: RestorePoint | None) ->
         device: the device.
         point: the restore point that is read; None: one is made, on each replica in sync.
     """
-    active = cluster.active_node(device.name)
+    active = cluster.serving_node(device.name)
     able = [
         node.value
         for node in device.nodes
@@ -100,7 +100,7 @@ def check_reader(
         Refused: this node cannot read it, or should not.
     """
     able = readers(cluster, device, point)
-    active = cluster.active_node(device.name)
+    active = cluster.serving_node(device.name)
     standbys = [node for node in able if node != active]
     what = f"restore point {device.name}@{point.name}" if point else f"device {device.name}"
     if here in able and (here != active or may_be_active):

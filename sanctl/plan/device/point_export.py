@@ -44,7 +44,7 @@ def check_exporter(
     if problem is not None:
         raise Refused(problem)
     device = cluster.cib.device(point.device)
-    active = cluster.active_node(device.name) if device is not None else None
+    active = cluster.serving_node(device.name) if device is not None else None
     others = [node for node in point.nodes if node not in {here, active}]
     if here not in point.nodes:
         raise Refused(

@@ -11,7 +11,7 @@ has to be marked as long as it may be behind (fence_rules.py).
 
 from __future__ import annotations
 
-from sanctl.model.drbd import PeerState, ResourceState, uses_quorum
+from sanctl.model.drbd import ResourceState, uses_quorum
 from sanctl.plan.failover.promotion import NO_DISK
 
 #: What DRBD 9 calls a disk that was attached while no connected peer had one: it is not known to be
@@ -26,22 +26,30 @@ def has_good_peer(state: ResourceState) -> bool:
     replica from the newer one, and takes the disk off again where both went on. A mark says that
     the peer may be behind, and then it waits for the disk here; or that nobody has got to clearing
     the mark, which a Primary does only with a disk.
-
-    DRBD 9.3.3 goes on calling the disks of both its peers Consistent where they were attached and
-    met each other while this replica had no disk: seen in the laboratory for ten minutes. With
-    quorum a Primary has good data all the same.
     """
     return state.disk == "Diskless" and any(
-        peer.is_connected and (peer.disk == "UpToDate" or _is_good_primary(state, peer))
-        for peer in state.peers
+        peer.is_connected and peer.disk == "UpToDate" for peer in state.peers
     )
 
 
-def _is_good_primary(state: ResourceState, peer: PeerState) -> bool:
+def has_good_primary(state: ResourceState, *, peers: int) -> bool:
+    """Whether a marked replica without a disk may attach it again beside a Primary with quorum.
+
+    DRBD 9.3.3 goes on calling the disks of both its peers Consistent where they were attached and
+    met each other while this replica had no disk: seen in the laboratory for ten minutes. With
+    quorum a Primary has good data all the same. But the Primary marks this replica only where it
+    sees good data itself, and without a mark one that is behind might be promoted.
+
+    `peers` is how many other replicas the device has.
+    """
     return (
-        state.has_quorum is True
-        and uses_quorum(len(state.peers) + 1)
-        and (peer.role, peer.disk) == ("Primary", "Consistent")
+        state.disk == "Diskless"
+        and state.has_quorum is True
+        and uses_quorum(peers + 1)
+        and any(
+            peer.is_connected and (peer.role, peer.disk) == ("Primary", "Consistent")
+            for peer in state.peers
+        )
     )
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sanctl.model.cluster import Cluster
-from sanctl.model.crm_mon import MEMBER_STATES, NodeState, Role
+from sanctl.model.crm_mon import MEMBER_STATES, NodeState
 from sanctl.model.device import DeviceSpec
 from sanctl.model.drbd import uses_quorum
 from sanctl.model.findings import Finding, Severity
@@ -57,13 +57,13 @@ def device_findings(cluster: Cluster, device: DeviceSpec, *, now_s: float) -> It
             why="two nodes that write to one device destroy its data",
             do="stop the hosts' writes, save both replicas, then see 'drbdadm status' on each node",
         )
-    elif not active and (server := _unconfirmed_server(cluster, device)):
+    elif not active and (server := cluster.serving_node(device.name)):
         yield Finding(
             code="SAN-HLT-149",
             severity=WARNING,
             subject=subject,
             what=f"its replica on {server} says that it serves, and Pacemaker shows a standby",
-            why="so it is for a moment after a change of the device, and in a move",
+            why="so it is for a moment after a change of the device, in a move, and in maintenance",
             do="look again after some seconds; if it stays: 'crm_mon -1' and the journal of "
             f"{server}, with 'journalctl SANCTL_DEVICE={device.name}'",
         )
@@ -136,19 +136,6 @@ def device_findings(cluster: Cluster, device: DeviceSpec, *, now_s: float) -> It
     yield from _secret_findings(cluster, device)
     yield from growth_findings(cluster, device)
     yield from device_cache_findings(cluster, device)
-
-
-def _unconfirmed_server(cluster: Cluster, device: DeviceSpec) -> str:
-    """Return the node whose replica serves though Pacemaker shows a standby; empty: none is known.
-
-    Pacemaker records a reload as a start, and learns by the monitor after it that the replica is
-    Promoted (docs/adr/0087). What a replica has published is some ten seconds old at most.
-    """
-    for node in device.nodes if cluster.mon.has_quorum else ():
-        role = cluster.mon.role(device.name, node)
-        if role is Role.UNPROMOTED and cluster.replica(device.name, node).role == "Primary":
-            return node.value
-    return ""
 
 
 def _secret_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:

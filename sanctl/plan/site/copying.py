@@ -74,7 +74,7 @@ def refuse_sender(
     """
     device = existing_device(cluster, name)
     nodes = {node.value: node for node in device.nodes}
-    active = cluster.active_node(name)
+    active = cluster.serving_node(name)
     standbys = [
         node.value
         for node in device.nodes

@@ -279,13 +279,21 @@ def test_a_failed_disk_of_a_peer_ends_write_back(
     assert node.is_frozen and node.connection("n2") == "StandAlone"
     noted: list[tuple[str, str]] = []
     monkeypatch.setattr(reconnect_dropped, "write_note", lambda *words: noted.append(words))
-    fence_peer._note_dropped_connection("vm1", "n2")
+    fence_peer._note_dropped_connection("vm1", "n2", is_first=False)
     assert noted == [("vm1", "n2")]
     node.handler()
     assert node.mode is CacheMode.WRITE_THROUGH and not node.is_frozen
     # Replicas that have diverged are StandAlone, too, and must not be connected again.
-    fence_peer._note_dropped_connection("vm1", "n2")
+    for is_first in (True, False):
+        fence_peer._note_dropped_connection("vm1", "n2", is_first=is_first)
     assert len(noted) == 1
+    # But the handler of another peer may have ended write-back first: seen with DRBD 9.3.3, and the
+    # connection was not made again.
+    state_files.of_device("vm1", "mark-request.n3").write("1")
+    fence_peer._note_dropped_connection("vm1", "n2", is_first=False)
+    assert len(noted) == 1
+    fence_peer._note_dropped_connection("vm1", "n2", is_first=True)
+    assert len(noted) == 2
 
 
 def test_the_handler_needs_no_room_on_run(
@@ -302,7 +310,7 @@ def test_the_handler_needs_no_room_on_run(
     with monkeypatch.context() as patch:
         patch.setattr(state_files, "replace_on_tmpfs", refuse)
         patch.setattr(resource_file, "write_atomically", refuse)
-        fence_peer._note_dropped_connection("vm1", "n2")
+        fence_peer._note_dropped_connection("vm1", "n2", is_first=True)
         node.handler()
         assert node.mode is CacheMode.WRITE_THROUGH and not node.is_frozen
         assert not node.needs_two and not lost_writes.has_marker(node.path)

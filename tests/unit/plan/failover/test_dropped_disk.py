@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from sanctl.model.drbd import PeerState, ResourceState
-from sanctl.plan.failover.dropped_disk import are_all_lost, has_good_peer
+from sanctl.plan.failover.dropped_disk import are_all_lost, has_good_peer, has_good_primary
 
 GOOD = PeerState("peer", "Connected", "Primary", "Established", "UpToDate", 0)
 BARE = GOOD._replace(role="Secondary", disk="Diskless")
@@ -30,16 +30,30 @@ STALE = OF_9._replace(peers=(CONSISTENT, CONSISTENT._replace(name="other", role=
         (DISKLESS._replace(disk="UpToDate"), False),
         (DISKLESS._replace(peers=(GOOD._replace(connection="Connecting"),)), False),
         (ALL_LOST, False),
-        # DRBD 9 with three replicas may call the Primary's disk that for good.
-        (STALE, True),
-        (STALE._replace(has_quorum=False), False),
-        (STALE._replace(has_quorum=None), False),
-        (STALE._replace(peers=STALE.peers[:1]), False),
-        (STALE._replace(peers=STALE.peers[1:] * 2), False),
+        (STALE, False),
     ],
 )
 def test_beside_good_data(state: ResourceState, is_good: bool) -> None:
     assert has_good_peer(state) is is_good
+
+
+@pytest.mark.parametrize(
+    ("state", "peers", "is_good"),
+    [
+        # DRBD 9 with three replicas may call the Primary's disk that for good.
+        (STALE, 2, True),
+        # With two its quorum is off; it may list a replica that was dropped.
+        (STALE, 1, False),
+        (STALE._replace(disk="UpToDate"), 2, False),
+        (STALE._replace(has_quorum=False), 2, False),
+        (STALE._replace(has_quorum=None), 2, False),
+        (STALE._replace(peers=STALE.peers[1:] * 2), 2, False),
+        (STALE._replace(peers=(CONSISTENT._replace(connection="Connecting"),)), 2, False),
+        (STALE._replace(peers=(CONSISTENT._replace(disk="Outdated"),)), 2, False),
+    ],
+)
+def test_beside_a_primary_with_quorum(state: ResourceState, peers: int, is_good: bool) -> None:
+    assert has_good_primary(state, peers=peers) is is_good
 
 
 @pytest.mark.parametrize(

@@ -415,6 +415,16 @@ def test_a_node_in_standby_may_be_there_when_maintenance_ends() -> None:
     assert ends.do.startswith("end it")
 
 
+@pytest.mark.parametrize("state", ["unclean", "offline", "pending"])
+def test_what_a_lost_nodes_replica_said_hides_no_device_that_is_down(state: str) -> None:
+    """Its role was forgotten, it is fenced in vain, and its attributes are still there."""
+    fake = _healthy()
+    fake.roles.update({("vm1", "n1"): Role.UNPROMOTED, ("vm1", "n2"): Role.UNPROMOTED})
+    fake.states["n1"] = state
+    codes = {each.code for each in _findings(fake) if each.subject == "device vm1"}
+    assert "SAN-HLT-032" in codes and "SAN-HLT-149" not in codes
+
+
 @pytest.mark.parametrize("state", ["unclean", "offline"])
 def test_a_part_without_quorum_lets_no_other_node_be_switched_off(state: str) -> None:
     """What it does not see may be the part that serves."""
