@@ -1,18 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""OCF agent ocf:sanctl:device: order of steps (DRBD, gate, ALUA) in start, promote, stop, ...
+"""OCF agent ocf:sanctl:device: what Pacemaker calls, and the order of steps of start.
 
 Pacemaker runs each action as one short process. The process may be killed after any step, and the
 action is then run again: what is there is read from the kernel, never remembered.
 
-The orders that keep data safe:
-
-* promote: DRBD Primary, then the gate onto DRBD, then ALUA. Hosts see Active/Optimized only when
-  this node serves.
-* demote: ALUA Standby, then the gate to `error` (which waits for the I/O in flight), then DRBD
-  Secondary. This node acknowledges no write once the peer may serve.
-* stop succeeds only when no part of the device is left on the node. A failed stop makes the cluster
-  fence this node, and that is right. Without quorum no node can fence, and this node reboots
-  itself.
+The order of the steps (DRBD, gate, ALUA) keeps data safe: in promote and demote see device_role.py,
+in stop device_stop.py.
 """
 
 from __future__ import annotations
@@ -24,8 +17,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sanctl.agents import device_monitor, fingerprint, ocf
-from sanctl.agents.cache import read_cache, write_cache, write_cache_steps
+from sanctl.agents import device_monitor, device_role, device_stop, fingerprint, ocf
+from sanctl.agents.cache import read_cache, write_cache
 from sanctl.agents.connections import isolation, peers, start_connection
 from sanctl.agents.converge import converge
 from sanctl.agents.device_metadata import METADATA
@@ -33,16 +26,13 @@ from sanctl.agents.fencing import (
     failed_stop_reboot,
     outdate,
     quorum_overlap,
-    shared_marks,
 )
 from sanctl.agents.node import failure_cleanup, start_turn
 from sanctl.agents.promotion import (
     admission,
     compared_data,
-    first_activation,
     forgotten_role,
     needed_release,
-    set_role,
 )
 from sanctl.agents.publish import replica_state
 from sanctl.agents.recovery import fs_shutdown
@@ -58,24 +48,19 @@ from sanctl.agents.replica import (
 from sanctl.agents.replica.parts import Device
 from sanctl.agents.reservations import hooks
 from sanctl.agents.restore import closure as restore_closure
-from sanctl.agents.restore import unit as restore_unit
 from sanctl.agents.sync import settling, verify_history
 from sanctl.drivers import (
-    backing_device,
     drbd_kernel,
-    drbdadm,
     drbdsetup,
     gate,
     lio,
     pool_files,
     pool_mount,
-    ram_cache,
 )
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model import published_reservations, release_needs
 from sanctl.model.access import split_hosts
 from sanctl.model.cache_policy import parse_cache_policy
-from sanctl.model.drbd import ResourceState
 from sanctl.plan.device import discovery
 from sanctl.system import state_files
 from sanctl.system.files import exists
@@ -89,9 +74,6 @@ _SETTLE_S = 8.0
 #: A new replica waits so much longer for its peers' nodes, which start theirs.
 _SETTLE_NEW_S = 25.0
 _GROWTH_WAIT_S = 20.0
-#: How long an action waits for DRBD or for I/O in flight. Less than its timeout, the rest of which
-#: is for programs that are slow to start beside many others.
-_WAIT_S = 57.0
 
 
 def _device() -> Device:
@@ -148,7 +130,7 @@ def _start(device: Device, turn: contextlib.ExitStack) -> int:
         return ocf.SUCCESS
     if found.serves:
         # A crash of the cluster software here left it Primary: the cluster asked for a standby.
-        _demote(device, steps)
+        device_role.demote(_RUNNER, device, steps)
     parts.load_modules(_RUNNER)
     with contextlib.ExitStack() as mounted:
         with failure_cleanup.note_start_failure(device):
@@ -255,78 +237,8 @@ def _place(device: Device) -> tuple[Topology, Node, Pool]:
 
 def promote() -> int:
     """Make this node serve the device."""
-    device = _device()
-    with shared_marks.promotion_begun(device.name) as begun:
-        return _promote(device, begun)
-
-
-def _promote(device: Device, begun: contextlib.ExitStack) -> int:
-    steps = ocf.Steps(device.name, "promote")
-    # The handler that has marked the peers takes the note away. Without room there is none.
-    is_noted = shared_marks.is_begun(device.name)
-    deadline = time.monotonic() + min(_WAIT_S, ocf.remaining_s(50.0))
-    size = gate.size_bytes(device.name)
-    # Before DRBD is: what is read of it is then of the moment at which the cluster has answered.
-    # Not of a device that is not started here, of which nothing may be noted.
-    is_first = size is not None and first_activation.is_new(
-        _RUNNER, device, timeout_s=first_activation.PROMOTION_TIMEOUT_S
-    )
-    state = drbdsetup.observe(_RUNNER, device.name)
-    if state is None or size is None:
-        raise CommandError(
-            Problem("SAN-AGENT-005", f"{device.name} is not started here; it cannot be promoted")
-        )
-    # Before anything is changed, here or in the CIB. What serves goes on: a change of parameters
-    # promotes it once more.
-    if not state.is_primary:
-        needed_release.refuse_promotion(device)
-    write_cache_steps.refuse_suspect(device.name)
-    fs_shutdown.refuse_promotion(device)
-    # Before the cluster is told that the device is not new any more.
-    hooks.check_before_promotion(device, is_first=is_first, was_primary=state.is_primary)
-    if is_first:
-        first_activation.activate(_RUNNER, device, state, steps)
-    device = admission.at_promotion(_RUNNER, device)
-    restore_closure.close_before_promotion(device)
-    if not state.is_primary:
-        compared_data.refuse_promotion(_RUNNER, device, state)
-        isolation.connect_all_peers(_RUNNER, device, within_s=_SETTLE_S)
-        # A killed process may have left it on, and the fence-peer handler of this promotion could
-        # not take it off.
-        write_cache.clear_minimum_redundancy(_RUNNER, device.name)
-        set_role.promote(_RUNNER, device.name, device.minor, deadline)
-        steps.done("primary", "DRBD Primary")
-    has_marked = is_noted and not shared_marks.is_begun(device.name)
-    begun.close()
-    write_cache.leave_write_back_unless_in_sync(_RUNNER, device.name)
-    if not gate.gate_table(device.name).startswith("drbd"):
-        size = gate_size.grow_closed_gate(device, size)
-        gate.open_gate(device.name, below=device.drbd_device, size_bytes=size)
-        steps.done("gate", "gate leads onto DRBD")
-    gate.resume(device.name)
-    with hooks.promoting(_RUNNER, device, steps, deadline, was_primary=state.is_primary):
-        lio.set_alua_state(device.name, device.minor, lio.ACTIVE_OPTIMIZED)
-    steps.done("alua", "ALUA Active/Optimized")
-    found = parts.observe(_RUNNER, device)
-    # Published before the action ends: until then the other node's score is the higher one, and
-    # the cluster would move the device there. Where the peers are marked and out of contact no
-    # other replica may be promoted, and the first monitor publishes: of twenty devices that fail
-    # over together each publication would take the processor, and each score a change of the CIB,
-    # before the last one is served. What clears a peer's mark publishes the score first.
-    if not has_marked or _sees_a_peer(device, found.drbd):
-        # A device that was new until now has no marks.
-        replica_state.publish(_RUNNER, device, found.drbd, clears_marks=not is_first)
-    if not found.is_active:
-        raise CommandError(
-            Problem("SAN-AGENT-007", f"{device.name} was promoted, but does not serve: {found}")
-        )
-    steps.ended("serving, and no host is let in yet" if device.held else "serving")
+    device_role.promote(_RUNNER, _device())
     return ocf.SUCCESS
-
-
-def _sees_a_peer(device: Device, state: ResourceState | None) -> bool:
-    """Whether a peer is in contact, or there is none to wait for."""
-    return len(device.nodes) < 2 or state is None or any(peer.is_connected for peer in state.peers)
 
 
 def demote() -> int:
@@ -335,98 +247,21 @@ def demote() -> int:
     steps = ocf.Steps(device.name, "demote")
     if not gate.exists_any(device.name) and not lio.exists_any(device.name, device.minor):
         return ocf.NOT_RUNNING
-    _demote(device, steps)
+    device_role.demote(_RUNNER, device, steps)
     # The state is published by the monitor that follows: the other node is waiting.
     steps.ended("standby")
     return ocf.SUCCESS
-
-
-def _demote(device: Device, steps: ocf.Steps) -> None:
-    deadline = time.monotonic() + min(_WAIT_S, ocf.remaining_s(50.0))
-    write_cache.resume_io_before_demotion(_RUNNER, device.name)
-    if lio.alua_state(device.name, device.minor) not in {"absent", "Standby"}:
-        lio.set_alua_state(device.name, device.minor, lio.STANDBY)
-        steps.done("alua", "ALUA Standby")
-    restore_unit.end(_RUNNER, device.name)
-    size = gate.size_bytes(device.name)
-    if gate.gate_table(device.name) not in {"absent", "error"} or gate.is_suspended(device.name):
-        if size is None:
-            # Only a gate, nothing above it: an interrupted start.
-            gate.remove(device.name)
-        else:
-            left = max(1.0, deadline - time.monotonic())
-            gate.close_gate(device.name, size_bytes=size, timeout_s=left)
-            # After the gate is closed: requests that were held back fail here and reach no disk.
-            gate.resume(device.name)
-        steps.done("gate", "gate closed")
-    if drbd_kernel.is_loaded():
-        with hooks.demoting(device):
-            set_role.demote(_RUNNER, device.name, device.minor, deadline)
-        write_cache.clear_minimum_redundancy(_RUNNER, device.name)
-        steps.done("secondary", "DRBD Secondary")
 
 
 def stop() -> int:
     """Take the replica down; its files stay."""
     device = _device()
     try:
-        take_down(device)
+        device_stop.take_down(_RUNNER, device)
     except Exception as error:
         failed_stop_reboot.reboot_after_failed_stop(_RUNNER, device.name, str(error) or repr(error))
         raise
     return ocf.SUCCESS
-
-
-def take_down(device: Device) -> None:
-    """Take down every part of a replica that is up, in the order that keeps data safe.
-
-    Raises:
-        SanctlError: a part of the replica is left.
-    """
-    steps = ocf.Steps(device.name, "stop")
-    fs_shutdown.before_stop(device)
-    _demote(device, steps)
-    # One that had looked before the gate was closed may have opened the device.
-    restore_unit.end(_RUNNER, device.name)
-    lio.remove(device.name, device.minor)
-    steps.done("target", "target removed")
-    gate.remove(device.name)
-    steps.done("gate", "gate removed")
-    write_cache.before_stop(_RUNNER, device)
-    try:
-        drbdsetup.down(_RUNNER, device.name)
-    except CommandError:
-        if drbd_kernel.generation() < 9:
-            raise
-        # With quorum-minimum-redundancy a Primary refuses to let the last other UpToDate replica
-        # disconnect.
-        drbdadm.force_disconnect(_RUNNER, device.name)
-        drbdsetup.down(_RUNNER, device.name)
-    steps.done("drbd", "DRBD down")
-    settling.settle_when_down(device.name)
-    resource_file.let_disk_go(device.name)
-    parts.detach_files(device)
-    resource_file.remove(device.name)
-    replica_state.withdraw(_RUNNER, device)
-    hooks.at_stop(_RUNNER, device)
-    # Before remove_device: the device's share of the dirty limit is one of its state files.
-    write_cache.after_stop(device.name)
-    state_files.remove_device(device.name)
-    verify_history.withdraw(_RUNNER, device)
-    parts.wait_until_detached(device)
-    left = parts.observe(_RUNNER, device)
-    if (
-        not left.is_absent
-        or gate.exists_any(device.name)
-        or backing_device.exists(device.name)
-        or ram_cache.exists_any(device.name)
-        or lio.exists_any(device.name, device.minor)
-        or parts.attached_files(device)
-    ):
-        raise CommandError(
-            Problem("SAN-AGENT-006", f"{device.name} could not be stopped, left over: {left}")
-        )
-    steps.ended("stopped")
 
 
 def monitor() -> int:
@@ -435,7 +270,9 @@ def monitor() -> int:
     if not ocf.is_probe():
         device = needed_release.while_up(admission.while_up(_RUNNER, device))
         steps = ocf.Steps(device.name, "monitor")
-        forgotten_role.demote_for_promotion(_RUNNER, device, lambda: _demote(device, steps))
+        forgotten_role.demote_for_promotion(
+            _RUNNER, device, lambda: device_role.demote(_RUNNER, device, steps)
+        )
     return device_monitor.monitor(_RUNNER, device)
 
 

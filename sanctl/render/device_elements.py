@@ -21,7 +21,7 @@ PRIORITY = "1"
 
 #: Operation, interval, role, timeout in seconds. The intervals of the two monitors must differ.
 #: Timeouts hold where fifty actions run at once on a busy node: what they end is not slow, it hangs
-#: (docs/adr/0050). The agent's own waits are shorter (_WAIT_S in agents/device.py): it answers
+#: (docs/adr/0050). The agent's own waits are shorter (_WAIT_S in agents/device_role.py): it answers
 #: first. A transition waits for its actions, and so does the next one; it waits for no monitor.
 #: A start may have to wait for its turn (agents/node/start_turn.py).
 OPERATIONS = (

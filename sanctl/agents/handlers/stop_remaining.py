@@ -22,7 +22,7 @@ import re
 import sys
 from functools import partial
 
-from sanctl.agents.device import take_down
+from sanctl.agents.device_stop import take_down
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbdadm, lio_export, loop
 from sanctl.errors import SanctlError
@@ -51,7 +51,7 @@ def main() -> int:
         return 1
     for device in devices:
         _report(f"{device.name} is still up, left by Pacemaker: taking it down")
-    calls = {device.name: partial(take_down, device) for device in devices}
+    calls = {device.name: partial(take_down, _RUNNER, device) for device in devices}
     for name, failure in parallel_calls.run_all(
         calls, within_s=stop_pace.ALL_WITHIN_S, may_begin=stop_pace.may_begin
     ):

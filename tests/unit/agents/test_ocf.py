@@ -7,7 +7,7 @@ import errno
 
 import pytest
 
-from sanctl.agents import device, ocf
+from sanctl.agents import device, device_stop, ocf
 from sanctl.agents.fencing import failed_stop_reboot
 from sanctl.errors import CommandError, Problem
 from tests.fakes.node import FakeNode
@@ -67,10 +67,10 @@ def test_a_stop_that_fails_by_any_error_asks_whether_to_reboot(
         monkeypatch.setenv(f"OCF_RESKEY_{key}", value)
     monkeypatch.setenv("OCF_RESKEY_minor", "3")
 
-    def fail(_device: object) -> None:
+    def fail(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(device, "take_down", fail)
+    monkeypatch.setattr(device_stop, "take_down", fail)
     monkeypatch.setattr(
         failed_stop_reboot,
         "reboot_after_failed_stop",

@@ -14,6 +14,7 @@ from sanctl.agents.handlers import stop_remaining
 from sanctl.agents.replica.parts import Device
 from sanctl.errors import CommandError, Problem
 from sanctl.plan.device import stop_pace
+from sanctl.system.runner import Runner
 from tests.fakes.node import FakeNode
 
 UUID = "c" * 32
@@ -36,7 +37,7 @@ def taken(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> Taken:
     done = fake_node.folder / "taken-down"
     done.mkdir()
 
-    def take_down(device: Device) -> None:
+    def take_down(_runner: Runner, device: Device) -> None:
         (done / f"{device.name} {device.uuid} {device.minor}").touch()
         if device.name == "vm1":
             raise CommandError(Problem("SAN-CMD-002", "no answer within 50 s"))

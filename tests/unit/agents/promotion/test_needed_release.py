@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from sanctl.agents import device, device_monitor, ocf
+from sanctl.agents import device, device_monitor, device_role, device_stop, ocf
 from sanctl.agents.device_metadata import METADATA
 from sanctl.agents.promotion import first_activation, needed_release
 from sanctl.agents.publish import attrd_cache, replica_state
@@ -158,10 +158,10 @@ def test_actions_have_the_device_in_that_way(
 def test_demote_and_stop_do_not_ask(node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> None:
     needing("future", monkeypatch)
     taken: list[str] = []
-    monkeypatch.setattr(device, "take_down", lambda found: taken.append(found.name))
+    monkeypatch.setattr(device_stop, "take_down", lambda _, found: taken.append(found.name))
     assert device.stop() == ocf.SUCCESS
     monkeypatch.setattr(gate, "exists_any", lambda _name: True)
-    monkeypatch.setattr(device, "_demote", lambda found, _steps: taken.append(found.name))
+    monkeypatch.setattr(device_role, "demote", lambda _, found, _steps: taken.append(found.name))
     assert device.demote() == ocf.SUCCESS
     assert taken == ["vol1", "vol1"]
 

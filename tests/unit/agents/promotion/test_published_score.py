@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from sanctl.agents import device
+from sanctl.agents import device_role
 from sanctl.agents.fencing import outdate, shared_marks
 from sanctl.agents.handlers import drbd_environment, unfence_peer
 from sanctl.agents.publish import attrd_cache
@@ -36,8 +36,8 @@ def test_who_publishes_at_once(
     nodes: tuple[str, ...], peers: tuple[PeerState, ...], sees_one: bool
 ) -> None:
     made = Device("vol1", "a" * 32, 1 << 20, "main", nodes, 3, ())
-    assert device._sees_a_peer(made, PRIMARY._replace(peers=peers)) is sees_one
-    assert device._sees_a_peer(made, None)
+    assert device_role._sees_a_peer(made, PRIMARY._replace(peers=peers)) is sees_one
+    assert device_role._sees_a_peer(made, None)
 
 
 def test_a_promotion_whose_handler_was_not_asked_is_known(
