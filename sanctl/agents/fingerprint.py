@@ -39,6 +39,7 @@ from sanctl.drivers import (
     gate,
     host_secrets,
     lio,
+    lio_backstore,
     loop,
     pool_mount,
     pool_notes,
@@ -196,7 +197,7 @@ def _read(device: Device) -> Fingerprint | None:
         _content(size),
         _content(f"{group}/alua_access_state"),
         *_of_target(targets[0], tpgs[0]),
-        *(_content(each) for each in lio.unmap_attributes(device.name, device.minor)),
+        *(_content(each) for each in lio_backstore.unmap_attributes(device.name, device.minor)),
         # The client's own listing has the fingerprint.
         record(
             "folder", state_files.device_folder(device.name), "\n".join(sorted({*notes, _KIND}))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""LIO iSCSI targets by configfs: backstore, given portals, access list, ALUA state, unmap.
+"""LIO iSCSI targets by configfs: LUN, given portals, access list, ALUA state.
 
 Written against the kernel's interface (drivers/target/target_core_configfs.c) rather than through
 rtslib: the failover path has to start quickly, and every order here matters. The rules:
@@ -10,6 +10,8 @@ rtslib: the failover path has to start quickly, and every order here matters. Th
 * Access lists are explicit. `generate_node_acls` is 0: an empty list admits no initiator.
 * Of a target's TPGs that of this node has the LUN. Those of other nodes (lio_listing.py) have none.
 * Everything can be run again: a part that is there is left, a part that is missing is created.
+
+The backstore, what hosts are told of the disk: lio_backstore.py.
 """
 
 from __future__ import annotations
@@ -21,25 +23,13 @@ import time
 from collections.abc import Container, Iterable, Mapping
 from typing import NamedTuple
 
-from sanctl.drivers import configfs, lio_acl
+from sanctl.drivers import configfs, lio_acl, lio_backstore
 from sanctl.errors import CommandError, Problem
 from sanctl.model.reservation import Reservations
 from sanctl.system import state_files
 from sanctl.system.files import exists, is_folder, is_link, read_text, read_text_or
 
 _ROOT = "/sys/kernel/config/target"
-#: SCSI vendor of all disks. Rules of udev and multipath on the hosts name it.
-VENDOR = "SANCTL"
-_DISCARD_BLOCKS_MAX = 8192  # 4 MiB per UNMAP of 512-byte blocks, the same on every path
-# 1 MiB. Zeros are written on each disk (docs/adr/0040), by LIO within the thread that answers a
-# host's pings (target_core_iblock.c, iblock_execute_zero_out), and DRBD gives a standby up that
-# takes longer for one request than ko-count. LIO's own limit is 4 GiB.
-_ZEROS_BLOCKS_MAX = 2048
-# 1 MiB. LIO would name what the device below takes at most (target_core_device.c,
-# target_configure_device): 1.25 MiB of a loop device, a size by which hosts align partitions and
-# stripes, and another on a node whose kernel takes more.
-_OPTIMAL_BLOCKS = 2048
-_UNMAP = ("emulate_tpws", "emulate_tpu")
 # Names of targets that are being made or removed: without a LUN nothing else tells whose they are.
 _TARGET = "target"
 _PORTAL_FREE_S, _POLL_S = 5.0, 0.1
@@ -79,27 +69,6 @@ class Target(NamedTuple):
     reservations: Reservations | None = None
 
 
-def backstore_folder(name: str, minor: int) -> str:
-    """Return the configfs folder of a device's backstore."""
-    return f"{_ROOT}/core/iblock_{minor}/sanctl-{name}"
-
-
-def serials() -> list[str]:
-    """Return the unit serial numbers of the backstores of devices, up or half made.
-
-    Raises:
-        OSError: they are not known.
-    """
-    core = f"{_ROOT}/core"
-    return [
-        read_text(f"{core}/{hba}/{entry}/wwn/vpd_unit_serial").rpartition(": ")[2].strip()
-        for hba in configfs.folders(core)
-        if hba.startswith("iblock_")
-        for entry in configfs.folders(f"{core}/{hba}")
-        if entry.startswith("sanctl-")
-    ]
-
-
 def find_targets(name: str) -> list[str]:
     """Return the configfs folders of targets of this device: normally one or none.
 
@@ -133,7 +102,7 @@ def _is_ours(iqn: str, name: str) -> bool:
 
 def alua_group(name: str, minor: int) -> str | None:
     """Return the configfs folder of this node's ALUA group, None where there is none."""
-    folder = f"{backstore_folder(name, minor)}/alua"
+    folder = f"{lio_backstore.folder(name, minor)}/alua"
     for entry in configfs.folders(folder):
         if entry.startswith("sanctl-"):
             return f"{folder}/{entry}"
@@ -174,7 +143,7 @@ def _is_enabled(tpg: str) -> bool:
 
 def exists_any(name: str, minor: int) -> bool:
     """Whether anything of the device is left in configfs."""
-    return bool(find_targets(name)) or is_folder(backstore_folder(name, minor))
+    return bool(find_targets(name)) or is_folder(lio_backstore.folder(name, minor))
 
 
 def create(target: Target, block_device: str) -> list[str]:
@@ -186,7 +155,14 @@ def create(target: Target, block_device: str) -> list[str]:
     Raises:
         CommandError: the kernel refused a step; the parts created stay, and a new call goes on.
     """
-    backstore = _create_backstore(target, block_device)
+    backstore = lio_backstore.create(
+        target.name,
+        target.minor,
+        block_device,
+        uuid=target.uuid,
+        offers_unmap=target.offers_unmap,
+        reservations=target.reservations,
+    )
     group = f"{backstore}/alua/sanctl-{target.node_id}"
     os.makedirs(group, exist_ok=True)
     if read_text(f"{group}/tg_pt_gp_id").strip() != str(target.node_id):
@@ -243,96 +219,6 @@ def make_portal(path: str, *, wait_s: float = _PORTAL_FREE_S) -> None:
             time.sleep(_POLL_S)
         else:
             return
-
-
-def _create_backstore(target: Target, block_device: str) -> str:
-    backstore = backstore_folder(target.name, target.minor)
-    os.makedirs(backstore, exist_ok=True)
-    if read_text(f"{backstore}/enable").strip() != "1":
-        configfs.write(f"{backstore}/control", f"udev_path={block_device}")
-        configfs.write(f"{backstore}/udev_path", block_device)
-        configfs.write(f"{backstore}/enable", "1")
-    serial = read_text(f"{backstore}/wwn/vpd_unit_serial").rpartition(": ")[2].strip()
-    if serial != target.uuid:
-        # These first, while nothing is exported: they can only be set then.
-        configfs.set_value(f"{backstore}/attrib/optimal_sectors", str(optimal_blocks(backstore)))
-        configfs.write(f"{backstore}/wwn/vendor_id", VENDOR)
-        # VMware distinguishes disks by the first eight characters.
-        configfs.write(f"{backstore}/wwn/product_id", target.uuid[:8])
-        configfs.write(f"{backstore}/wwn/revision", "1")
-        # Last: it says that all of these are set, also after a process died among them.
-        configfs.write(f"{backstore}/wwn/vpd_unit_serial", target.uuid)
-    for attribute, value in (
-        ("max_unmap_lba_count", str(_DISCARD_BLOCKS_MAX)),
-        ("max_unmap_block_desc_count", "1"),
-        ("unmap_granularity", "8"),
-        ("unmap_granularity_alignment", "0"),
-        ("unmap_zeroes_data", "0"),
-        # Copies within the device. LIO looks for both ends among the LUNs of the session
-        # (target_core_xcopy.c, target_xcopy_locate_se_dev_e4), and a target has one.
-        ("emulate_3pc", "1"),
-        # FUA: the backstore drops the bit where the device below does not support it
-        # (target_core_iblock.c, iblock_execute_rw), and loop devices do not. A host that sees no
-        # FUA support flushes after such a write instead.
-        ("emulate_fua_write", "0"),
-    ):
-        configfs.set_value(f"{backstore}/attrib/{attribute}", value)
-    if has_full_block_limits_page(backstore):
-        configfs.set_value(f"{backstore}/attrib/max_write_same_len", str(_ZEROS_BLOCKS_MAX))
-    if target.reservations is None:
-        configfs.set_value(f"{backstore}/attrib/emulate_pr", "0")
-    else:
-        from sanctl.drivers import lio_reservations  # noqa: PLC0415 - as above
-
-        lio_reservations.set_mode(backstore, is_on=True)
-    offer_unmap(target.name, target.minor, on=target.offers_unmap)
-    return backstore
-
-
-def optimal_blocks(backstore: str) -> int:
-    """Return the optimal transfer length that hosts are told, in blocks of 512 bytes.
-
-    The kernel refuses more than the device below takes (target_core_configfs.c,
-    optimal_sectors_store).
-    """
-    most = int(read_text(f"{backstore}/attrib/hw_max_sectors"))
-    return min(_OPTIMAL_BLOCKS, most)
-
-
-def has_full_block_limits_page(backstore: str) -> bool:
-    """Whether LIO's Block Limits VPD page is long enough for Linux hosts to use it.
-
-    A kernel that supports atomic writes ends the page before those fields where the device has
-    none, at 44 bytes (target_core_spc.c, spc_emulate_evpd_b0). Linux hosts read the limits from 64
-    bytes on (sd.c, sd_read_block_limits). Without the page hosts send no WRITE SAME for zeros, and
-    unmap by a WRITE SAME of any length: refused, hosts would cease to unmap. Where unmap is not
-    offered every kernel's page is short; a host that asks for more zeros then is refused, and
-    writes them.
-    """
-    return read_text_or(f"{backstore}/attrib/atomic_max_len", "none").strip() != "0"
-
-
-def unmap_attributes(name: str, minor: int) -> list[str]:
-    """Return the paths of the attributes that offer UNMAP to hosts."""
-    return [f"{backstore_folder(name, minor)}/attrib/{each}" for each in _UNMAP]
-
-
-def is_unmap_offered(name: str, minor: int) -> bool | None:
-    """Whether the target offers UNMAP; None: half, as a process died between two attributes."""
-    values = {read_text(path).strip() == "1" for path in unmap_attributes(name, minor)}
-    return values.pop() if len(values) == 1 else None
-
-
-def offer_unmap(name: str, minor: int, *, on: bool) -> None:
-    """Offer UNMAP to hosts, or withdraw the offer; also while hosts are logged in.
-
-    A host that has not noticed the withdrawal is refused, and ceases to unmap (drivers/scsi/sd.c).
-
-    Raises:
-        CommandError: the kernel refused.
-    """
-    for path in unmap_attributes(name, minor):
-        configfs.set_value(path, "1" if on else "0")
 
 
 def _set_relative_port_id(tpg: str, minor: int, node_id: int) -> None:
@@ -502,11 +388,4 @@ def remove(name: str, minor: int) -> None:
     for folder in targets:
         os.rmdir(folder)
     state_files.of_device(name, _TARGET).remove()
-    backstore = backstore_folder(name, minor)
-    for group in configfs.folders(f"{backstore}/alua"):
-        if group != "default_tg_pt_gp":
-            os.rmdir(f"{backstore}/alua/{group}")
-    if is_folder(backstore):
-        os.rmdir(backstore)
-        with contextlib.suppress(OSError):
-            os.rmdir(os.path.dirname(backstore))
+    lio_backstore.remove(name, minor)

@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from sanctl.drivers import configfs, lio, lio_acl, loop, point_files
+from sanctl.drivers import configfs, lio, lio_acl, lio_backstore, loop, point_files
 from sanctl.errors import CommandError, Problem, Refused
 from sanctl.system import state_files
 from sanctl.system.files import exists, is_folder, read_text, read_text_or
@@ -28,7 +28,7 @@ _PREFIX = "sanctl-point."
 #: The kind of the notes of to whom restore points are exported (plan/device/export_access.py).
 ACCESS_NOTE = "export-access"
 _POINT_FILE = re.compile(rf"/{point_files.FOLDER}/[^/.]+\.[0-9a-f]{{32}}\.[0-9a-f]{{16}}$")
-# As a device's (sanctl/drivers/lio.py), but no copy on offload: nothing may be written.
+# As a device's (sanctl/drivers/lio_backstore.py), but no copy on offload: nothing may be written.
 _ATTRIBUTES = (("emulate_pr", "0"), ("emulate_3pc", "0"), ("emulate_fua_write", "0"))
 
 
@@ -250,7 +250,7 @@ def _create_backstore(wanted: NewExport) -> str:
         configfs.write(f"{backstore}/control", f"udev_path={block_device},readonly=1")
         configfs.write(f"{backstore}/enable", "1")
     if read_text(f"{backstore}/wwn/vpd_unit_serial").rpartition(": ")[2].strip() != wanted.serial:
-        configfs.write(f"{backstore}/wwn/vendor_id", lio.VENDOR)
+        configfs.write(f"{backstore}/wwn/vendor_id", lio_backstore.VENDOR)
         configfs.write(f"{backstore}/wwn/product_id", wanted.serial[:8])
         configfs.write(f"{backstore}/wwn/revision", "1")
         for attribute, value in _ATTRIBUTES:

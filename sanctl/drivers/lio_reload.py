@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 
-from sanctl.drivers import configfs, lio, lio_acl, lio_reservations
+from sanctl.drivers import configfs, lio, lio_acl, lio_backstore, lio_reservations
 from sanctl.errors import CommandError, Problem
 from sanctl.model.reservation import Reservations
 from sanctl.system.files import exists, is_link, read_text_or
@@ -90,4 +90,4 @@ def _parts(name: str, minor: int) -> tuple[str, str, str]:
     group = lio.alua_group(name, minor)
     if not tpgs or group is None:
         raise CommandError(Problem("SAN-LIO-002", f"{name}: there is no target of it here"))
-    return lio.backstore_folder(name, minor), tpgs[0], os.path.basename(group)
+    return lio_backstore.folder(name, minor), tpgs[0], os.path.basename(group)

@@ -3,8 +3,8 @@
 
 What it may ask for at a time is little, because zeros are written like anything else: the standby's
 answer is awaited (ko-count), and so are those to the host's pings. Where LIO knows of atomic writes
-a Linux host asks for no zeros at all (sanctl/drivers/lio.py): it writes them, and this is easy. On
-an older kernel, `sanctl lab up --kernel`, it is not.
+a Linux host asks for no zeros at all (sanctl/drivers/lio_backstore.py): it writes them, and this is
+easy. On an older kernel, `sanctl lab up --kernel`, it is not.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import time
 from sanctl.agents.cache import write_cache_steps
 from sanctl.agents.replica import lost_writes
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import backing_device, drbd_kernel, lio, loop, ram_cache
+from sanctl.drivers import backing_device, drbd_kernel, lio_backstore, loop, ram_cache
 from sanctl.errors import SanctlError
 from sanctl.model.cache_policy import CachePolicy, parse_cache_policy
 from sanctl.model.drbd import ResourceState
@@ -101,11 +101,11 @@ def update_unmap_offer(device: Device) -> None:
         CommandError: the kernel refused.
     """
     wanted = offers_unmap(device)
-    if lio.is_unmap_offered(device.name, device.minor) is not wanted:
+    if lio_backstore.is_unmap_offered(device.name, device.minor) is not wanted:
         # First: after a kill between the two the target already agrees with the policy, and no
         # later monitor would write the time.
         _unmap_offer_changed_at(device.name).write(str(time.monotonic()))
-        lio.offer_unmap(device.name, device.minor, on=wanted)
+        lio_backstore.offer_unmap(device.name, device.minor, on=wanted)
 
 
 def _may_unmap_still(device: Device) -> bool:

@@ -17,7 +17,7 @@ from sanctl.agents.replica.parts import Device
 from sanctl.agents.reservations import access, replica_note, service_unit
 from sanctl.agents.reservations.replica_note import Replica
 from sanctl.agents.reservations.store import Store
-from sanctl.drivers import lio, lio_reload, lio_reservations, reservation_file
+from sanctl.drivers import lio, lio_backstore, lio_reload, lio_reservations, reservation_file
 from sanctl.drivers.reservation_file import Kept
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.reservation import Reservations, StoredReservations, Version
@@ -281,7 +281,7 @@ def put_in_force(device: Device, given: Reservations, *, must_reload: bool = Fal
         CommandError: the kernel refused.
         OSError: the same.
     """
-    backstore = lio.backstore_folder(device.name, device.minor)
+    backstore = lio_backstore.folder(device.name, device.minor)
     wanted = given.limited_to(lio.initiators(device.name))
     was_on = lio_reservations.is_on(backstore)
     if not was_on:
@@ -342,7 +342,7 @@ def is_in_force(device: Device, wanted: Reservations) -> bool:
     """
     if not lio_reload.is_whole(device.name, device.minor):
         return False
-    backstore = lio.backstore_folder(device.name, device.minor)
+    backstore = lio_backstore.folder(device.name, device.minor)
     registered = lio_reservations.read_registrations(backstore)
     if registered is not None and dict(registered) != wanted.keys:
         return False
@@ -363,7 +363,7 @@ def has_all(device: Device, kept: Kept) -> bool:
     """
     if not lio_reload.is_whole(device.name, device.minor):
         return False
-    backstore = lio.backstore_folder(device.name, device.minor)
+    backstore = lio_backstore.folder(device.name, device.minor)
     found = lio_reservations.read_registrations(backstore)
     wanted = access.to_give(device, kept).limited_to(lio.initiators(device.name))
     return found is None or (

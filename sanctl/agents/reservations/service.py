@@ -25,7 +25,7 @@ from sanctl.agents.reservations import in_force, listener, peers, replica_note, 
 from sanctl.agents.reservations.ahead import Ahead
 from sanctl.agents.reservations.replica_note import Replica
 from sanctl.agents.reservations.store import NotPrimaryError, Store
-from sanctl.drivers import drbdsetup, fuse, lio, lio_reservations, reservation_file
+from sanctl.drivers import drbdsetup, fuse, lio, lio_backstore, lio_reservations, reservation_file
 from sanctl.drivers.fuse import Write
 from sanctl.model.drbd import ResourceState
 from sanctl.model.reservation import Reservations, StoredReservations
@@ -109,7 +109,10 @@ class Writes:
     def known_names(self) -> list[str]:
         """Return the names of files that LIO may write to without a look at them before."""
         try:
-            ours = [f"{_PREFIX}{serial}" for serial in (*replica_note.serials(), *lio.serials())]
+            ours = [
+                f"{_PREFIX}{serial}"
+                for serial in (*replica_note.serials(), *lio_backstore.serials())
+            ]
             return [*ours, *os.listdir(self._below)]
         except (OSError, ValueError, LookupError, TypeError) as error:
             in_force.log_failure("", f"a change of reservations waits: {error}")
@@ -158,7 +161,7 @@ class Writes:
                 replica = replica_note.of_serial(serial)
                 # One of sanctl's waits for its note; where the device was stopped meanwhile,
                 # whoever has sent the command is gone.
-                if replica is None and command is None and serial not in lio.serials():
+                if replica is None and command is None and serial not in lio_backstore.serials():
                     return self._keep_for_others(write)
                 if replica is not None:
                     if command is None:
@@ -256,7 +259,7 @@ class _Command:
             # asked who does while a command waits: it spins under that lock until this very command
             # is answered, where another host preempts its sender (target_core_pr.c,
             # __core_scsi3_free_registration).
-            backstore = lio.backstore_folder(replica.device, replica.minor)
+            backstore = lio_backstore.folder(replica.device, replica.minor)
             found = self._texts.latest(replica.uuid, self._number, self._after)
             if (registered := lio_reservations.read_registrations(backstore)) is not None:
                 found = found.with_registrations(registered)
@@ -298,7 +301,7 @@ class _Command:
         if verdict is StandbyAnswer.WAIT and now > self._standby_until:
             # LIO tells the host that its registration was not made, and goes on to write changes
             # only if it had written one before.
-            backstore = lio.backstore_folder(replica.device, replica.minor)
+            backstore = lio_backstore.folder(replica.device, replica.minor)
             if not lio_reservations.is_writing(backstore):
                 return None
             _log(

@@ -15,7 +15,7 @@ from sanctl.agents.replica.parts import Device
 from sanctl.agents.reservations import in_force, replica_note
 from sanctl.agents.reservations.replica_note import Replica
 from sanctl.agents.reservations.store import Store
-from sanctl.drivers import lio, lio_reload, lio_reservations, reservation_file
+from sanctl.drivers import lio, lio_backstore, lio_reload, lio_reservations, reservation_file
 from sanctl.drivers.reservation_file import Kept
 from sanctl.model.reservation import Reservations
 from sanctl.system.runner import Runner
@@ -30,7 +30,7 @@ def may_be(device: Device) -> bool:
     after it (target_core_pr.c, pr_aptpl_active), and are GOOD without that. With nobody registered
     nothing is taken for such a change: a reload gives hosts what they had.
     """
-    backstore = lio.backstore_folder(device.name, device.minor)
+    backstore = lio_backstore.folder(device.name, device.minor)
     return (
         in_force.serves(device)
         and (
@@ -85,7 +85,7 @@ def _undisturbed(device: Device) -> Iterator[Reservations | None]:
     with in_force.reloading(device):
         try:
             lio_reload.disable(device.name, device.minor)
-            yield lio_reservations.read(lio.backstore_folder(device.name, device.minor))
+            yield lio_reservations.read(lio_backstore.folder(device.name, device.minor))
         except BaseException:
             lio_reload.enable(device.name, device.minor)
             raise

@@ -12,7 +12,7 @@ from sanctl.agents.replica.parts import Device
 from sanctl.agents.reservations import access, in_force, replica_note, service_unit, unwritten
 from sanctl.agents.reservations.replica_note import Replica
 from sanctl.agents.reservations.store import Store
-from sanctl.drivers import lio, lio_reservations, node_attributes, reservation_file
+from sanctl.drivers import lio, lio_backstore, lio_reservations, node_attributes, reservation_file
 from sanctl.errors import SanctlError
 from sanctl.model.published_reservations import (
     RESERVATIONS_PREFIX,
@@ -46,7 +46,7 @@ def look_after(runner: Runner, device: Device, *, is_active: bool, attrd_pid: st
     """
     if not lio.is_exported(device.name):
         return False
-    backstore = lio.backstore_folder(device.name, device.minor)
+    backstore = lio_backstore.folder(device.name, device.minor)
     if not device.reservations:
         return _switch_off(runner, device, backstore)
     was_on = lio_reservations.is_on(backstore)

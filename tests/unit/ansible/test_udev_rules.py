@@ -10,7 +10,7 @@ from pathlib import Path
 import jinja2
 import pytest
 
-from sanctl.drivers import lio, point_files, pool_files
+from sanctl.drivers import lio_backstore, point_files, pool_files
 from sanctl.system import state_files
 
 _TEMPLATE = (
@@ -99,7 +99,8 @@ def test_lvm_starts_nothing_on_a_path_that_multipath_has_not_claimed() -> None:
     )
     (pattern,) = re.findall(r'ATTRS\{vendor\}=="([^"]+)"', rule)
     # Padded by the kernel, as SCSI has it.
-    assert fnmatchcase(f"{lio.VENDOR:8}", pattern) and not fnmatchcase("LIO-ORG ", pattern)
+    assert fnmatchcase(f"{lio_backstore.VENDOR:8}", pattern)
+    assert not fnmatchcase("LIO-ORG ", pattern)
     assert 'KERNEL=="sd*"' in rule
     # No other: multipath needs the disk's serial number, and its own rules.
     assert re.findall(r"(?:ENV\{|OPTIONS|GOTO|RUN).*", rule) == [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""LIO limits read from its attributes, and portals beside another device's stop."""
+"""LIO targets: whose they are, their access lists, portals beside another device's stop."""
 
 from __future__ import annotations
 
@@ -12,29 +12,6 @@ import pytest
 
 from sanctl.drivers import lio, lio_acl
 from sanctl.system import state_files
-
-
-@pytest.mark.parametrize(
-    ("atomic", "is_long"),
-    [(None, True), ("0\n", False), ("128\n", True)],
-    ids=["an older kernel", "no atomic writes", "atomic writes"],
-)
-def test_limits_are_set_where_hosts_read_them(
-    tmp_path: Path, atomic: str | None, is_long: bool
-) -> None:
-    (tmp_path / "attrib").mkdir()
-    if atomic is not None:
-        (tmp_path / "attrib" / "atomic_max_len").write_text(atomic)
-    assert lio.has_full_block_limits_page(str(tmp_path)) is is_long
-
-
-@pytest.mark.parametrize(("most", "told"), [(2560, 2048), (2048, 2048), (1024, 1024)])
-def test_the_optimal_length_is_one_mebibyte_unless_the_device_takes_less(
-    tmp_path: Path, most: int, told: int
-) -> None:
-    (tmp_path / "attrib").mkdir()
-    (tmp_path / "attrib" / "hw_max_sectors").write_text(f"{most}\n")
-    assert lio.optimal_blocks(str(tmp_path)) == told
 
 
 class Listener:
@@ -161,30 +138,6 @@ def test_a_tpg_of_another_node_is_not_this_nodes(
     assert not (own / "acls" / "iqn.admitted").exists()
     assert (own / "acls" / "iqn.new" / "lun_0" / "lun_0").is_symlink()
     assert not (other / "acls" / "iqn.new").exists()
-
-
-def test_the_serial_is_written_last(configfs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is the test for "all are set": a process may die among them."""
-    backstore = Path(lio.backstore_folder("vm1", 1))
-    for folder in ("attrib", "wwn"):
-        (backstore / folder).mkdir(parents=True)
-    (backstore / "enable").write_text("1\n")
-    (backstore / "attrib/hw_max_sectors").write_text("2560\n")
-    (backstore / "wwn/vpd_unit_serial").write_text("T10 VPD Unit Serial Number: \n")
-    written: list[str] = []
-
-    def write(path: str, _: str) -> None:
-        written.append(path.removeprefix(f"{backstore}/"))
-
-    monkeypatch.setattr("sanctl.drivers.configfs.write", write)
-    monkeypatch.setattr("sanctl.drivers.configfs.set_value", write)
-    target = lio.Target(
-        name="vm1", minor=1, uuid="a" * 32, node_id=1, iqn=OURS, portals=(), initiators=()
-    )
-    lio._create_backstore(target, "/dev/drbd1")
-    wwn = [path for path in written if path.startswith("wwn/")]
-    assert wwn[-1] == "wwn/vpd_unit_serial" and len(wwn) == 4
-    assert written.index("attrib/optimal_sectors") < written.index(wwn[0])
 
 
 @pytest.mark.parametrize("value", ["0", "1", ""])

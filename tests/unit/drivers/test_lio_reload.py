@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.drivers import configfs, lio, lio_reload, lio_reservations
+from sanctl.drivers import configfs, lio, lio_backstore, lio_reload, lio_reservations
 from sanctl.errors import CommandError
 from sanctl.model.reservation import Reservations
 
@@ -21,10 +21,11 @@ HELD = Reservations(((A, 1), (B, 2)), B, 5)
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(lio, "_ROOT", str(tmp_path))
+    for module in (lio, lio_backstore):
+        monkeypatch.setattr(module, "_ROOT", str(tmp_path))
     monkeypatch.setattr(lio, "_is_ours", lambda *_: True)
     monkeypatch.setattr(lio_reservations, "read", lambda _: HELD)
-    backstore = Path(lio.backstore_folder(NAME, MINOR))
+    backstore = Path(lio_backstore.folder(NAME, MINOR))
     for folder in ("pr", "attrib", "wwn", "alua/sanctl-2", "alua/default_tg_pt_gp"):
         (backstore / folder).mkdir(parents=True)
     (backstore / "pr/res_aptpl_metadata").touch()
@@ -71,7 +72,7 @@ def test_what_is_given_is_given_without_the_lun_and_disabled(
     lio_reload.reload(NAME, MINOR, HELD)
     assert lio_reload.is_whole(NAME, MINOR)
     assert len(given) == 2 and f"target_node={IQN},tpgt=2,port_rtpi=34" in given[1]
-    assert (root / "lun/lun_0/sanctl-vol1").resolve() == Path(lio.backstore_folder(NAME, MINOR))
+    assert (root / "lun/lun_0/sanctl-vol1").resolve() == Path(lio_backstore.folder(NAME, MINOR))
 
 
 def test_what_the_kernel_makes_of_it_is_read_before_a_host_is_let_in(
@@ -137,7 +138,7 @@ def test_the_mode_is_complete_before_a_command_is_taken(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del root
-    backstore = lio.backstore_folder(NAME, MINOR)
+    backstore = lio_backstore.folder(NAME, MINOR)
     written: list[str] = []
     note_writes(monkeypatch, lambda path, _: written.append(os.path.basename(path)))
     assert not lio_reservations.is_on(backstore)
@@ -151,4 +152,4 @@ def test_the_mode_is_complete_before_a_command_is_taken(
 def test_the_serial_numbers_of_devices(root: Path) -> None:
     other = root.parents[2] / "core/iblock_7/somebody-elses"
     other.mkdir(parents=True)
-    assert lio.serials() == ["a" * 32]
+    assert lio_backstore.serials() == ["a" * 32]

@@ -26,7 +26,7 @@ from sanctl.agents.reservations import (
 )
 from sanctl.agents.reservations.ahead import Ahead
 from sanctl.agents.reservations.replica_note import Replica
-from sanctl.drivers import fuse, lio, lio_reservations, reservation_file
+from sanctl.drivers import fuse, lio, lio_backstore, lio_reservations, reservation_file
 from sanctl.drivers.fuse import Write
 from sanctl.drivers.reservation_file import Kept
 from sanctl.errors import CommandError, Problem
@@ -80,7 +80,7 @@ class Bed:
         self.below.mkdir()
         patch.setattr(replica_note, "of_serial", self.of_serial)
         patch.setattr(peers, "send", self.send)
-        patch.setattr(lio, "serials", lambda: [UUID])
+        patch.setattr(lio_backstore, "serials", lambda: [UUID])
         #: Those whose LUN is not mapped any more: their entry is about to go.
         self.unmapped: set[str] = set()
         patch.setattr(
