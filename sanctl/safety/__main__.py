@@ -12,12 +12,8 @@ import time
 from collections.abc import Callable
 
 from sanctl.safety.broken_reservations import BROKEN_RESERVATIONS
-from sanctl.safety.broken_rules import (
-    BROKEN_RULES,
-    LATE_TARGET,
-    MARKED_DISKLESS,
-    explore_cluster,
-)
+from sanctl.safety.broken_rules import BROKEN_RULES
+from sanctl.safety.exploration import LATE_TARGET, MARKED_DISKLESS, explore_cluster
 from sanctl.safety.lone_marks import LoneMarks, explore_lone_marks
 from sanctl.safety.reservation_world import reservations_text
 from sanctl.safety.reservations import ReservationRules, explore_repair, explore_reservations

@@ -10,8 +10,8 @@ import pytest
 
 from sanctl.safety import packed
 from sanctl.safety.__main__ import broken_rules_table, trace_text
-from sanctl.safety.broken_rules import (
-    BROKEN_RULES,
+from sanctl.safety.broken_rules import BROKEN_RULES
+from sanctl.safety.exploration import (
     LATE_TARGET,
     MARKED_DISKLESS,
     BrokenRule,
