@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from sanctl.agents import cib_check, pool
+from sanctl.agents import cib_check, pool, pool_attributes
 from sanctl.agents.publish import attrd_cache
 from sanctl.drivers import cib
 from sanctl.errors import CommandError, Problem
@@ -151,7 +151,7 @@ def test_the_pool_agent_reads_scores_and_marks_with_all_else(
         return answer
 
     monkeypatch.setattr(cib, "query", query)
-    found = pool._node_attributes()
+    found = pool_attributes.read(node)
     placed = {"uuid 5d4c": "5d4c", "uuid 6e5d": "6e5d"}
     own = {"sanctl-pool-main": "total=1", "master-vm1": "9000"}
     assert found == own | {MARK.format(2): ""} | placed
@@ -172,7 +172,7 @@ def test_the_monitor_of_the_pools_looks_and_its_start_does_not(
     node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[bool] = []
-    monkeypatch.setattr(pool, "_node_attributes", lambda: OWN)
+    monkeypatch.setattr(pool_attributes, "read", lambda _runner: OWN)
     monkeypatch.setattr(pool, "_pools_here", list)
     monkeypatch.setattr(pool, "_keep_points_up", lambda *_, **__: None)
     monkeypatch.setattr(

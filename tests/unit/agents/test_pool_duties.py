@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sanctl.agents import cib_check, deleted_devices, ocf, pool, pool_space
+from sanctl.agents import cib_check, deleted_devices, ocf, pool, pool_attributes, pool_space
 from sanctl.agents.node import links, members, own_disk, votes
 from sanctl.agents.publish import failed_logins, host_sessions, node_states
 from sanctl.agents.recovery import fs_shutdown
@@ -18,12 +18,12 @@ from tests.fakes.node import FakeNode
 
 #: In their order: module and function.
 DUTIES: tuple[tuple[object, str], ...] = (
-    (pool, "_refresh_lost_attributes"),
+    (pool_attributes, "refresh_lost"),
     (cib_check, "have_done"),
     (node_states, "publish_if_due"),
     (node_states, "delete_of_earlier_release"),
     (fs_shutdown, "remount"),
-    (pool, "_publish"),
+    (pool_attributes, "publish_pools"),
     (deleted_devices, "delete_files"),
     (pool, "_keep_points_up"),
     (pool, "_keep_exports_up"),
@@ -54,7 +54,7 @@ class Monitor:
         monkeypatch.setenv("OCF_RESKEY_CRM_meta_interval", "10000")
         for module, name in DUTIES:
             monkeypatch.setattr(module, name, self._duty(name))
-        monkeypatch.setattr(pool, "_node_attributes", dict)
+        monkeypatch.setattr(pool_attributes, "read", lambda _runner: {})
         monkeypatch.setattr(pool_files, "check_marker", lambda *_: None)
         monkeypatch.setattr(pool_files, "space_bytes", lambda _path: (1 << 30, 1 << 29))
         monkeypatch.setattr(pool_space, "own_bytes", lambda *_: 0)
@@ -107,7 +107,7 @@ def test_a_pool_of_which_an_error_of_sanctl_says_nothing_is_not_called_a_failed_
 ) -> None:
     """Other nodes keep a disk that they should give up while a peer's pool has failed."""
     said: list[list[str]] = []
-    monkeypatch.setattr(pool, "_publish", said.append)
+    monkeypatch.setattr(pool_attributes, "publish_pools", lambda _, lines: said.append(lines))
     monitor.fails = {"remount": ValueError("?")}
     monitor.run()
     monitor.fails = {"remount": OSError(errno.EIO, "I/O error")}
@@ -121,7 +121,7 @@ def test_a_pool_that_is_mounted_read_only_is_none_with_room(
     """It was published as a good one: devices were placed there, and failed starts not repeated."""
     said: list[list[str]] = []
     listed = monitor.node.folder / "mountinfo"
-    monkeypatch.setattr(pool, "_publish", said.append)
+    monkeypatch.setattr(pool_attributes, "publish_pools", lambda _, lines: said.append(lines))
     monkeypatch.setattr(pool_mount, "MOUNTS", str(listed))
     usable: list[object] = []
     monkeypatch.setattr(pool, "_clean_up", lambda _runner, found: usable.append({*found}))
@@ -150,7 +150,7 @@ def test_a_pool_whose_disk_bcache_has_stopped_is_remounted_before_its_flash_is_a
         assert not waits
         return " cache=write-through"
 
-    monkeypatch.setattr(pool, "_publish", said.append)
+    monkeypatch.setattr(pool_attributes, "publish_pools", lambda _, lines: said.append(lines))
     monkeypatch.setattr(fs_shutdown, "awaits_mount", lambda _pool: waits)
     monkeypatch.setattr(fs_shutdown, "remount", remount)
     monkeypatch.setattr(pool, "_cache_fields", cache_fields)
@@ -185,10 +185,10 @@ def test_what_is_not_known_of_the_cib_is_not_acted_on(
 ) -> None:
     """An attribute that could not be read is not one that is gone."""
 
-    def be_silent() -> dict[str, str]:
+    def be_silent(_runner: object) -> dict[str, str]:
         raise ERRORS[0]
 
-    monkeypatch.setattr(pool, "_node_attributes", be_silent)
+    monkeypatch.setattr(pool_attributes, "read", be_silent)
     assert monitor.run() == []
     assert "could not be looked at" in monitor.node.journal[-1]
 
@@ -204,5 +204,5 @@ def test_what_cannot_be_said_of_the_node_keeps_nothing_from_being_said_of_its_po
         raise error
 
     monkeypatch.setattr(module, "fields" if module is own_disk else "field", fails)
-    assert "_publish" in monitor.run()
+    assert "publish_pools" in monitor.run()
     assert monitor.done[-1] == NAMES[-1]

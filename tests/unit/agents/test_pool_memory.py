@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from sanctl.agents import deleted_devices, pool_space
+from sanctl.agents import deleted_devices, pool_attributes, pool_space
 from sanctl.agents import pool as agent
 from sanctl.agents.node import members, votes
 from sanctl.drivers import drbd_kernel, drbdsetup, pool_files
@@ -25,8 +25,8 @@ def published(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> list[str]
     pools = list(fake_node.topology.pools)
     # The topology's own, and one more.
     monkeypatch.setattr(agent, "_pools_here", lambda: [*pools, *pools])
-    monkeypatch.setattr(agent, "_node_attributes", dict)
-    monkeypatch.setattr(agent, "_publish", found.extend)
+    monkeypatch.setattr(pool_attributes, "read", lambda _runner: {})
+    monkeypatch.setattr(pool_attributes, "publish_pools", lambda _, lines: found.extend(lines))
     monkeypatch.setattr(pool_files, "check_marker", lambda *_: None)
     monkeypatch.setattr(pool_files, "space_bytes", lambda _: (1 << 40, 1 << 39))
     monkeypatch.setattr(drbdsetup, "is_installed", lambda: True)
@@ -83,7 +83,7 @@ def test_what_is_written_is_asked_of_the_replicas_that_are_to_be_here(
     asked: list[object] = []
     one, two = "1" * 32, "2" * 32
     held = {f"uuid {one}": one, f"uuid {two}": two, "sanctl-delete-vm2": f"{two} main"}
-    monkeypatch.setattr(agent, "_node_attributes", lambda: held)
+    monkeypatch.setattr(pool_attributes, "read", lambda _runner: held)
 
     def own_bytes(_pool: str, _path: str, uuids: object) -> int:
         asked.append(uuids)

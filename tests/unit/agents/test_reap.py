@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sanctl.agents import deleted_devices
+from sanctl.agents import deleted_devices, pool_attributes
 from sanctl.agents import pool as agent
 from sanctl.drivers import cib, loop, node_attributes, outdated_marks, pool_files
 from sanctl.errors import CommandError, Problem
@@ -246,7 +246,7 @@ def test_a_request_does_what_the_monitor_does_and_only_where_that_runs(
 ) -> None:
     seen = Membership(is_quorate=True, members=frozenset({"n1"}))
     monkeypatch.setattr(deleted_devices, "membership", lambda _runner: seen)
-    monkeypatch.setattr(agent, "_node_attributes", lambda: NOTED)
+    monkeypatch.setattr(pool_attributes, "read", lambda _runner: NOTED)
     monkeypatch.setattr(agent, "_pools_here", lambda: topology().pools)
     monkeypatch.setattr(pool_files, "check_marker", lambda _path, _uuid: None)
     agent.delete_files_of_deleted_devices()

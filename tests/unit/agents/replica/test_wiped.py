@@ -8,11 +8,11 @@ import time
 
 import pytest
 
-from sanctl.agents import cib_check
-from sanctl.agents import pool as agent
+from sanctl.agents import cib_check, pool_attributes
 from sanctl.agents.publish import attrd_cache
 from sanctl.drivers import node_attributes
 from sanctl.system import journal
+from sanctl.system.runner import LocalRunner
 from tests.fakes.node import FakeNode
 
 THERE = {"sanctl-pool-main": "total=1 free=1"}
@@ -43,7 +43,7 @@ def test_only_published_attributes_that_the_cib_lacks(
     monkeypatch.setattr(node_attributes, "refresh", done.append)
     monkeypatch.setattr(attrd_cache, "have_published_again", done.append)
     monkeypatch.setattr(journal, "write", lambda *_, **__: None)
-    agent._refresh_lost_attributes(noted)
+    pool_attributes.refresh_lost(LocalRunner(), noted)
     # The refresh; then what is given to the daemon again: the pools, and the reach.
     assert len(done) == 3 * writes
 
@@ -60,14 +60,14 @@ def test_where_attrd_has_lost_all_too_the_pools_are_given_to_it_at_once(
     then = time.time() - 20
     os.utime(pools.path, (then, then))
     in_cib: dict[str, str] = {}
-    agent._refresh_lost_attributes(in_cib)
-    agent._publish(["main=total=1"])
+    pool_attributes.refresh_lost(LocalRunner(), in_cib)
+    pool_attributes.publish_pools(LocalRunner(), ["main=total=1"])
     assert fake_node.commands("attrd_updater") == [
         "attrd_updater --refresh",
         "attrd_updater --name sanctl-pool-main --update=total=1",
     ]
-    cib_check.have_done(in_cib, has_lost_all=not agent._has_own(in_cib))
+    cib_check.have_done(in_cib, has_lost_all=not pool_attributes.has_own(in_cib))
     assert (score.age_s() or 0.0) < 100, "it may be on its way"
     in_cib |= {"sanctl-pool-main": "total=1"}
-    cib_check.have_done(in_cib, has_lost_all=not agent._has_own(in_cib))
+    cib_check.have_done(in_cib, has_lost_all=not pool_attributes.has_own(in_cib))
     assert (score.age_s() or 0.0) > 1e6
