@@ -367,15 +367,6 @@ def _read_answer(device: str, peer: str, token: str) -> str | None:
         return None
 
 
-def has_request_beside(device: str, peer: str) -> bool:
-    """Whether a handler of the device asks for a mark of another peer.
-
-    Raises:
-        OSError: that is not known.
-    """
-    return any(each != peer for each in state_files.device_suffixes(device, _REQUEST))
-
-
 def _request(device: str, peer: str) -> state_files.StateFile:
     """The token of the handler that wants a peer marked; removed before it unlocks the device."""
     return state_files.of_device(device, f"{_REQUEST}.{peer}")

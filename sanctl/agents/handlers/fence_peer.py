@@ -28,9 +28,10 @@ import contextlib
 import time
 
 from sanctl.agents.cache import flush_unit, minimum_redundancy, write_cache
-from sanctl.agents.fencing import outdate, shared_marks
+from sanctl.agents.fencing import outdate
 from sanctl.agents.handlers import drbd_environment
-from sanctl.drivers import corosync, drbdsetup, self_fence
+from sanctl.drivers import corosync, drbd_kernel, drbdsetup, self_fence
+from sanctl.errors import SanctlError
 from sanctl.plan.failover import fence_rules, frozen_io_reboot
 from sanctl.system import journal
 from sanctl.system.runner import LocalRunner, Runner
@@ -144,12 +145,8 @@ def _note_dropped_connection(device: str, peer: str, *, is_first: bool) -> None:
     running: that may have left write-back meanwhile, for both. Nowhere else, as replicas that have
     diverged are StandAlone, too.
     """
-    if not minimum_redundancy.is_required(device):
-        try:
-            if not is_first or not shared_marks.has_request_beside(device, peer):
-                return
-        except OSError:
-            return
+    if not minimum_redundancy.is_required(device) and not (is_first and _is_beside_another(device)):
+        return
     state = drbdsetup.observe(_RUNNER, device)
     if state is None or not state.is_primary:
         return
@@ -160,6 +157,20 @@ def _note_dropped_connection(device: str, peer: str, *, is_first: bool) -> None:
         # Without room for it that connection stays as it is: the mark must not wait for it.
         with contextlib.suppress(OSError):
             reconnect_dropped.write_note(device, peer)
+
+
+def _is_beside_another(device: str) -> bool:
+    """Whether the handler of another peer of the device is running; False: not, or not known."""
+    # Imported here: rarely needed, and this handler must start fast.
+    from sanctl.drivers import drbd_handlers  # noqa: PLC0415
+
+    try:
+        return (
+            drbd_kernel.generation() >= 9
+            and drbd_handlers.observe_calls().resources.count(device) > 1
+        )
+    except (SanctlError, OSError):
+        return False
 
 
 def _start_flushes(device: str) -> None:

@@ -20,11 +20,11 @@ from sanctl.agents.connections import reconnect_dropped
 from sanctl.agents.handlers import fence_peer
 from sanctl.agents.replica import lost_writes, resource_file
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import drbdadm, drbdsetup, loop, page_cache
+from sanctl.drivers import drbd_handlers, drbd_kernel, drbdadm, drbdsetup, loop, page_cache
 from sanctl.drivers.page_cache import WriteState
 from sanctl.errors import CommandError, Problem
 from sanctl.model.cache_policy import CacheMode
-from sanctl.model.drbd import PeerState, ResourceState
+from sanctl.model.drbd import HandlerCalls, PeerState, ResourceState
 from sanctl.model.sync_policy import DEFAULT_SYNC_POLICY
 from sanctl.render.drbd import BackingDevices, ReplicaAddress, render_resource
 from sanctl.system import journal, state_files
@@ -283,13 +283,17 @@ def test_a_failed_disk_of_a_peer_ends_write_back(
     assert noted == [("vm1", "n2")]
     node.handler()
     assert node.mode is CacheMode.WRITE_THROUGH and not node.is_frozen
+    monkeypatch.setattr(drbd_kernel, "generation", lambda: 9)
+    one = HandlerCalls(2, ("vm1", "other"))
+    monkeypatch.setattr(drbd_handlers, "observe_calls", lambda: one)
     # Replicas that have diverged are StandAlone, too, and must not be connected again.
     for is_first in (True, False):
         fence_peer._note_dropped_connection("vm1", "n2", is_first=is_first)
     assert len(noted) == 1
     # But the handler of another peer may have ended write-back first: seen with DRBD 9.3.3, and the
     # connection was not made again.
-    state_files.of_device("vm1", "mark-request.n3").write("1")
+    running = HandlerCalls(2, ("vm1", "other", "vm1"))
+    monkeypatch.setattr(drbd_handlers, "observe_calls", lambda: running)
     fence_peer._note_dropped_connection("vm1", "n2", is_first=False)
     assert len(noted) == 1
     fence_peer._note_dropped_connection("vm1", "n2", is_first=True)
