@@ -48,13 +48,20 @@ print("ready")
 pid = 0
 while not pid and time.monotonic() < give_up:
     pid = int(subprocess.run(show, capture_output=True, text=True, check=True).stdout)
-taking = []
-while not taking:
-    taking = glob.glob(f"/srv/sanctl/main/points/{name}.*.taking")
+while not gate.is_held(name):
     if time.monotonic() > give_up:
-        sys.exit("no copy was seen")
-# It has its size when FICLONE is done.
-while not os.stat(taking[0]).st_size:
+        sys.exit("nothing was held")
+# The child that copies has ended when the copy is made.
+def copies():
+    for path in glob.glob("/proc/[0-9]*/stat"):
+        try:
+            state, parent = open(path).read().rpartition(")")[2].split()[:2]
+        except OSError:
+            continue
+        if int(parent) == pid and state != "Z":
+            return True
+    return False
+while copies():
     if time.monotonic() > give_up:
         sys.exit("no copy was made")
 os.kill(pid, signal.SIGSTOP)
