@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from sanctl.agents import ocf
 from sanctl.system import state_files
 from tests.fakes.node import FakeNode
 
@@ -31,6 +32,12 @@ def _own_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     What broke: the room of a pool was known from a run less than a minute before.
     """
     monkeypatch.setattr(state_files, "RUNTIME", str(tmp_path / "run-sanctl"))
+
+
+@pytest.fixture(autouse=True)
+def _no_action_has_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget when an action of a test before has begun: in a real process there is one alone."""
+    monkeypatch.setattr(ocf._Begin, "at_s", None)
 
 
 @pytest.fixture
