@@ -463,6 +463,10 @@ class Cluster:
         ]
         return found[0] if len(found) == 1 else None
 
+    def serves(self, name: DeviceName | str, node: NodeName) -> bool:
+        """Whether a node serves a device, as Pacemaker or its replica says (`serving_node`)."""
+        return node.value in {*self.mon.active_nodes(name), self.serving_node(name)}
+
     def active_count(self, node: NodeName | str) -> int:
         """Return how many devices a node serves, or is about to serve.
 

@@ -58,8 +58,7 @@ def put_in_standby(
         served[:] = [
             device.name
             for device in cluster.cib.devices
-            if name.value
-            in {*cluster.mon.active_nodes(device.name), cluster.serving_node(device.name)}
+            if cluster.serves(device.name, name)
             and not device.is_stopping
             and device.name not in stranded
         ]

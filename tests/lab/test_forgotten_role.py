@@ -98,7 +98,7 @@ def test_the_replica_that_serves_is_demoted(load: LedgerLoad, ordered: LabSessio
     entries = collect.journals(bed, ["n1", "n2"], began_s - 1)
     mine = [each for each in entries if each.device == NAME]
     stepped_down = [
-        each.message for each in mine if each.node == "n1" and "is demoted" in each.message
+        each.message for each in mine if each.node == "n1" and "this one is demoted" in each.message
     ]
     assert stepped_down, [each.message for each in mine]
     assert not [each.message for each in mine if each.action in {"stop", "start", "demote"}]

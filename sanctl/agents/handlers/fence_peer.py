@@ -162,11 +162,14 @@ def _note_dropped_connection(device: str, peer: str, *, is_first: bool) -> None:
 def _is_beside_another(device: str) -> bool:
     """Whether the handler of another peer of the device is running; False: not, or not known."""
     # Imported here: rarely needed, and this handler must start fast.
+    from sanctl.agents.replica import sync_policy  # noqa: PLC0415
     from sanctl.drivers import drbd_handlers  # noqa: PLC0415
 
     try:
+        # To look at all processes takes time: of devices that can be in write-back alone.
         return (
             drbd_kernel.generation() >= 9
+            and sync_policy.recorded_cache(device).startswith("write-back")
             and drbd_handlers.observe_calls().resources.count(device) > 1
         )
     except (SanctlError, OSError):

@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable
 
 from sanctl.agents import ocf
+from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import cib, drbdsetup, gate
 from sanctl.errors import SanctlError
@@ -32,10 +33,12 @@ from sanctl.system.runner import Runner
 #: The two actions begin together, and the promotion's record comes from the other node. Of many
 #: devices that move the promotions wait for their turn there (node-action-limit).
 _RECORD_WITHIN_S = 25.0
-_POLL_S = 0.5
+#: How long until the cluster is asked again, at first and at most: of many devices each one asks.
+_POLL_S, _LONGEST_POLL_S = 0.5, 3.0
 _QUERY_TIMEOUT_S = 8.0
 #: `op-status` of an action that has begun and not ended (PCMK_EXEC_PENDING).
 _PENDING = "-1"
+_log = DeviceLog("monitor", priority=journal.WARNING, about="monitor")
 
 
 def demote_for_promotion(runner: Runner, device: Device, demote: Callable[[], None]) -> None:
@@ -51,12 +54,10 @@ def demote_for_promotion(runner: Runner, device: Device, demote: Callable[[], No
     node = _awaited_by(runner, device)
     if not node:
         return
-    journal.write(
-        f"{device.name}: monitor: the cluster takes this replica, which serves, for a standby, and"
-        f" promotes the one on {node}: it is demoted",
-        priority=journal.WARNING,
-        device=device.name,
-        action="monitor",
+    _log(
+        device.name,
+        "the cluster takes this replica, which serves, for a standby, and promotes the one on "
+        f"{node}: this one is demoted",
         step="forgotten-role",
     )
     # A monitor's priority is less than that of other actions (resource-agents/client).
@@ -75,6 +76,7 @@ def _leads_onto_drbd(name: str) -> bool:
 def _awaited_by(runner: Runner, device: Device) -> str:
     """Return the node whose promotion waits for this replica's demotion; empty: there is none."""
     until_s = time.monotonic() + min(_RECORD_WITHIN_S, ocf.remaining_s(90.0) / 3)
+    pause_s = _POLL_S
     while True:
         # Where the cluster or DRBD gives no answer, it is asked again.
         with contextlib.suppress(SanctlError, OSError):
@@ -87,7 +89,8 @@ def _awaited_by(runner: Runner, device: Device) -> str:
                     return node
         if time.monotonic() >= until_s:
             return ""
-        time.sleep(_POLL_S)
+        time.sleep(pause_s)
+        pause_s = min(1.5 * pause_s, _LONGEST_POLL_S)
 
 
 def _promoting(runner: Runner, device: Device) -> list[str]:

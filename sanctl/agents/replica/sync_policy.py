@@ -76,6 +76,15 @@ def recorded_device(name: str) -> Device | None:
     )
 
 
+def recorded_cache(name: str) -> str:
+    """Return the cache policy that the device's latest start or monitor here had; empty: none.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    return _cache_record(name).read()
+
+
 def _policy_line(device: Device) -> str:
     return f"{_RENDERING} {device.sync}"
 

@@ -174,11 +174,7 @@ def _served_text(cluster: Cluster, node: NodeName) -> str:
     """Say which devices a node serves, also those that cannot be read."""
     names = [device.name.value for device in cluster.cib.devices]
     names += [identifier for identifier, _ in cluster.cib.unreadable]
-    served = [
-        name
-        for name in names
-        if node.value in {*cluster.mon.active_nodes(name), cluster.serving_node(name)}
-    ]
+    served = [name for name in names if cluster.serves(name, node)]
     if not served:
         return f"node {node} serves no device"
     more = f" and {len(served) - _NAMED} more" if len(served) > _NAMED else ""

@@ -49,18 +49,13 @@ def drain_outlook(cluster: Cluster, node: NodeName, *, waits_until_s: float) -> 
     """
     moving, stranded = [], []
     for device in cluster.cib.devices:
-        if _serves(cluster, device.name, node):
+        if cluster.serves(device.name, node):
             reason = stranded_reason(cluster, device, node, waits_until_s=waits_until_s)
             if reason is None:
                 moving.append(device.name)
             else:
                 stranded.append(StrandedDevice(device=device.name, reason=reason))
     return DrainOutlook(moving=tuple(moving), stranded=tuple(stranded))
-
-
-def _serves(cluster: Cluster, name: DeviceName, node: NodeName) -> bool:
-    """Whether a node serves a device, as Pacemaker or its replica says."""
-    return node.value in cluster.mon.active_nodes(name) or cluster.serving_node(name) == node.value
 
 
 def devices_being_flushed(cluster: Cluster, leaving: NodeName) -> tuple[DeviceName, ...]:

@@ -64,8 +64,8 @@ def device_findings(cluster: Cluster, device: DeviceSpec, *, now_s: float) -> It
             subject=subject,
             what=f"its replica on {server} says that it serves, and Pacemaker shows a standby",
             why="so it is for a moment after a change of the device, in a move, and in maintenance",
-            do="look again after some seconds; if it stays: 'crm_mon -1' and the journal of "
-            f"{server}, with 'journalctl SANCTL_DEVICE={device.name}'",
+            do="look again after some seconds; if it stays: 'crm_mon -1', and on "
+            f"{server} 'journalctl SANCTL_DEVICE={device.name}'",
         )
     elif not active:
         yield Finding(

@@ -14,6 +14,7 @@ import pytest
 from sanctl.agents import device, device_monitor, fingerprint, ocf
 from sanctl.agents.cache import flush_unit
 from sanctl.agents.fingerprint import Fingerprint
+from sanctl.agents.promotion import forgotten_role
 from sanctl.agents.publish import attrd_cache
 from sanctl.agents.replica import parts
 from sanctl.agents.replica.parts import Device
@@ -115,6 +116,18 @@ def test_what_changed_meanwhile_or_is_not_whole_leaves_none(
 def test_a_step_that_was_made_leaves_none(monitor: Monitor) -> None:
     monitor.work = lambda steps: steps.done("initiators", "access list")
     assert monitor.run() == ""
+
+
+@pytest.mark.parametrize(
+    ("role", "is_left"), [("Promoted", True), ("Unpromoted", False), ("Slave", False)]
+)
+def test_one_that_serves_and_is_taken_for_a_standby_leaves_none(
+    monitor: Monitor, monkeypatch: pytest.MonkeyPatch, role: str, *, is_left: bool
+) -> None:
+    """The next monitor has to look whether another replica is being promoted."""
+    monkeypatch.setattr(forgotten_role, "demote_for_promotion", lambda *_: None)
+    monkeypatch.setenv("OCF_RESKEY_CRM_meta_role", role)
+    assert bool(monitor.run()) is is_left
 
 
 @pytest.mark.parametrize("status", [ocf.SUCCESS, ocf.ERR_GENERIC, ocf.FAILED_PROMOTED])

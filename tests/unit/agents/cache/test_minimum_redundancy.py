@@ -284,6 +284,7 @@ def test_a_failed_disk_of_a_peer_ends_write_back(
     node.handler()
     assert node.mode is CacheMode.WRITE_THROUGH and not node.is_frozen
     monkeypatch.setattr(drbd_kernel, "generation", lambda: 9)
+    state_files.of_device("vm1", "cache-policy").write("write-back")
     one = HandlerCalls(2, ("vm1", "other"))
     monkeypatch.setattr(drbd_handlers, "observe_calls", lambda: one)
     # Replicas that have diverged are StandAlone, too, and must not be connected again.
@@ -294,10 +295,15 @@ def test_a_failed_disk_of_a_peer_ends_write_back(
     # connection was not made again.
     running = HandlerCalls(2, ("vm1", "other", "vm1"))
     monkeypatch.setattr(drbd_handlers, "observe_calls", lambda: running)
-    fence_peer._note_dropped_connection("vm1", "n2", is_first=False)
-    assert len(noted) == 1
-    fence_peer._note_dropped_connection("vm1", "n2", is_first=True)
-    assert len(noted) == 2
+    for policy, is_first, count in (
+        ("write-back", False, 1),
+        ("", True, 1),
+        ("write-through", True, 1),
+        ("write-back dirty=64M", True, 2),
+    ):
+        state_files.of_device("vm1", "cache-policy").write(policy)
+        fence_peer._note_dropped_connection("vm1", "n2", is_first=is_first)
+        assert len(noted) == count, policy
 
 
 def test_the_handler_needs_no_room_on_run(

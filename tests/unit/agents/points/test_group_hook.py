@@ -117,7 +117,7 @@ class GroupNode(Node):
         self.reach("copied", name)
         return leader._Held(0.01, device.size.bytes)
 
-    def make(self, hook: PointHook) -> None:
+    def make(self, hook: PointHook | None) -> None:
         """Make the points of all devices, each in a process of its own."""
         self.attempts += 1
         token, names = f"{self.attempts:016x}"[::-1], [DeviceName.parse(name) for name in NAMES]
@@ -228,6 +228,14 @@ def test_one_run_embraces_all_holds(node: GroupNode) -> None:
         # What the hook had the host write is flushed everywhere before any hold.
         held = min(node.moment_of(f"held {each}") for each in NAMES)
         assert f"flush {name}" in node.trace[before:held]
+
+
+def test_without_a_hook_all_catch_up_before_any_is_held(node: GroupNode) -> None:
+    """What hosts wrote while the slowest was being prepared is not left to the hold."""
+    node.make(None)
+    held = min(node.moment_of(f"held {each}") for each in NAMES)
+    assert {f"flush {each}" for each in NAMES} <= set(node.trace[:held])
+    assert len(node.added) == 1
 
 
 def test_without_a_hook_nobody_waits_for_one(node: GroupNode) -> None:

@@ -208,6 +208,19 @@ def test_a_copy_that_is_under_way_does_not_count_as_made(pool: Pool) -> None:
     assert not pool.may_share(wanted, "devices/vm2.0.data", needed - 1)
 
 
+def test_what_is_shared_slice_by_slice_is_looked_at_each_time(pool: Pool) -> None:
+    """A copy has its size before it shares anything, and shares more in each moment."""
+    name, taking = "devices/vm1.0.data", "points/vm1.0.9.taking"
+    pool.put(name, [next(pool.numbers) for _ in range(4)])
+    pool.put("devices/vm2.0.data", [next(pool.numbers) for _ in range(4)])
+    wanted = room.of_file(f"{pool.path}/devices/vm2.0.data")
+    for shared in range(5):
+        pool.put(taking, pool.files[name][:shared] + [HOLE] * (4 - shared))
+        needed = pool.needed(wanted, "devices/vm2.0.data")
+        assert pool.may_share(wanted, "devices/vm2.0.data", needed)
+        assert not pool.may_share(wanted, "devices/vm2.0.data", needed - 1), shared
+
+
 def test_a_full_run_costs_looks_and_nothing_else(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -182,3 +182,46 @@ def test_writes_that_were_lost_meanwhile_make_a_replica_in_write_back_suspect(
                 copy.take()
     assert lost_writes.is_suspect("web", str(pool.data)) is is_marked
     assert pool.noted() == [] and not pool.copied.exists()
+
+
+@pytest.mark.parametrize(("extents", "is_made"), [(8000, True), (8001, False)])
+def test_where_the_filesystem_does_not_tell_the_whole_file_is_copied_in_the_hold(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch, extents: int, *, is_made: bool
+) -> None:
+    """An empty copy then: what breaks off in the middle is seen by its size alone."""
+    monkeypatch.setattr(reflink, "extent_count", lambda _: extents)
+    monkeypatch.setattr(reflink, "is_synchronous", lambda _: False)
+    monkeypatch.setattr(reflink, "written_blocks", lambda *_, **__: None)
+    with copy_of() as copy:
+        if not is_made:
+            with pytest.raises(CommandError, match=r"SAN-SNAP-002.*at most 8000"):
+                copy.prepare()
+            return
+        copy.prepare()
+        assert pool.copied.stat().st_size == 0
+        copy.take()
+        copy.make_stable()
+    assert pool.noted() == ["write-out", "clone"]
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+def test_a_copy_made_ahead_counts_where_it_is_the_files_content_in_the_hold(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch, *, is_same: bool
+) -> None:
+    blocks = [(0, 4096, 4096)]
+    monkeypatch.setattr(reflink, "extent_count", lambda _: 9000)
+    monkeypatch.setattr(reflink, "is_synchronous", lambda _: False)
+    monkeypatch.setattr(reflink, "written_blocks", lambda *_, **__: blocks)
+    monkeypatch.setattr(write_out, "write_range", lambda *_: None)
+    monkeypatch.setattr(reflink, "clone_range", lambda *_: None)
+    with copy_of() as copy:
+        copy.prepare()
+        copy.take()
+        if not is_same:
+            blocks[0] = (0, 8192, 4096)
+            with pytest.raises(CommandError, match="SAN-SNAP-021"):
+                copy.make_stable()
+            return
+        copy.make_stable()
+        copy.may_be_known = True
+    assert pool.copied.stat().st_size == 4096 and pool.noted() == ["write-out"]

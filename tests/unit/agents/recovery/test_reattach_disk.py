@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +14,7 @@ from sanctl.agents.fencing import own_marks
 from sanctl.agents.recovery import reattach_disk
 from sanctl.agents.replica import lost_writes
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import bcache, pool_notes
+from sanctl.drivers import bcache, outdated_marks, pool_notes
 from sanctl.errors import CommandError, Problem
 from sanctl.model.cache_policy import CacheMode
 from sanctl.model.drbd import PeerState, ResourceState
@@ -251,3 +252,18 @@ def test_no_disk_is_attached_where_the_note_cannot_be_cleared(
     monkeypatch.setattr(pool_notes, "clear", refuse)
     assert reattach(node, DISKLESS) is DISKLESS
     assert node.calls == []
+
+
+@pytest.mark.parametrize(("nodes", "is_attached"), [((), False), (("n2",), False), (("n1",), True)])
+def test_beside_a_primary_that_is_called_consistent_under_its_own_mark_alone(
+    node: FakeNode, monkeypatch: pytest.MonkeyPatch, nodes: tuple[str, ...], is_attached: bool
+) -> None:
+    """DRBD 9 with three replicas: without a mark one that is behind might be promoted."""
+    seen = SimpleNamespace(devices={"vol": SimpleNamespace(nodes=lambda: frozenset(nodes))})
+    monkeypatch.setattr(outdated_marks, "read_device", lambda *_: seen)
+    primary = GOOD._replace(name="n2", disk="Consistent")
+    state = DISKLESS._replace(
+        peers=(primary, primary._replace(name="n3", role="Secondary")), has_quorum=True
+    )
+    reattach_disk.reattach(node, DEVICE._replace(nodes=("n1", "n2", "n3")), state)
+    assert (ADJUST in [" ".join(argv) for argv, _ in node.calls]) is is_attached

@@ -24,6 +24,7 @@ from sanctl.model.restore_point import RestorePoint
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
 from sanctl.plan.cluster.convergence import standby_progress
+from sanctl.plan.cluster.draining import drain_outlook
 from sanctl.plan.cluster.standby import plan_standby
 from sanctl.plan.cluster.takeover import takeover_obstacle
 from sanctl.plan.device.alteration import plan_move
@@ -252,3 +253,21 @@ def test_the_mark_of_a_device_that_cannot_be_read_is_not_called_left_over(
     cluster = with_unread(replace(running, cib=replace(running.cib, outdated=(mark,))))
     codes = {finding.code for finding in all_findings(cluster, None, now_s=0.0)}
     assert "SAN-HLT-004" in codes and "SAN-HLT-053" not in codes
+
+
+@pytest.mark.parametrize(("role", "is_seen"), [("Primary", True), ("Secondary", False)])
+def test_a_drain_sees_what_serves_while_pacemaker_shows_a_standby(
+    running: Cluster, role: str, *, is_seen: bool
+) -> None:
+    """As after a change of the device (docs/adr/0087)."""
+    held = dict(running.cib.replicas)
+    held["vm1", "n1"] = replace(held["vm1", "n1"], role=role)
+    cluster = with_instances(
+        replace(running, cib=replace(running.cib, replicas=held)),
+        *(replace(each, role=Role.UNPROMOTED) for each in running.mon.instances),
+    )
+    assert cluster.active_node(VM1) is None
+    assert cluster.serves(VM1, N1) is is_seen
+    assert (VM1 in drain_outlook(cluster, N1, waits_until_s=0.0).moving) is is_seen
+    alone = replace(cluster, mon=replace(cluster.mon, has_quorum=False))
+    assert not alone.serves(VM1, N1)
