@@ -66,6 +66,7 @@ def letting_in(
                     "the next monitor lets them in",
                 )
             )
+        unwritten.warn_where_unlisted(device)
         if are_refused:
             with _trying(device, kept, new):
                 yield

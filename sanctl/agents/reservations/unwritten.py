@@ -18,6 +18,7 @@ from sanctl.agents.reservations.store import Store
 from sanctl.drivers import lio, lio_backstore, lio_reload, lio_reservations, reservation_file
 from sanctl.drivers.reservation_file import Kept
 from sanctl.model.reservation import Reservations
+from sanctl.system import journal
 from sanctl.system.runner import Runner
 
 _log = DeviceLog("reservations")
@@ -28,15 +29,36 @@ def may_be(device: Device) -> bool:
 
     RESERVE, RELEASE and PREEMPT are written only while the last REGISTER was, and no CLEAR came
     after it (target_core_pr.c, pr_aptpl_active), and are GOOD without that. With nobody registered
-    nothing is taken for such a change: a reload gives hosts what they had.
+    nothing is taken for such a change: a reload gives hosts what they had. Nor where LIO does not
+    list all who are: `warn_where_unlisted` says so.
     """
     backstore = lio_backstore.folder(device.name, device.minor)
-    return (
-        in_force.serves(device)
-        and (
-            replica_note.unkept(device.name).exists() or not lio_reservations.is_writing(backstore)
-        )
-        and bool(lio_reservations.read_registrations(backstore))
+    return _is_possible(device, backstore) and bool(lio_reservations.read_registrations(backstore))
+
+
+def warn_where_unlisted(device: Device) -> None:
+    """Log that what LIO has told hosts and nobody keeps is not stored, where it cannot be read."""
+    backstore = lio_backstore.folder(device.name, device.minor)
+    if _is_possible(device, backstore) and lio_reservations.read_registrations(backstore) is None:
+        _warn_unlisted(device)
+
+
+def _is_possible(device: Device, backstore: str) -> bool:
+    return in_force.serves(device) and (
+        replica_note.unkept(device.name).exists() or not lio_reservations.is_writing(backstore)
+    )
+
+
+def _warn_unlisted(device: Device) -> None:
+    _log(
+        device.name,
+        "LIO has more registrations than it lists, and told hosts of changes while nobody kept "
+        "them: what these were is not known, is not stored, and ends with the next reload of the "
+        "target, move or failover. Have each host register its key again: one such command stores "
+        "all that is in force. Who is missing: 'sanctl target reservations "
+        f"{device.name}', beside the keys that a host reads (sg_persist --in --read-keys)",
+        step="unlisted",
+        priority=journal.WARNING,
     )
 
 
@@ -60,7 +82,10 @@ def store(runner: Runner, device: Device, replica: Replica, kept: Kept, until: f
     # in force and after it, as in service.py.
     entries = set(lio.mapped_initiators(device.name))
     with _undisturbed(device) as found:
-        if found is not None:
+        if found is None:
+            # More were registered since `may_be` looked.
+            _warn_unlisted(device)
+        else:
             entries.intersection_update(lio.mapped_initiators(device.name))
             wanted = found.with_absent(kept.stored.reservations, entries)
             state = changes.change(replica, wanted, until=until)

@@ -152,6 +152,8 @@ def _follow(runner: Runner, device: Device, replica: Replica, *, is_kept: bool) 
         if is_unkept or (is_free and not in_force.has_all(device, kept)):
             if unwritten.may_be(device):
                 kept = unwritten.store(runner, device, replica, kept, until)
+            else:
+                unwritten.warn_where_unlisted(device)
             in_force.bring_up_to_date(device)
         if is_unkept:
             replica_note.unkept(device.name).remove()

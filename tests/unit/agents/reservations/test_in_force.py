@@ -664,6 +664,41 @@ def test_what_was_told_while_nobody_kept_it_is_stored(bed: Bed) -> None:
     assert len(bed.reloads) == 2 and not replica_note.unkept("vol1").exists()
 
 
+def test_what_lio_does_not_list_is_not_stored_and_that_is_said(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What broke: it was lost without a word, where more were registered than a page lists."""
+
+    def warnings() -> int:
+        return sum("LIO has more registrations than it lists" in line for line in bed.node.journal)
+
+    bed.keep(HELD)
+    in_force.note_mirrored("vol1", HELD)
+    bed.kernel = None
+    bed.look()
+    assert warnings() == 0, "all is kept"
+    replica_note.note_all_unkept()
+    with let_in.letting_in(VOL, [H]):
+        pass
+    assert warnings() == 1 and len(bed.reloads) == 1
+    bed.kernel = None
+    bed.look()
+    assert warnings() == 2 and bed.kept().reservations == HELD
+    assert len(bed.reloads) == 1, "no session ends for what cannot be stored"
+    bed.look()
+    assert warnings() == 2
+    bed.alua = "Standby"
+    replica_note.note_all_unkept()
+    bed.look(is_active=False)
+    assert warnings() == 2, "a standby's is undone as ever"
+    # More register between the two looks.
+    bed.alua = "Active/Optimized"
+    monkeypatch.setattr(lio_reservations, "read_registrations", lambda _: [(H, 1)])
+    bed.look()
+    assert warnings() == 3 and bed.reloads[-1].given == HELD == bed.kept().reservations
+    assert bed.is_enabled and len(bed.reloads) == 2
+
+
 def test_without_the_service_no_session_ends_for_what_is_not_kept(
     bed: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
