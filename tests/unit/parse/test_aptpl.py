@@ -80,6 +80,17 @@ def test_a_list_that_fills_the_page_is_not_known() -> None:
     assert parse_in_force(line * 100, "", "") is None
 
 
+@pytest.mark.parametrize(("sessions", "is_known"), [(32, True), (33, False)])
+def test_how_many_are_listed(sessions: int, is_known: bool) -> None:
+    """As docs/howto/reservations.md says."""
+    registered = "SPC-3 PR Registrations:\n" + "".join(
+        f"iSCSI Node: {'i' * 40}{number:02},i,0x00023d0000{number:02} "
+        f"Key: 0x{number:016x} PRgen: 0x{number:08x}\n"
+        for number in range(1, sessions + 1)
+    )
+    assert (parse_registrations(registered) is not None) == is_known
+
+
 def test_all_registrants_are_equal_whoever_the_kernel_names() -> None:
     found = [
         parse_aptpl(block(0, A, 1, holds=h) + block(1, B, 2, holds=i))
