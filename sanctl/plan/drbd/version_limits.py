@@ -41,7 +41,7 @@ def full_resync_problem(percent: int | None, drbd_version: str | None) -> Proble
         "SAN-SYNC-006",
         f"--full-above {percent}: DRBD {drbd_version} resyncs what differs, and never all of a"
         " device for that",
-        "leave it out, or give never; --csums, --rate-max and --resync-window work",
+        "leave it out, or give never; --csums, --priority, --rate-max and --resync-window work",
     )
 
 
