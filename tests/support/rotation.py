@@ -64,18 +64,31 @@ class Progress:
         elif test.needs_order and any(each.name in self.left_out for each in module):
             is_run = False
         else:
-            is_run = self._has_time(self._unit_of(name), module, pace, slices.LIMIT_S)
+            unit = self._unit_of(name)
+            is_run = self._has_time(unit, module, pace, slices.LIMIT_S) or (
+                self._is_first_and_long(name) and self._has_time(unit, module, pace, slices.LATE_S)
+            )
         (self.begun if is_run else self.left_out).add(name)
         return is_run
 
     def _has_time(self, names: set[str], module: list[LabTest], pace: float, until_s: int) -> bool:
-        if until_s == slices.LIMIT_S:  # a slice leaves time for the quick cases
+        if any(self.tests[name].is_long for name in names):  # leaves time for the quick cases
             names |= {each.name for each in self.tests.values() if not each.is_long}
         seconds = sum(self.expected_s[name] for name in names if name not in self.begun)
         shape = module[0].shape
         if shape not in slices.BOOTED | {self.tests[name].shape for name in self.begun}:
             seconds += slices.BOOT_S
         return slices.has_time(seconds, taken_s=self.taken_s, pace=pace, until_s=until_s)
+
+    def _is_first_and_long(self, name: str) -> bool:
+        """Return whether a test is of a long module in order that has waited longest of all.
+
+        What is longer than the time that a run has left for its slice would never have its turn.
+        """
+        if self.slice is None:
+            return False
+        first = self.slice.units[0]
+        return first.seconds > slices.LONG_UNIT_S and name in first.tests
 
     def _unit_of(self, name: str) -> set[str]:
         units = self.slice.units if self.slice else ()

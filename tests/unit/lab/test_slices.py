@@ -244,6 +244,13 @@ def test_nothing_of_a_module_in_order_runs_after_what_was_left_out() -> None:
     assert len(run(module, seconds=100, taken_s=LIMIT_S - 301)[0]) == 3
 
 
+def test_a_long_module_in_order_has_its_turn_where_it_has_waited_longest() -> None:
+    module = [long(f"test_{nr}", "test_stops", needs_order=True) for nr in range(3)]
+    assert len(run(module, seconds=600, taken_s=LATE_S - 1801)[0]) == 3
+    assert run(module, seconds=600, taken_s=LATE_S - 1799)[0] == []
+    assert run(module, seconds=300, taken_s=LIMIT_S - 899)[0] == [], "it fits in an earlier run"
+
+
 def test_a_laboratory_is_booted_only_where_there_is_time_for_it() -> None:
     own = [long(f"test_{nr}", "test_sbd", shape="test_sbd") for nr in range(2)]
     assert len(run(own, seconds=100, taken_s=LIMIT_S - BOOT_S - 201)[0]) == 2
@@ -319,7 +326,7 @@ def test_the_turns_of_all_are_counted() -> None:
     assert all(run.tests[0] == quick.name and run.seconds <= LIMIT_S for run in runs)
     assert f"all have theirs in {len(runs)} runs" in turns.describe(tests, known)
     endless = long("test_endless", "test_endless")
-    told = turns.describe([*tests, endless], record((endless, LIMIT_S, 1)))
+    told = turns.describe([*tests, endless], record((endless, LATE_S, 1)))
     assert "1 tests never have theirs" in told
 
 
