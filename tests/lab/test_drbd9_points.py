@@ -38,7 +38,7 @@ NODES = ("n1", "n2", "n3")
 def bed(request: pytest.FixtureRequest) -> Iterator[LabSession]:
     for made in laboratory_with_drbd_9(request, filesystem="xfs"):
         if made.sh("n1", "stat -f -c %T /srv/sanctl/main").stdout.strip() != "xfs":
-            pytest.skip("restore points need pools of XFS: 'sanctl lab up --filesystem xfs'")
+            pytest.skip("restore points need pools of XFS: 'sanctl lab up' makes them")
         yield made
 
 

@@ -21,7 +21,7 @@ PAGE = ROOT / "docs" / "tutorial" / "lose-a-site.md"
 _DONE_BY_THE_FIXTURE = {
     "make setup",
     ". .venv/bin/activate",
-    "sanctl lab up --filesystem xfs",
+    "sanctl lab up",
     "sanctl lab destroy",
 }
 #: All nodes boot in between, on a machine that may be busy.

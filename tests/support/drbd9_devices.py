@@ -18,7 +18,7 @@ from sanctl.lab.harness.failover import LedgerLoad, await_healthy
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines import lab_state
-from sanctl.lab.machines.spec import DEFAULT_FILESYSTEM, LabSpec, Network, Role
+from sanctl.lab.machines.spec import EXT4, LabSpec, Network, Role
 from sanctl.lab.measure import ledger_latency
 from tests.support import ledgers
 from tests.support.laboratory import laboratory
@@ -39,7 +39,7 @@ def storage_of(spec: LabSpec) -> list[str]:
 
 
 def laboratory_with_drbd_9(
-    request: pytest.FixtureRequest, *, filesystem: str = DEFAULT_FILESYSTEM
+    request: pytest.FixtureRequest, *, filesystem: str = EXT4
 ) -> Iterator[LabSession]:
     """A laboratory with DRBD 9, in place of the shared one with Linux' own DRBD 8.4.
 

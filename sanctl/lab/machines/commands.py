@@ -116,14 +116,16 @@ def up(
         "post_delay_s": sizes["post_delay"],
     }
     wanted = {key: value for key, value in wanted.items() if value is not None}
-    asked = LabSpec(**wanted)
+    found = lab_state.find(name)
+    # What a laboratory had before there was a choice is what a spec without a word means.
+    unsaid = {} if found else {"filesystem": spec.DEFAULT_FILESYSTEM}
+    asked = LabSpec(**{**unsaid, **wanted})
     problems = spec.check(asked)
     if problems:
         raise UsageError(*problems)
     # `timeout` and CI end a command with SIGTERM: that must clean up as Ctrl-C does.
     signal.signal(signal.SIGTERM, _interrupt)
     progress = Progress()
-    found = lab_state.find(name)
     if found is None:
         found = lifecycle.create(asked, progress, own_kernel=kernel, own_modules=modules)
     else:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from sanctl.lab.machines.spec import (
-    DEFAULT_FILESYSTEM,
+    EXT4,
     PREFIX_LENGTH,
     LabSpec,
     Network,
@@ -188,7 +188,7 @@ def identity_files(
     """The files that differ from node to node, by path."""
     fstab = ["/dev/ubda / ext4 defaults 0 1"]
     # systemd-makefs(8): a disk with anything on it is left as it is.
-    makefs = "" if spec.filesystem == DEFAULT_FILESYSTEM else ",x-systemd.makefs"
+    makefs = "" if spec.filesystem == EXT4 else ",x-systemd.makefs"
     disks = {}
     if node.role is Role.STORAGE and spec.disks:
         fstab += [

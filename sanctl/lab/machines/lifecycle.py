@@ -30,7 +30,7 @@ from sanctl.lab.machines import (
 from sanctl.lab.machines.lab_state import Lab
 from sanctl.lab.machines.node_power import Power
 from sanctl.lab.machines.progress import Progress
-from sanctl.lab.machines.spec import DEFAULT_FILESYSTEM, LabSpec, NodeSpec, Role
+from sanctl.lab.machines.spec import EXT4, LabSpec, NodeSpec, Role
 from sanctl.system.runner import LocalRunner, Runner
 
 _BOOT_DEADLINE_S = 180.0
@@ -167,7 +167,7 @@ def _make_files(lab: Lab, runner: Runner) -> None:
         (folder / "machine-id").write_text(secrets.token_hex(16) + "\n")
         if node.role is Role.STORAGE:
             for number, (label, _) in enumerate(guest_files.data_mounts(lab.spec), start=1):
-                is_made_here = lab.spec.filesystem == DEFAULT_FILESYSTEM
+                is_made_here = lab.spec.filesystem == EXT4
                 if (number == 1 and lab.spec.has_flash) or not is_made_here:
                     _make_blank(folder / f"disk{number}.raw", lab.spec.disk_mib)
                     continue

@@ -18,9 +18,11 @@ DEFAULT_DISK_MIB = 4096
 # back before the survivor has finished taking over, which no rack does.
 DEFAULT_POST_DELAY_S = 10.0
 RELEASES = ("trixie", "bookworm")
-DEFAULT_FILESYSTEM = "ext4"
-#: Of the data disks. This machine makes ext4; a node makes another one on a blank disk.
-FILESYSTEMS = (DEFAULT_FILESYSTEM, "xfs")
+#: Of the data disks: what this machine makes. A node makes XFS on a blank disk.
+EXT4, XFS = "ext4", "xfs"
+FILESYSTEMS = (XFS, EXT4)
+#: Of a laboratory that is made now: restore points, clones, backups and copies need it.
+DEFAULT_FILESYSTEM = XFS
 MAX_CLUSTER_NODES = 32
 MAX_INITIATORS = 8
 _FIRST_INITIATOR_ID = 101
@@ -143,7 +145,7 @@ class LabSpec:
     post_delay_s: float = DEFAULT_POST_DELAY_S
     witness: str = ""
     """A Witness; empty: a node if the count of nodes is odd, none if it is even."""
-    filesystem: str = DEFAULT_FILESYSTEM
+    filesystem: str = EXT4
     """Of each data disk but the one behind flash, which the rollout formats; one of FILESYSTEMS."""
     racks: int = 0
     """Number of racks that the inventory spreads the storage nodes over; 0: it names no rack."""
@@ -259,7 +261,7 @@ def check(spec: LabSpec) -> list[Problem]:
         wrong(f"release {spec.release!r}", "one of " + ", ".join(RELEASES))
     if spec.memory_mib < _MIN_MEMORY_MIB:
         wrong(f"{spec.memory_mib} MiB of memory per node", f"at least {_MIN_MEMORY_MIB}")
-    least_mib = _MIN_XFS_MIB if spec.filesystem == "xfs" else _MIN_DISK_MIB
+    least_mib = _MIN_XFS_MIB if spec.filesystem == XFS else _MIN_DISK_MIB
     if spec.disk_mib < least_mib:
         wrong(f"data disks of {spec.disk_mib} MiB", f"at least {least_mib}M")
     if not 0 <= spec.disks <= _MAX_DISKS:
