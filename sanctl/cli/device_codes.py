@@ -30,8 +30,9 @@ CODES = {
     "has not grown.",
     "SAN-DEV-013": "A device grows only with all its replicas present, connected and up to date. "
     "Growing one replica alone would leave replicas of two sizes.",
-    "SAN-DEV-014": "The deletion of the device has begun: the device is stopped. Finish the "
-    "deletion, or take it back by removing the meta attribute target-role from the device's clone.",
+    "SAN-DEV-014": "The device is stopped: its deletion has begun, or somebody has disabled it. "
+    "Finish the deletion, or have the device started again, by removing the meta attribute "
+    "target-role from its clone.",
     "SAN-DEV-015": "A device can move only to a node that has a replica of it.",
     "SAN-DEV-016": "The node cannot serve the device now: the node is away or in standby, the "
     "replica is not started there, or a location constraint keeps the device off it.",

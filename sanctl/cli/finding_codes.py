@@ -72,6 +72,9 @@ CODES = {
     "Other nodes serve its devices; its replicas stay in sync until they stop. The drain ends when "
     "the node leaves the cluster: a node that has rebooted is in full service.",
     "SAN-HLT-030": "A device is stopped because its deletion has begun.",
+    "SAN-HLT-166": "Pacemaker is told to stop the device (target-role=Stopped), and no deletion of "
+    "it has begun: it was disabled by 'pcs resource disable' or crm_resource, or a restart of it "
+    "by crm_resource was interrupted. Its data is untouched; hosts wait.",
     "SAN-HLT-031": "Pacemaker reports a device as active on two nodes. This must never happen: "
     "treat it as an emergency.",
     "SAN-HLT-032": "No node serves the device. Hosts wait, and get errors when their own timeouts "

@@ -133,6 +133,7 @@ _STYLES = {
     "pending": "yellow",
     "maintenance": "yellow",
     "deleting": "yellow",
+    "stopped": "red",
     "down": "red",
     "offline": "red",
     "unclean": "red",

@@ -40,7 +40,7 @@ class CompleteDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetStopped:
-    """Ask Pacemaker to stop every instance of a device."""
+    """Ask Pacemaker to stop every instance of a device, and note that this is its deletion."""
 
     name: DeviceName
 

@@ -60,6 +60,16 @@ def access_digest(words: Iterable[str]) -> str:
     return sha256(text.encode()).hexdigest()[:8]
 
 
+def deletion_id(name: DeviceName | str) -> str:
+    """The id of the `target-role` by which a deletion stops a device.
+
+    That of another tool ends in `target-role` (crm_resource and pcs name it by its set and its
+    name), and a tool that starts the device again takes the attribute away with its id. So neither
+    `pcs resource disable` nor what is left of a deletion that was undone looks like a deletion.
+    """
+    return f"sanctl-{name}-meta-deletion"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceSpec:
     """One device as the CIB wants it."""
@@ -77,6 +87,9 @@ class DeviceSpec:
     prefer: NodeName | None = None
     sync: SyncPolicy = DEFAULT_SYNC_POLICY
     is_stopping: bool = False
+    """Pacemaker is told to stop it everywhere: by a deletion, or by somebody (`target-role`)."""
+    is_deleting: bool = False
+    """It is stopped by a deletion that has begun. Implies `is_stopping`."""
     is_managed: bool = True
     is_new: bool = False
     cache: CachePolicy = NO_CACHE

@@ -33,6 +33,7 @@ from sanctl.model.device import (
     PoolUsage,
     ReplicaState,
     Tombstone,
+    deletion_id,
 )
 from sanctl.model.device_restore import REPORT_PREFIX, RestoreOrder, RestoreReport, closes
 from sanctl.model.host import Host, parse_hosts
@@ -363,6 +364,7 @@ def _device(clone: ET.Element, primitive: ET.Element, prefer: str | None) -> Dev
     if clone.get("id") != f"sanctl-{name}":
         raise ValueError(f"its clone is called {clone.get('id')!r}, not 'sanctl-{name}'")
     nodes = tuple(NodeName.parse(word) for word in parameters["nodes"].split())
+    is_stopping = meta.get("target-role", "Started").lower() == "stopped"
     origin = CloneOrigin.parse(parameters.get("origin", ""))
     if origin is None and parameters.get("origin"):
         raise ValueError(f"parameter origin is {parameters['origin']!r}, no restore point")
@@ -377,7 +379,8 @@ def _device(clone: ET.Element, primitive: ET.Element, prefer: str | None) -> Dev
         initiators=tuple(Iqn.parse(word) for word in parameters.get("initiators", "").split()),
         prefer=NodeName.parse(prefer) if prefer else None,
         sync=SyncPolicy.parse(parameters.get("sync", "")),
-        is_stopping=meta.get("target-role", "Started").lower() == "stopped",
+        is_stopping=is_stopping,
+        is_deleting=is_stopping and _is_deleting(clone),
         is_managed=meta.get("is-managed", "true").lower() in _TRUE
         and meta.get("maintenance", "false").lower() not in _TRUE,
         is_new=meta.get("sanctl-new", "false").lower() in _TRUE,
@@ -394,6 +397,11 @@ def _device(clone: ET.Element, primitive: ET.Element, prefer: str | None) -> Dev
         clear_reservations=parameters.get(CLEAR_PARAMETER, ""),
         needs=parse_needs(parameters.get(NEEDS_PARAMETER, "")),
     )
+
+
+def _is_deleting(clone: ET.Element) -> bool:
+    wanted = deletion_id(clone.get("id", "").removeprefix("sanctl-"))
+    return any(pair.get("id") == wanted for pair in clone.findall("meta_attributes/nvpair"))
 
 
 def _transient_attributes(root: ET.Element) -> Iterator[tuple[str, str, str]]:

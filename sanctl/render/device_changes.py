@@ -6,7 +6,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 
 from sanctl.model.cluster import GROUPS_OF_DEVICE, clone_id, follow_id
-from sanctl.model.device import DeviceSpec
+from sanctl.model.device import DeviceSpec, deletion_id
 from sanctl.model.host_group import HostGroupName
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.model.point_schedule import schedule_id
@@ -101,11 +101,11 @@ def complete(patch: Patchset, device: DeviceSpec) -> None:
 
 
 def set_stopped(patch: Patchset, name: DeviceName) -> None:
-    """Have Pacemaker stop a device everywhere."""
+    """Have Pacemaker stop a device everywhere, because it is being deleted (`deletion_id`)."""
     clone = patch.find(f"resources/clone[@id='{clone_id(name)}']")
     group = clone.find("meta_attributes")
     path = f"{CONFIGURATION}/resources/clone[@id='{clone_id(name)}']"
-    pair_id = f"{clone_id(name)}-meta-target-role"
+    pair_id = deletion_id(name)
     # crm_resource --meta makes sets of its own. A target-role in one of them wins over ours: a
     # deletion waited for ever for a device that was Started there.
     for parent, others in (
@@ -123,12 +123,15 @@ def set_stopped(patch: Patchset, name: DeviceName) -> None:
         add_nvpair(group, pair_id, "target-role", "Stopped")
         patch.create_at(path, 0, group)
         return
-    pair = group.find("nvpair[@name='target-role']")
     group_path = f"{path}/meta_attributes[@id='{group.get('id')}']"
-    if pair is None:
-        patch.create_at(group_path, len(group), new_nvpair(pair_id, "target-role", "Stopped"))
-    else:
-        patch.modify(f"{group_path}/nvpair[@id='{pair.get('id')}']", pair, "Stopped")
+    kept = len(group)
+    for each in group.findall("nvpair[@name='target-role']"):
+        if each.get("id") == pair_id and each.get("value") == "Stopped":
+            return
+        # One that another tool has written. Deletions come first in a patchset.
+        patch.delete_at(f"{group_path}/nvpair[@id='{each.get('id')}']")
+        kept -= 1
+    patch.create_at(group_path, kept, new_nvpair(pair_id, "target-role", "Stopped"))
 
 
 def set_parameter(patch: Patchset, name: DeviceName, parameter: str, value: str) -> None:

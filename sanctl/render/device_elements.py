@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from sanctl.model.cache_policy import NO_CACHE
 from sanctl.model.cluster import GROUPS_OF_DEVICE, REACH_ATTRIBUTE, clone_id, follow_id
-from sanctl.model.device import DeviceSpec
+from sanctl.model.device import DeviceSpec, deletion_id
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.model.promotion_score import FOLLOW, PREFERENCE, UNREACHED_PENALTY
 from sanctl.model.published_reservations import ON, PARAMETER
@@ -52,7 +52,8 @@ def device_element(device: DeviceSpec) -> ET.Element:
     ):
         add_nvpair(meta, f"{clone_id(name)}-meta-{key}", key, value)
     if device.is_stopping:
-        add_nvpair(meta, f"{clone_id(name)}-meta-target-role", "target-role", "Stopped")
+        pair_id = deletion_id(name) if device.is_deleting else f"{clone_id(name)}-meta-target-role"
+        add_nvpair(meta, pair_id, "target-role", "Stopped")
     primitive = ET.SubElement(
         clone, "primitive", {"id": name, "class": "ocf", "provider": "sanctl", "type": "device"}
     )

@@ -125,13 +125,11 @@ def _parsed(names: tuple[str, ...]) -> tuple[DeviceName, ...]:
 
 
 def _refuse_points(cluster: Cluster, names: tuple[DeviceName, ...]) -> None:
-    """Raise Refused if one of the devices has restore points and is not being deleted yet."""
+    """Raise Refused if one of the devices has restore points, also of one that is stopped."""
     problems: list[Problem] = []
     for name in names:
-        found = cluster.cib.device(name)
         try:
-            if not (found and found.is_stopping):
-                refuse_with_points(cluster, name)
+            refuse_with_points(cluster, name)
         except Refused as error:
             problems.extend(error.problems)
     if problems:

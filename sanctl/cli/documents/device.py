@@ -105,6 +105,7 @@ class Device(TypedDict):
     state: Annotated[
         str,
         "`ok`: served, every replica in sync; `degraded`: served; `down`: not served; `deleting`; "
+        "`stopped`: by somebody, not by a deletion; "
         "`restoring`: from a restore point or a backup, and no host is let in; `held`: served, and "
         "no host is let in before its second site has answered",
     ]

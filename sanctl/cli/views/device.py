@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def device_state(cluster: Cluster, device: DeviceSpec) -> str:
     """Return one word for the condition of a device."""
     if device.is_stopping:
-        return "deleting"
+        return "deleting" if device.is_deleting else "stopped"
     if device.is_restoring:
         return "restoring"
     if held(cluster, device) is not None and cluster.mon.active_nodes(device.name):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from sanctl.errors import Problem, Refused
-from sanctl.model.cluster import CibNode, Cluster
+from sanctl.model.cluster import CibNode, Cluster, clone_id
 from sanctl.model.crm_mon import MEMBER_STATES
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName, NodeName, PoolName
@@ -129,21 +129,33 @@ def refuse_unless_changeable(cluster: Cluster, device: DeviceSpec) -> None:
     """Check that Pacemaker would carry out a change of this device.
 
     Raises:
-        Refused: no quorum, the device is unmanaged, or its deletion has begun.
+        Refused: no quorum, the device is unmanaged, it is stopped, or its deletion has begun.
     """
     problems = [*quorum_problems(cluster), *unmanaged_problems(cluster, device)]
-    if device.is_stopping:
+    if device.is_deleting:
         problems.append(
             Problem(
                 "SAN-DEV-014",
                 f"device {device.name} is stopped: its deletion has begun",
                 f"finish it with 'sanctl device delete {device.name}', or undo it with "
-                f"'crm_resource --resource sanctl-{device.name} --meta "
-                f"--delete-parameter target-role'",
+                f"'{start_command(device.name)}'",
+            )
+        )
+    elif device.is_stopping:
+        problems.append(
+            Problem(
+                "SAN-DEV-014",
+                f"device {device.name} is stopped: somebody has disabled it (target-role=Stopped)",
+                f"start it again: '{start_command(device.name)}'",
             )
         )
     if problems:
         raise Refused(*problems)
+
+
+def start_command(name: DeviceName) -> str:
+    """Return the command after which Pacemaker may start a device again."""
+    return f"crm_resource --resource {clone_id(name)} --meta --delete-parameter target-role"
 
 
 def end_of_maintenance(cluster: Cluster) -> str:

@@ -24,7 +24,7 @@ def origin_problems(
     name = f"{point.device}@{point.name}"
     problems = []
     device = cluster.cib.device(point.device)
-    if point.is_deleting or device is None or device.is_stopping:
+    if point.is_deleting or device is None or device.is_deleting:
         problems.append(
             Problem(
                 "SAN-CLONE-002",

@@ -96,7 +96,7 @@ def check_deletion(cluster: Cluster, name: DeviceName) -> None:
     problems = [
         *quorum_problems(cluster),
         *unmanaged_problems(cluster, device),
-        *(() if device.is_stopping else needed_by_clones(cluster, cluster.cib.points_of(name))),
+        *(() if device.is_deleting else needed_by_clones(cluster, cluster.cib.points_of(name))),
     ]
     if problems:
         raise Refused(*problems)
@@ -164,7 +164,7 @@ def refuse_while_logged_in(
     problems: list[Problem] = []
     for name in names:
         device = cluster.cib.device(name)
-        if device is None or device.is_stopping:
+        if device is None or device.is_deleting:
             continue
         hosts, silent = host_logins(cluster, device, sessions)
         named = ", ".join([*hosts[:_NAMED], *(["..."] if len(hosts) > _NAMED else [])])
@@ -190,7 +190,7 @@ def next_deletion_step(cluster: Cluster, name: DeviceName) -> DeletionStep:
 
     Raises:
         Refused: a clone is being made from a restore point of the device, since the deletion was
-            checked. Once the device is being stopped none is made any more.
+            checked. Once the device is being deleted none is made any more.
     """
     device = cluster.cib.device(name)
     if device is None:
@@ -198,7 +198,7 @@ def next_deletion_step(cluster: Cluster, name: DeviceName) -> DeletionStep:
         here = tuple(s.node for s in stones if cluster.is_pool_agent_running(s.node))
         away = tuple(s.node for s in stones if not cluster.is_pool_agent_running(s.node))
         return AwaitDataRemoval(here=here, away=away) if here else Deleted(away=away)
-    if not device.is_stopping:
+    if not device.is_deleting:
         needed = needed_by_clones(cluster, cluster.cib.points_of(name))
         if needed:
             raise Refused(*needed)

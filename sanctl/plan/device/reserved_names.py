@@ -82,6 +82,7 @@ def id_suffixes() -> frozenset[str]:
         initiators=(Iqn(value="iqn.2026-11.net.example"),),
         prefer=node,
         is_stopping=True,
+        is_deleting=True,
         is_new=True,
     )
     elements = (

@@ -11,7 +11,7 @@ from sanctl.model.device import DeviceSpec
 from sanctl.model.drbd import uses_quorum
 from sanctl.model.findings import Finding, Severity
 from sanctl.model.names import NodeName, format_bytes
-from sanctl.plan.cluster.preconditions import other_part_advice
+from sanctl.plan.cluster.preconditions import other_part_advice, start_command
 from sanctl.plan.health.cache_health import device_cache_findings
 from sanctl.plan.health.connect_wait import connect_wait
 from sanctl.plan.health.constraint_health import constraint_findings, tie_findings
@@ -38,14 +38,24 @@ def device_findings(cluster: Cluster, device: DeviceSpec, *, now_s: float) -> It
     """
     subject = f"device {device.name}"
     active = cluster.mon.active_nodes(device.name)
-    if device.is_stopping:
+    if device.is_stopping and not device.is_deleting:
+        yield Finding(
+            code="SAN-HLT-166",
+            severity=CRITICAL,
+            subject=subject,
+            what="it is stopped, and not by a deletion: Pacemaker is told to serve it nowhere",
+            why="somebody has disabled it (target-role=Stopped), or a restart of it broke off",
+            do=f"start it again: '{start_command(device.name)}'",
+        )
+        return
+    if device.is_deleting:
         yield Finding(
             code="SAN-HLT-030",
             severity=WARNING,
             subject=subject,
             what="it is stopped: its deletion was begun and not finished",
             do=f"finish it with 'sanctl device delete {device.name}', or undo it with "
-            f"'crm_resource --resource sanctl-{device.name} --meta --delete-parameter target-role'",
+            f"'{start_command(device.name)}'",
         )
         return
     if len(active) > 1:

@@ -51,6 +51,7 @@ CHECKS = (
             "SAN-HLT-147",
             "SAN-HLT-148",
             "SAN-HLT-149",
+            "SAN-HLT-166",
             "SAN-HLT-142",
             "SAN-HLT-143",
         ),

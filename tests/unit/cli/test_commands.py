@@ -4,6 +4,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -444,6 +445,35 @@ def test_a_deletion_that_has_begun_asks_no_hosts(run: Run, env: FakeEnvironment)
         session.change(lambda _: (SetStopped(name=DeviceName.parse("vm1")),))
     env.pacemaker.private_attributes["n1", SESSIONS_ATTRIBUTE] = f"{I1},10.0.0.7=vm1"
     assert run("device", "delete", "vm1", "--yes")[0] == 0
+
+
+def test_a_device_that_somebody_has_disabled_is_no_deletion(run: Run, env: FakeEnvironment) -> None:
+    """`pcs resource disable`: neither is its deletion finished, nor are its hosts passed over."""
+    run("device", "create", "vm1", "--size", "100M")
+    group = env.pacemaker.root.find(".//clone[@id='sanctl-vm1']/meta_attributes")
+    assert group is not None
+    role = ET.SubElement(group, "nvpair", id="sanctl-vm1-meta-target-role", name="target-role")
+    role.set("value", "Stopped")
+    env.pacemaker.touch()
+    env.pacemaker.private_attributes["n1", SESSIONS_ATTRIBUTE] = f"{I1},10.0.0.7=vm1"
+
+    status, out, _ = run("status")
+    assert status == 1 and "SAN-HLT-166" in out and "SAN-HLT-030" not in out
+    assert "stopped" in out and "device delete" not in out
+    status, _, err = run("device", "resize", "vm1", "200M")
+    assert status == 4 and "SAN-DEV-014" in err and "device delete" not in err
+    status, _, err = run("device", "delete", "vm1", "--yes")
+    assert status == 4 and "SAN-DEV-023" in err and "vm1" in env.pacemaker.devices()
+    assert run("device", "delete", "vm1", "--yes", "--accept", "SAN-DEV-023")[0] == 0
+
+
+def test_a_deletion_that_has_begun_is_taken_back(run: Run, env: FakeEnvironment) -> None:
+    run("device", "create", "vm1", "--size", "100M")
+    with env.session() as session:
+        session.change(lambda _: (SetStopped(name=DeviceName.parse("vm1")),))
+    status, out, _ = run("status")
+    assert status == 1 and "SAN-HLT-030" in out and "sanctl device delete vm1" in out
+    assert "deleting" in out
 
 
 def test_another_device_than_the_one_asked_for_is_not_deleted(

@@ -137,7 +137,9 @@ def test_a_point_that_is_going_is_no_origin(bed: Bed) -> None:
     seen = bed.seen()
     web = seen.cib.device("web")
     assert web is not None
-    stopping = replace(seen, cib=replace(seen.cib, devices=(replace(web, is_stopping=True),)))
+    stopping = replace(
+        seen, cib=replace(seen.cib, devices=(replace(web, is_stopping=True, is_deleting=True),))
+    )
     assert problems(bed, stopping) == ["SAN-CLONE-002"]
     bed.cluster.patch(deleting)
     assert problems(bed) == ["SAN-CLONE-002"]
@@ -210,7 +212,7 @@ def test_a_restore_point_stays_until_its_clones_are_served(bed: Bed) -> None:
     # A deletion that has begun goes on: no clone is made any more.
     web = being_made.cib.device("web")
     assert web is not None
-    devices = (replace(web, is_stopping=True), *being_made.cib.devices[1:])
+    devices = (replace(web, is_stopping=True, is_deleting=True), *being_made.cib.devices[1:])
     stopping = replace(being_made, cib=replace(being_made.cib, devices=devices))
     deletion.check_deletion(stopping, NAME)
 

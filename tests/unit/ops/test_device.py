@@ -471,7 +471,7 @@ def test_many_are_stopped_by_one_change_and_removed_by_one() -> None:
     assert bench.cluster.devices() == {}
     assert "stopping 3 devices on all nodes" in bench.reporter.lines
     stop, removal = bench.cluster.patches
-    assert all(f"sanctl-vm{i}-meta-target-role" in stop for i in (1, 2, 3))
+    assert all(f"sanctl-vm{i}-meta-deletion" in stop for i in (1, 2, 3))
     assert all(f"sanctl-delete-vm{i}" in removal for i in (1, 2, 3))
 
 

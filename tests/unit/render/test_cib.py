@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -245,7 +246,36 @@ def test_stopping_twice_and_parameters() -> None:
     apply(cluster, SetStopped(name=VM1))
     apply(cluster, SetStopped(name=VM1), SetParameter(name=VM1, parameter="size", value="8192"))
     (device,) = parse_cib(parse_document(cluster.query())).devices
-    assert device.is_stopping and device.size.bytes == 8192
+    assert device.is_stopping and device.is_deleting and device.size.bytes == 8192
+
+
+@pytest.mark.parametrize("identifier", ["sanctl-vm1-meta-target-role", "sanctl-vm1-x-target-role"])
+def test_a_device_that_another_tool_has_stopped_is_not_being_deleted(identifier: str) -> None:
+    """`pcs resource disable` and crm_resource name the attribute by its set and its name."""
+    cluster = FakePacemaker()
+    apply(cluster, AddDevice(device=_device()))
+    group = cluster.root.find(".//clone[@id='sanctl-vm1']/meta_attributes")
+    assert group is not None
+    ET.SubElement(group, "nvpair", id=identifier, name="target-role", value="Stopped")
+    (device,) = parse_cib(parse_document(cluster.query())).devices
+    assert (device.is_stopping, device.is_deleting) == (True, False)
+
+    apply(cluster, SetStopped(name=VM1))
+    (device,) = parse_cib(parse_document(cluster.query())).devices
+    assert (device.is_stopping, device.is_deleting) == (True, True)
+    pairs = [pair.get("id") for pair in group if pair.get("name") == "target-role"]
+    assert pairs == ["sanctl-vm1-meta-deletion"]
+
+
+def test_a_deletion_that_was_taken_back_is_none() -> None:
+    cluster = FakePacemaker()
+    apply(cluster, AddDevice(device=_device()))
+    apply(cluster, SetStopped(name=VM1))
+    pair = cluster.root.find(".//nvpair[@id='sanctl-vm1-meta-deletion']")
+    assert pair is not None
+    pair.set("value", "Started")
+    (device,) = parse_cib(parse_document(cluster.query())).devices
+    assert (device.is_stopping, device.is_deleting) == (False, False)
 
 
 def test_a_stop_wins_over_what_crm_resource_has_set() -> None:
