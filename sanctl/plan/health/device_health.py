@@ -24,7 +24,7 @@ from sanctl.plan.health.restore_health import restore_findings
 from sanctl.plan.health.verify_health import verify_findings
 from sanctl.plan.health.waiting_health import waiting_findings
 from sanctl.plan.replicas.diagnosis import Condition, diagnose, drained_text
-from sanctl.plan.replicas.pending_change import incomplete_replicas, replica_count_mismatch
+from sanctl.plan.replicas.pending_change import replica_count_mismatch
 
 CRITICAL, WARNING = Severity.CRITICAL, Severity.WARNING
 # The text for what is not known.
@@ -246,9 +246,6 @@ def _replica_findings(cluster: Cluster, device: DeviceSpec, now_s: float) -> Ite
                 f"replica on {node} is {replica.disk} ({replica.link}){amount}",
                 "wait for the resync to end; the device is served meanwhile",
             )
-            filling = incomplete_replicas(cluster, device)
-            if filling is not None:
-                do = f"{do}; {filling[1]}"
         yield Finding(
             code="SAN-HLT-035",
             severity=WARNING,
