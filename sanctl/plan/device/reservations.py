@@ -158,9 +158,10 @@ def published_by_active(
 ) -> PublishedReservations | None:
     """Return what the node that serves a device says of its reservations; None: not known.
 
-    What another node says may be of the time when it served the device.
+    What another node says may be of the time when it served the device. Pacemaker shows no role for
+    a moment after a reload of the agent; the node goes on serving, and says so.
     """
-    active = cluster.active_node(device.name)
+    active = cluster.serving_node(device.name)
     return None if active is None else published.get(active)
 
 

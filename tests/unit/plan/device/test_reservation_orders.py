@@ -207,7 +207,7 @@ def test_off_is_refused_while_hosts_are_registered_or_that_is_not_known() -> Non
     # What the standby says may be of the time when it served.
     (line,) = refused(on, QUIET, {"n2": NONE}, is_on=False)
     assert line.startswith("SAN-RES-012: it is not known")
-    nobody = cluster(is_on=True, roles={"n1": Role.UNPROMOTED})
+    nobody = cluster(is_on=True, roles={"n1": Role.UNPROMOTED}, primary="")
     assert refused(nobody, QUIET, {"n1": NONE}, is_on=False)[0].startswith("SAN-RES-012")
 
 
@@ -276,3 +276,14 @@ def test_an_order_that_was_replaced(order: str) -> None:
 def test_of_two_nodes_that_serve_neither_is_believed() -> None:
     both = cluster(is_on=True, roles={"n1": Role.PROMOTED, "n2": Role.PROMOTED})
     assert published_by_active(both, SPEC, {"n1": HELD, "n2": NONE}) is None
+
+
+def test_what_is_read_while_pacemaker_shows_no_role_is_of_the_node_that_says_it_serves() -> None:
+    moment = cluster(
+        is_on=True,
+        roles={"n1": Role.UNPROMOTED, "n2": Role.UNPROMOTED},
+        needs=("reservations",),
+    )
+    assert published_by_active(moment, SPEC, {"n1": HELD, "n2": NONE}) is HELD
+    assert plan_clear(moment, WEB, TOKEN, {"n1": NONE}) == ()
+    assert switch(moment, QUIET, {"n1": NONE}, is_on=False) == (OFF, NEEDS_NONE)
