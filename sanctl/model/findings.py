@@ -35,6 +35,11 @@ def is_degraded(findings: tuple[Finding, ...]) -> bool:
     return any(finding.severity is not Severity.NOTE for finding in findings)
 
 
+def is_degraded_by(findings: tuple[Finding, ...], code: str) -> bool:
+    """Whether findings of that code, and none of another, are more than a note."""
+    return {each.code for each in findings if each.severity is not Severity.NOTE} == {code}
+
+
 _ORDER = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.NOTE: 2}
 
 

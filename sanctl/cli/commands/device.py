@@ -39,6 +39,7 @@ from sanctl.cli.options import (
 from sanctl.cli.output import finish, print_table
 from sanctl.cli.views.device import (
     DEVICE_COLUMNS,
+    active_text,
     device_data,
     device_row,
     device_state,
@@ -349,7 +350,6 @@ def show(name: str, output: str) -> None:
 
 
 def _print_device(cluster: Cluster, found: DeviceSpec, topology: Topology, now_s: float) -> None:
-    active = cluster.mon.active_nodes(found.name)
     move = cluster.cib.move(found.name)
     left = pending_change_of(cluster, found)
     lines = [
@@ -358,7 +358,7 @@ def _print_device(cluster: Cluster, found: DeviceSpec, topology: Topology, now_s
         ("size", f"{found.size} ({found.size.bytes} bytes)"),
         ("pool", found.pool.value),
         *((("made from", f"restore point {found.origin.name}"),) if found.origin else ()),
-        ("active", ", ".join(active) or "?"),
+        ("active", active_text(cluster, found)),
         ("preferred", str(found.prefer or "-")),
         *_follow_lines(cluster, found),
         *((f"replica {n}", replica_flush_text(cluster, found, n)) for n in found.nodes),

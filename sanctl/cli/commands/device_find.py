@@ -38,7 +38,7 @@ def find(word: str, output: str) -> None:
             "minor": device.minor,
             "target": topology.target_iqn(device.name).value,
             "nodes": [node.value for node in device.nodes],
-            "active_node": cluster.active_node(device.name),
+            "active_node": cluster.serving_node(device.name),
         }
         for device, by in find_devices(cluster, topology, word)
     ]

@@ -22,13 +22,23 @@ from sanctl.cli.views.node import NODE_COLUMNS, node_data, node_rows
 from sanctl.errors import ConfigError, ExitStatus, Problem
 from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import NodeState
-from sanctl.model.findings import Finding, Severity, grouped, is_degraded, sorted_findings
+from sanctl.model.findings import (
+    Finding,
+    Severity,
+    grouped,
+    is_degraded,
+    is_degraded_by,
+    sorted_findings,
+)
 from sanctl.model.topology import Topology
 from sanctl.ops.path_look import host_path_findings
+from sanctl.ops.session import Session
 from sanctl.plan.health.cluster_health import all_findings
 
 _SHOWN_SUBJECTS = 4
 _STATE = DEVICE_COLUMNS.index("STATE")
+# Pacemaker learns the role again by the monitor after an agent's reload (docs/adr/0087).
+_ROLE_NOT_SHOWN, _ROLE_SHOWN_WITHIN_S = "SAN-HLT-149", 2.5
 
 
 @click.command(short_help="Show the health of nodes, devices and pools.")
@@ -43,13 +53,11 @@ def status(output: str) -> None:
     except ConfigError as error:
         problems = error.problems
     with env.session() as session:
-        cluster = session.observe()
-        findings = sorted_findings(
-            [
-                *all_findings(cluster, topology, now_s=session.clock.wall_s()),
-                *host_path_findings(session, cluster),
-            ]
-        )
+        cluster, findings = _look(session, topology)
+        if is_degraded_by(findings, _ROLE_NOT_SHOWN) and not problems:
+            # It would end the command with status 1 after each change of a device.
+            session.clock.sleep(_ROLE_SHOWN_WITHIN_S)
+            cluster, findings = _look(session, topology)
     degraded = is_degraded(findings) or bool(problems)
     nodes = node_data(cluster, topology)
     # Either for JSON or for a table: with hundreds of devices each takes most of the time.
@@ -92,6 +100,16 @@ def status(output: str) -> None:
         text=text,
         status=ExitStatus.DEGRADED if degraded else ExitStatus.OK,
         problems=problems,
+    )
+
+
+def _look(session: Session, topology: Topology | None) -> tuple[Cluster, tuple[Finding, ...]]:
+    cluster = session.observe()
+    return cluster, sorted_findings(
+        [
+            *all_findings(cluster, topology, now_s=session.clock.wall_s()),
+            *host_path_findings(session, cluster),
+        ]
     )
 
 

@@ -102,7 +102,7 @@ def _target_data(
         "lun": 0,
         "serial": device.serial,
         "wwid": device.wwid,
-        "active_node": cluster.active_node(device.name),
+        "active_node": cluster.serving_node(device.name),
         "portals": [
             {
                 "node": node.value,

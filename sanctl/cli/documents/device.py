@@ -104,8 +104,8 @@ class Device(TypedDict):
     name: Annotated[str, "its name"]
     state: Annotated[
         str,
-        "`ok`: served, every replica in sync; `degraded`: served; `down`: not served; `deleting`; "
-        "`stopped`: by somebody, not by a deletion; "
+        "`ok`: served, every replica in sync; `degraded`: served, and something is wrong; "
+        "`down`: no node serves it; `deleting`; `stopped`: by somebody, not by a deletion; "
         "`restoring`: from a restore point or a backup, and no host is let in; `held`: served, and "
         "no host is let in before its second site has answered",
     ]
@@ -119,7 +119,11 @@ class Device(TypedDict):
     ]
     minor: Annotated[int, "DRBD minor; replicas connect on TCP port 7800 + minor"]
     cache: Annotated[DeviceCache, "its cache policy"]
-    active_node: Annotated[str | None, "the node that serves it; null: none, or not known"]
+    active_node: Annotated[
+        str | None,
+        "the node that serves it, by Pacemaker; where that shows none, as for a moment after a "
+        "change, the one whose replica says so; null: none, or not known",
+    ]
     prefer: Annotated[str | None, "the node that serves it at first"]
     moving_to: Annotated[str | None, "the node to which it is being moved"]
     target: Annotated[str | None, "its iSCSI target; null: cluster.toml cannot be read"]
@@ -258,4 +262,4 @@ class DeviceFound(TypedDict):
     minor: Annotated[int, "of /dev/drbdMINOR on its nodes"]
     target: Annotated[str, "the IQN of its target"]
     nodes: Annotated[list[str], "the nodes with a replica"]
-    active_node: Annotated[str | None, "the node that serves it; null: not known, or none"]
+    active_node: Annotated[str | None, "as in `Device`"]

@@ -36,19 +36,32 @@ def device_state(cluster: Cluster, device: DeviceSpec) -> str:
         return "deleting" if device.is_deleting else "stopped"
     if device.is_restoring:
         return "restoring"
-    if held(cluster, device) is not None and cluster.mon.active_nodes(device.name):
+    is_served = bool(_shown_as_active(cluster, device))
+    if held(cluster, device) is not None and is_served:
         return "held"
+    if not is_served:
+        return "down"
     # The time is in texts alone.
     severities = {finding.severity for finding in device_findings(cluster, device, now_s=0.0)}
-    if Severity.CRITICAL in severities:
-        return "down"
-    if Severity.WARNING in severities:
+    if severities & {Severity.CRITICAL, Severity.WARNING}:
         return "degraded"
     in_sync = all(
         cluster.is_in_sync(device, node) and not cluster.is_marked(device, node)
         for node in device.nodes
     )
     return "ok" if in_sync else "degraded"
+
+
+def _shown_as_active(cluster: Cluster, device: DeviceSpec) -> tuple[str, ...]:
+    """Return the nodes that serve, by Pacemaker; where that shows none, by the replica itself."""
+    serving = cluster.serving_node(device.name)
+    return cluster.mon.active_nodes(device.name) or ((serving,) if serving else ())
+
+
+def active_text(cluster: Cluster, device: DeviceSpec) -> str:
+    """Return which node serves a device, for tables and lines."""
+    active = _shown_as_active(cluster, device)
+    return ", ".join(active) or ("-" if device.is_stopping else UNKNOWN)
 
 
 def device_data(
@@ -73,7 +86,7 @@ def device_data(
             else None,
             "read_cache": device.cache.read_bytes,
         },
-        "active_node": cluster.active_node(device.name),
+        "active_node": cluster.serving_node(device.name),
         "prefer": device.prefer.value if device.prefer else None,
         "moving_to": move.node if move else None,
         "target": topology.target_iqn(device.name).value if topology else None,
@@ -178,12 +191,11 @@ DEVICE_COLUMNS = ("DEVICE", "SIZE", "STATE", "ACTIVE", "REPLICAS")
 
 def device_row(cluster: Cluster, device: DeviceSpec) -> tuple[str, ...]:
     """Return a device's row of DEVICE_COLUMNS."""
-    active = cluster.mon.active_nodes(device.name)
     return (
         device.name.value,
         str(device.size),
         device_state(cluster, device),
-        ", ".join(active) if active else ("-" if device.is_stopping else UNKNOWN),
+        active_text(cluster, device),
         ", ".join(f"{node} {replica_text(cluster, device, node)}" for node in device.nodes),
     )
 

@@ -24,7 +24,7 @@ def reservations_data(
     return {
         "device": device.name.value,
         "on": device.reservations,
-        "active_node": cluster.active_node(device.name),
+        "active_node": cluster.serving_node(device.name),
         "type": state.type if state else None,
         "type_name": TYPES[state.type] if state and state.type else None,
         "registrations": [
