@@ -9,8 +9,8 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import MEMBER_STATES, NodeState
 from sanctl.model.device import DeviceSpec
 from sanctl.model.drbd import uses_quorum
-from sanctl.model.findings import Finding, Severity
-from sanctl.model.names import NodeName, format_bytes
+from sanctl.model.findings import Finding, Severity, unsynced_text
+from sanctl.model.names import NodeName
 from sanctl.plan.cluster.preconditions import other_part_advice, start_command
 from sanctl.plan.health.cache_health import device_cache_findings
 from sanctl.plan.health.connect_wait import connect_wait
@@ -219,8 +219,7 @@ def _replica_findings(cluster: Cluster, device: DeviceSpec, now_s: float) -> Ite
         has_all = replica.peers and replica.is_connected_with(there)
         if replica.is_up_to_date and (has_all or not there):
             continue  # connected to every present peer; absent peers have their own finding
-        out = replica.out_of_sync_kib
-        amount = f", {format_bytes(out * 1024)} to sync" if out else ""
+        unsynced_bytes = (replica.out_of_sync_kib or 0) * 1024
         if replica.disk is None:
             what, do = (
                 f"replica on {node}: unknown, its agent has published nothing",
@@ -229,13 +228,13 @@ def _replica_findings(cluster: Cluster, device: DeviceSpec, now_s: float) -> Ite
         elif not replica.is_connected:
             wait = connect_wait(cluster, device, now_s=now_s)
             what, do = (
-                f"replica on {node} is {replica.disk} and not connected "
-                f"({replica.link or _UNSET}){amount}",
+                f"replica on {node} is {replica.disk} and not connected ({replica.link or _UNSET})",
                 "check the sync network and the other node; it reconnects by itself",
             )
             if wait is not None:
                 what, do = f"{what}: {wait.what}", wait.do
         elif replica.disk == "Diskless":
+            unsynced_bytes = 0
             what, do = (
                 f"replica on {node} has no disk: DRBD dropped it at an error",
                 f"check the disk (journalctl -k on {node}); once it answers it is attached again "
@@ -243,14 +242,15 @@ def _replica_findings(cluster: Cluster, device: DeviceSpec, now_s: float) -> Ite
             )
         else:
             what, do = (
-                f"replica on {node} is {replica.disk} ({replica.link}){amount}",
+                f"replica on {node} is {replica.disk} ({replica.link})",
                 "wait for the resync to end; the device is served meanwhile",
             )
         yield Finding(
             code="SAN-HLT-035",
             severity=WARNING,
             subject=subject,
-            what=what,
+            what=what + unsynced_text(unsynced_bytes),
+            unsynced_bytes=unsynced_bytes,
             why="one replica less protects the data",
             do=do,
         )

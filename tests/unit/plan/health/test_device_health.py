@@ -38,3 +38,7 @@ def test_a_resync_is_waited_for_and_no_replica_is_dropped_for_it() -> None:
     found = _findings(fake)["SAN-HLT-035"]
     assert "wait for the resync" in found.do
     assert "--drop" not in found.do
+    assert (found.unsynced_bytes, found.what.endswith("(SyncTarget), 9 KiB to sync")) == (
+        9216,
+        True,
+    )
