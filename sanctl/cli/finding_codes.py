@@ -79,7 +79,8 @@ CODES = {
     "treat it as an emergency.",
     "SAN-HLT-032": "No node serves the device. Hosts wait, and get errors when their own timeouts "
     "expire.",
-    "SAN-HLT-033": "Pacemaker was configured not to manage this device.",
+    "SAN-HLT-033": "Pacemaker was configured not to manage this device: by is-managed or "
+    "maintenance of its clone or primitive, or in the resource defaults, which all resources have.",
     "SAN-HLT-034": "The node with this replica is away; the state of the replica is not known.",
     "SAN-HLT-035": "A replica is not up to date, not connected, or has not reported.",
     "SAN-HLT-036": "A Primary that has lost its peer freezes all I/O until it is certain that the "
@@ -271,6 +272,9 @@ CODES = {
     "SAN-HLT-149": "Pacemaker records an applied change of a device as a start, and learns by the "
     "next monitor that the replica serves: for a moment it shows a standby. In a move or a "
     "failover it is what the replica has last published. The device is not known to be down.",
+    "SAN-HLT-150": "crm_mon shows an instance of this device as unmanaged, though no maintenance "
+    "and no meta attribute that sanctl reads is why: an action failed whose `on-fail` is `block`, "
+    "or a rule in the resource defaults says so. Pacemaker does not act on it until that is ended.",
     "SAN-HLT-148": "On a node with a replica of a device with persistent reservations the service "
     "that keeps them does not listen. Each change of a reservation waits for it, also on other "
     "nodes, as none is answered before each replica has it or is marked; a promotion waits, too.",

@@ -14,6 +14,7 @@ from sanctl.model.drbd import PORT_BASE
 from sanctl.model.host import Host, HostName
 from sanctl.model.host_group import HostGroupName
 from sanctl.model.hung_io import HungIo
+from sanctl.model.meta_attribute import MetaAttribute
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName, format_bytes
 from sanctl.model.pool_cache import CacheState
 from sanctl.model.restore_point import PointOrder
@@ -90,7 +91,10 @@ class DeviceSpec:
     """Pacemaker is told to stop it everywhere: by a deletion, or by somebody (`target-role`)."""
     is_deleting: bool = False
     """It is stopped by a deletion that has begun. Implies `is_stopping`."""
-    is_managed: bool = True
+    unmanaged_by: tuple[MetaAttribute, ...] = ()
+    """The meta attributes by which Pacemaker does not manage it."""
+    unpromoted_by: tuple[MetaAttribute, ...] = ()
+    """The meta attributes by which Pacemaker promotes no replica: `target-role=Unpromoted`."""
     is_new: bool = False
     cache: CachePolicy = NO_CACHE
     hosts: tuple[Host, ...] = ()
@@ -119,6 +123,11 @@ class DeviceSpec:
     """The latest order to clear the reservations, a token; it may have been carried out."""
     needs: tuple[str, ...] = ()
     """What a release has to know to serve it, words of this release or a later one; sorted."""
+
+    @property
+    def is_managed(self) -> bool:
+        """Whether Pacemaker manages it, as far as the CIB's meta attributes say."""
+        return not self.unmanaged_by
 
     def host(self, name: HostName) -> Host | None:
         """Return the host of that name, if it may use the device."""

@@ -65,6 +65,7 @@ from sanctl.model.verify_result import VerifyRecord, VerifyResult, parse_publish
 from sanctl.model.vote_mode import VOTES_ATTRIBUTE, NodeVotes
 from sanctl.parse.foreign_constraints import foreign_constraints
 from sanctl.parse.guest_constraints import follows, foreign_ties, guests
+from sanctl.parse.meta_attributes import resource_defaults, unmanaging, unpromoting
 from sanctl.parse.published_state import (
     parse_pool_usage,
     parse_replica_state,
@@ -122,11 +123,12 @@ def parse_cib(root: ET.Element, states: Mapping[str, str] = _NO_STATES) -> Cib:
         for location in configuration.findall("constraints/rsc_location")
         if location.get("id") == f"{location.get('rsc')}-prefer"
     }
+    defaults = resource_defaults(configuration)
     for clone, primitive in _device_elements(configuration):
         name = primitive.get("id", "")
         names |= {clone.get("id", ""): name, name: name}
         try:
-            devices.append(_device(clone, primitive, preferred.get(clone.get("id", ""))))
+            devices.append(_device(clone, primitive, preferred.get(clone.get("id", "")), defaults))
         except (SanctlError, ValueError) as error:
             unreadable.append((primitive.get("id", "?"), str(error)))
             if origin := _pairs_of(primitive, "instance_attributes").get("origin"):
@@ -350,10 +352,18 @@ def _device_elements(configuration: ET.Element) -> Iterator[tuple[ET.Element, ET
             yield clone, primitive
 
 
-def _device(clone: ET.Element, primitive: ET.Element, prefer: str | None) -> DeviceSpec:
+def _device(
+    clone: ET.Element, primitive: ET.Element, prefer: str | None, defaults: Mapping[str, str]
+) -> DeviceSpec:
     parameters = _pairs_of(primitive, "instance_attributes")
     clone_meta = _pairs_of(clone, "meta_attributes")
-    meta = {**clone_meta, **_pairs_of(primitive, "meta_attributes")}
+    own_meta = _pairs_of(primitive, "meta_attributes")
+    meta = {**clone_meta, **own_meta}
+    places = (
+        ("", defaults),
+        (clone.get("id", ""), clone_meta),
+        (primitive.get("id", ""), own_meta),
+    )
     for needed in ("uuid", "size", "pool", "nodes", "minor"):
         if needed not in parameters:
             raise ValueError(f"parameter {needed} is missing")
@@ -381,8 +391,8 @@ def _device(clone: ET.Element, primitive: ET.Element, prefer: str | None) -> Dev
         sync=SyncPolicy.parse(parameters.get("sync", "")),
         is_stopping=is_stopping,
         is_deleting=is_stopping and _is_deleting(clone),
-        is_managed=meta.get("is-managed", "true").lower() in _TRUE
-        and meta.get("maintenance", "false").lower() not in _TRUE,
+        unmanaged_by=unmanaging(*places),
+        unpromoted_by=unpromoting(*places),
         is_new=meta.get("sanctl-new", "false").lower() in _TRUE,
         cache=parse_cache_policy(parameters.get("cache", "")),
         hosts=parse_hosts(parameters.get("hosts", "")),

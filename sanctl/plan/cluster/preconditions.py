@@ -9,6 +9,7 @@ from sanctl.errors import Problem, Refused
 from sanctl.model.cluster import CibNode, Cluster, clone_id
 from sanctl.model.crm_mon import MEMBER_STATES
 from sanctl.model.device import DeviceSpec
+from sanctl.model.meta_attribute import deletions
 from sanctl.model.names import DeviceName, NodeName, PoolName
 from sanctl.model.topology import Topology
 
@@ -202,8 +203,10 @@ def unmanaged_problems(cluster: Cluster, device: DeviceSpec) -> tuple[Problem, .
         return (
             Problem(
                 "SAN-DEV-018",
-                f"device {device.name} is unmanaged: Pacemaker does not start, stop or move it",
-                "let Pacemaker manage it again: remove is-managed or maintenance from it",
+                f"device {device.name} is unmanaged, by "
+                f"{' and '.join(each.text for each in device.unmanaged_by)}: Pacemaker does not "
+                "start, stop or move it",
+                f"let Pacemaker manage it again: {deletions(device.unmanaged_by)}",
             ),
         )
     return ()

@@ -10,6 +10,7 @@ from sanctl.model.crm_mon import MEMBER_STATES, NodeState
 from sanctl.model.device import DeviceSpec
 from sanctl.model.drbd import uses_quorum
 from sanctl.model.findings import Finding, Severity, unsynced_text
+from sanctl.model.meta_attribute import deletions
 from sanctl.model.names import NodeName
 from sanctl.plan.cluster.preconditions import other_part_advice, start_command
 from sanctl.plan.health.cache_health import device_cache_findings
@@ -115,10 +116,12 @@ def device_findings(cluster: Cluster, device: DeviceSpec, *, now_s: float) -> It
             code="SAN-HLT-033",
             severity=WARNING,
             subject=subject,
-            what="it is unmanaged",
+            what=f"it is unmanaged, by {' and '.join(each.text for each in device.unmanaged_by)}",
             why="Pacemaker would not take it over when its node fails",
-            do="let Pacemaker manage it again: remove is-managed or maintenance from it",
+            do=f"let Pacemaker manage it again: {deletions(device.unmanaged_by)}",
         )
+    elif not cluster.is_maintenance:
+        yield from _unmanaged_replica_findings(cluster, device)
     yield from constraint_findings(cluster, device)
     yield from tie_findings(cluster, device)
     condition = diagnose(cluster, device).condition
@@ -146,6 +149,23 @@ def device_findings(cluster: Cluster, device: DeviceSpec, *, now_s: float) -> It
     yield from _secret_findings(cluster, device)
     yield from growth_findings(cluster, device)
     yield from device_cache_findings(cluster, device)
+
+
+def _unmanaged_replica_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
+    """Yield where Pacemaker itself says so, and no attribute or maintenance that is known."""
+    for each in cluster.mon.instances_of(device.name):
+        state = cluster.mon.state(each.node)
+        if each.is_managed or state not in MEMBER_STATES or state is NodeState.MAINTENANCE:
+            continue
+        yield Finding(
+            code="SAN-HLT-150",
+            severity=WARNING,
+            subject=f"device {device.name}",
+            what=f"Pacemaker does not manage its replica on {each.node}",
+            why="it neither starts nor stops it there, and does not take the device over",
+            do=f"after a failed action: 'crm_resource --cleanup --resource {device.name}'; else "
+            "see 'cibadmin --query --scope rsc_defaults' for a rule, and 'crm_mon -1'",
+        )
 
 
 def _secret_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
@@ -276,6 +296,11 @@ def _next_for_unserved(cluster: Cluster, device: DeviceSpec) -> str:
         return (
             f"fencing of {unclean[0]} must succeed first: 'stonith_admin --history {unclean[0]}'; "
             f"if it cannot, switch it off, then 'sanctl node confirm-off {unclean[0]}'"
+        )
+    if device.unpromoted_by:
+        return (
+            f"it is told not to serve, by {' and '.join(e.text for e in device.unpromoted_by)}: "
+            f"{deletions(device.unpromoted_by)} ends that"
         )
     missed = _next_for_missed_drop(cluster, device)
     if missed:

@@ -22,6 +22,7 @@ from sanctl.model.cib_change import (
 from sanctl.model.cluster import Cluster, MoveConstraint
 from sanctl.model.crm_mon import Instance, MonNode, NodeState, Role
 from sanctl.model.device import OutdatedMark, PoolUsage, ReplicaState, Tombstone
+from sanctl.model.meta_attribute import MetaAttribute
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
@@ -470,7 +471,8 @@ def test_nor_while_nothing_looks_at_the_other_replica() -> None:
     states = {N2: NodeState.MAINTENANCE}
     node = world(disks={N1: _THROUGH, N2: _THROUGH}, states=states)
     (device,) = good.cib.devices
-    left = replace(good, cib=replace(good.cib, devices=(replace(device, is_managed=False),)))
+    unmanaged = replace(device, unmanaged_by=(MetaAttribute("vm1", "is-managed", "false"),))
+    left = replace(good, cib=replace(good.cib, devices=(unmanaged,)))
     stone = Tombstone(device=VM1.value, node=N1, value=f"{device.uuid} main")
     dropped = world((N2,), active=N2, disks={N2: _THROUGH}, states=states)
     dropped = replace(dropped, cib=replace(dropped.cib, tombstones=(stone,)))

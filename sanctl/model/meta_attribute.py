@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A meta attribute by which somebody keeps Pacemaker from managing or promoting a device."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class MetaAttribute(NamedTuple):
+    """One meta attribute, where it stands in the CIB."""
+
+    resource: str
+    """The device's clone or its primitive; empty: the resource defaults, which all resources have.
+    """
+    name: str
+    value: str
+
+    @property
+    def text(self) -> str:
+        """What it is and where."""
+        where = f"of {self.resource}" if self.resource else "in the resource defaults"
+        return f"{self.name}={self.value} {where}"
+
+    @property
+    def deletion(self) -> str:
+        """The command that takes it away."""
+        if not self.resource:
+            return f"crm_attribute --type rsc_defaults --name {self.name} --delete"
+        return f"crm_resource --resource {self.resource} --meta --delete-parameter {self.name}"
+
+
+def deletions(attributes: tuple[MetaAttribute, ...]) -> str:
+    """Return the commands that take them away, one after the other."""
+    return ", then ".join(f"'{each.deletion}'" for each in attributes)

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Which meta attributes in the CIB keep Pacemaker from managing or promoting a device."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Mapping
+
+from sanctl.model.meta_attribute import MetaAttribute
+
+_TRUE = frozenset({"true", "yes", "on", "1", "y"})
+#: Earlier names of roles stay valid in the CIB.
+_NOT_PROMOTED = frozenset({"unpromoted", "slave"})
+
+
+def unmanaging(*sets: tuple[str, Mapping[str, str]]) -> tuple[MetaAttribute, ...]:
+    """Return by which attributes Pacemaker does not manage a resource; empty: it does.
+
+    Args:
+        sets: the attributes of each place, with its resource; a later place has precedence.
+    """
+    return (
+        *_in_effect("is-managed", lambda value: value not in _TRUE, sets),
+        *_in_effect("maintenance", lambda value: value in _TRUE, sets),
+    )
+
+
+def unpromoting(*sets: tuple[str, Mapping[str, str]]) -> tuple[MetaAttribute, ...]:
+    """Return by which attributes Pacemaker promotes no instance; empty: it may. As `unmanaging`."""
+    return _in_effect("target-role", lambda value: value in _NOT_PROMOTED, sets)
+
+
+def _in_effect(
+    name: str, keeps: Callable[[str], bool], sets: tuple[tuple[str, Mapping[str, str]], ...]
+) -> tuple[MetaAttribute, ...]:
+    found = [(resource, pairs[name]) for resource, pairs in sets if name in pairs]
+    if not found or not keeps(found[-1][1].lower()):
+        return ()
+    # Without the last one the one before it is in effect.
+    return tuple(
+        MetaAttribute(resource, name, value) for resource, value in found if keeps(value.lower())
+    )
+
+
+def resource_defaults(configuration: ET.Element) -> dict[str, str]:
+    """Return the defaults of all resources' meta attributes.
+
+    Without those of a set with a rule: whether it holds for a resource is Pacemaker's to say.
+    """
+    found: dict[str, str] = {}
+    for group in configuration.findall("rsc_defaults/meta_attributes"):
+        if group.find("rule") is None:
+            for pair in group.findall("nvpair"):
+                found.setdefault(pair.get("name", ""), pair.get("value", ""))
+    return found
