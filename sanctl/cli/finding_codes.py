@@ -64,7 +64,7 @@ CODES = {
     "SAN-HLT-017": "startup-fencing is off. A node that starts and does not see the others starts "
     "and promotes replicas without having fenced them.",
     "SAN-HLT-020": "A node is not in full service: offline, unclean (its state is unknown until "
-    "it is fenced), in standby, in maintenance, or joining.",
+    "it is fenced), in standby, shutting down, in maintenance, or joining.",
     "SAN-HLT-021": "The watch over the iscsi network reports that this node reaches none of the "
     "addresses configured for it. The node's devices move to a node that does reach one, if there "
     "is one.",

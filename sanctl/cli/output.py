@@ -130,6 +130,7 @@ _STYLES = {
     "online": "green",
     "degraded": "yellow",
     "standby": "yellow",
+    "shutting down": "yellow",
     "pending": "yellow",
     "maintenance": "yellow",
     "deleting": "yellow",

@@ -48,6 +48,11 @@ REACH_RESOURCE = "sanctl-reached"
 DRAINED_ATTRIBUTE = "sanctl.drained"
 
 
+#: The node attribute of a standby. Transient, from `crm_standby --lifetime reboot`, it ends with
+#: the node's membership.
+STANDBY_ATTRIBUTE = "standby"
+
+
 #: The id of the cluster_property_set that has the hosts, and the beginning of their properties'
 #: names and ids. Pacemaker ignores properties that it does not know. Devices' ids have no dot.
 HOSTS_ID = "sanctl.hosts"
@@ -173,6 +178,8 @@ class Cib:
     outdated: tuple[OutdatedMark, ...]
     drained: frozenset[str]
     """Drained nodes: they serve nothing until they have left the cluster."""
+    standby_until_reboot: frozenset[str]
+    """Nodes in standby by a transient attribute, which ends with their membership."""
     replicas: Mapping[tuple[str, str], ReplicaState]
     """By device and node; only what has been published."""
     pools: Mapping[tuple[str, str], PoolUsage]

@@ -84,10 +84,19 @@ class Fencing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonNode:
-    """A node as `crm_mon` shows it."""
+    """A node as `crm_mon` shows it.
+
+    Attributes:
+        name: its name.
+        state: `STANDBY`, too, of a node whose Pacemaker stops: nothing may run there either.
+        is_shutting_down: whether its Pacemaker stops.
+        is_standby_on_fail: whether a failed action has put it into standby.
+    """
 
     name: str
     state: NodeState
+    is_shutting_down: bool = False
+    is_standby_on_fail: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

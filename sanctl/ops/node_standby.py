@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from sanctl.model.cib_change import Change
-from sanctl.model.cluster import Cluster
+from sanctl.model.cluster import STANDBY_ATTRIBUTE, Cluster
 from sanctl.model.crm_mon import Failure
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.ops.session import Session
@@ -80,19 +80,23 @@ def bring_online(session: Session, name: NodeName, *, timeout_s: float) -> bool:
     """End a node's standby and wait until its replicas are up to date.
 
     Raises:
-        Refused: unknown node.
+        Refused: unknown node, or a failed action keeps it in standby.
         CommandError: an agent failed.
         NotConverged: the node is back, and not all its replicas are up to date.
     """
     known: list[Failure] = []
     resources: list[str] = []
+    transient: list[str] = []
 
     def decide(cluster: Cluster) -> tuple[Change, ...]:
         known[:] = cluster.mon.failures
+        transient[:] = cluster.cib.standby_until_reboot & {name.value}
         resources[:] = [d.name.value for d in cluster.cib.devices if name in d.nodes]
         return plan_online(cluster, name)
 
     changes = session.change(decide)
+    if transient:
+        session.set_transient_attribute(name, STANDBY_ATTRIBUTE, None)
     session.wait(
         lambda seen: online_progress(seen, name),
         waiting_for=f"node {name} to be back with its replicas up to date",
@@ -101,4 +105,4 @@ def bring_online(session: Session, name: NodeName, *, timeout_s: float) -> bool:
         known_failures=tuple(known),
         look="a resync goes on by itself; a node that is off has to be started",
     )
-    return bool(changes)
+    return bool(changes or transient)

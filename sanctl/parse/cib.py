@@ -22,6 +22,7 @@ from sanctl.model.cluster import (
     HOST_PREFIX,
     POOLS_CLONE,
     REACH_ATTRIBUTE,
+    STANDBY_ATTRIBUTE,
     Cib,
     CibNode,
     FencingResource,
@@ -140,6 +141,7 @@ def parse_cib(root: ET.Element, states: Mapping[str, str] = _NO_STATES) -> Cib:
     reach: dict[str, int] = {}
     ballots: dict[str, NodeVotes] = {}
     drained: set[str] = set()
+    standby_until_reboot: set[str] = set()
     verifications: dict[tuple[str, str], VerifyResult] = {}
     verified: dict[tuple[str, str], VerifyRecord] = {}
     point_bytes: dict[tuple[str, str], int] = {}
@@ -152,6 +154,8 @@ def parse_cib(root: ET.Element, states: Mapping[str, str] = _NO_STATES) -> Cib:
             ballots[node] = NodeVotes.parse(value)
         elif name == DRAINED_ATTRIBUTE and value == "true":
             drained.add(node)
+        elif name == STANDBY_ATTRIBUTE and value.lower() in _TRUE:
+            standby_until_reboot.add(node)
         elif name.startswith(VERIFY_PREFIX) and (result := parse_published(value)) is not None:
             verifications[name.removeprefix(VERIFY_PREFIX), node] = result
         elif name.startswith(VERIFIED_PREFIX) and (known := VerifyRecord.parse(value)) is not None:
@@ -184,6 +188,7 @@ def parse_cib(root: ET.Element, states: Mapping[str, str] = _NO_STATES) -> Cib:
         tombstones=tuple(sorted(_tombstones(nodes))),
         outdated=tuple(sorted(_outdated(configuration, nodes))),
         drained=frozenset(drained),
+        standby_until_reboot=frozenset(standby_until_reboot),
         replicas=replicas,
         pools=pools,
         reach=reach,
@@ -335,7 +340,7 @@ def _nodes(configuration: ET.Element) -> Iterator[CibNode]:
         yield CibNode(
             name=name,
             id=element.get("id", ""),
-            wants_standby=attributes.get("standby", "off").lower() in _TRUE,
+            wants_standby=attributes.get(STANDBY_ATTRIBUTE, "off").lower() in _TRUE,
             attributes=attributes,
         )
 

@@ -42,7 +42,12 @@ def parse_crm_mon(text: str) -> Mon:
         has_quorum=dc is not None and dc.get("with_quorum") == "true",
         has_dc=dc is not None and dc.get("present", "true") == "true",
         nodes=tuple(
-            MonNode(name=node.get("name", ""), state=_node_state(node))
+            MonNode(
+                name=node.get("name", ""),
+                state=_node_state(node),
+                is_shutting_down=node.get("shutdown") == "true",
+                is_standby_on_fail=node.get("standby_onfail") == "true",
+            )
             for node in root.findall("nodes/node")
             if node.get("type", "member") == "member"
         ),

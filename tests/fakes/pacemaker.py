@@ -90,6 +90,9 @@ class FakePacemaker:
             ("sanctl-pool", n): Role.STARTED for n in STORAGE
         }
         self.roles |= {(f"fence-{n}", n): Role.STARTED for n in NODES}
+        # Nodes whose Pacemaker stops, and nodes that a failed action has put into standby.
+        self.shutting_down: set[str] = set()
+        self.standby_on_fail: set[str] = set()
         self.failures: list[dict[str, str]] = []
         # Nodes whose fencing is under way.
         self.fencing: list[str] = []
@@ -162,6 +165,8 @@ class FakePacemaker:
                 name=name,
                 online=str(not away).lower(),
                 standby=str(state == "standby").lower(),
+                standby_onfail=str(name in self.standby_on_fail).lower(),
+                shutdown=str(name in self.shutting_down).lower(),
                 unclean=str(state == "unclean").lower(),
                 pending=str(state == "pending").lower(),
                 maintenance=str(state == "maintenance").lower(),
@@ -369,6 +374,11 @@ class FakePacemaker:
         pair = self.root.find(f"configuration/nodes/node[@uname='{node}']//nvpair[@name='{name}']")
         return None if pair is None else pair.get("value")
 
+    def transient(self, node: str, name: str) -> str | None:
+        state = self.root.find(f"status/node_state[@uname='{node}']")
+        pair = None if state is None else state.find(f".//nvpair[@name='{name}']")
+        return None if pair is None else pair.get("value")
+
     def devices(self) -> dict[str, dict[str, str]]:
         """Names and parameters of the devices in the configuration."""
         return {
@@ -422,7 +432,7 @@ class FakePacemaker:
         if self.is_frozen:
             return
         for node in NODES:
-            wants = self.permanent(node, "standby")
+            wants = self.permanent(node, "standby") or self.transient(node, "standby")
             if wants == "on" and self.states[node] == "online":
                 self.states[node] = "standby"
             elif wants is None and self.states[node] == "standby":

@@ -29,6 +29,11 @@ class Node(TypedDict):
         "`online`, `standby`, `maintenance`, `pending`, `offline`, `unknown`, or `unclean`: its "
         "state is not known until it is fenced",
     ]
+    standby_reason: Annotated[
+        str | None,
+        "why its state is `standby`: `ordered`; `until-reboot`: by a transient attribute; "
+        "`failure`: an action failed there; `shutdown`: it is being stopped; null: it is not",
+    ]
     wants_standby: Annotated[bool, "standby was ordered, whether it is reached yet or not"]
     role: Annotated[str | None, "`storage` or `witness`"]
     active_devices: Annotated[int, "devices that it serves"]

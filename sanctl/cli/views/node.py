@@ -10,6 +10,7 @@ from sanctl.cli.output import UNKNOWN
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import NodeName, format_bytes
 from sanctl.model.topology import Pool, Topology
+from sanctl.plan.cluster.standby_reason import StandbyReason, standby_reason
 from sanctl.plan.device.placement import room_bytes
 from sanctl.plan.pool.flash_mode import (
     node_flash_text,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from sanctl.cli.documents import pool as pool_documents
 
 NODE_COLUMNS = ("NODE", "STATE", "ROLE", "ACTIVE", "REPLICAS", "ROOM")
+_SHUTTING_DOWN = "shutting down"
 
 
 def node_data(cluster: Cluster, topology: Topology | None) -> list[node_documents.Node]:
@@ -31,11 +33,13 @@ def node_data(cluster: Cluster, topology: Topology | None) -> list[node_document
     for node in sorted(cluster.cib.nodes, key=lambda n: n.name):
         entry = topology.node(node.name) if topology else None
         state = cluster.mon.state(node.name)
+        reason = standby_reason(cluster, node.name)
         data.append(
             {
                 "name": node.name.value,
                 "id": entry.id if entry else None,
                 "state": state.value,
+                "standby_reason": reason.value if reason else None,
                 "wants_standby": node.wants_standby,
                 "role": entry.role.value if entry else None,
                 "active_devices": cluster.active_count(node.name),
@@ -89,7 +93,7 @@ def node_rows(data: Sequence[node_documents.Node]) -> Iterable[tuple[str, ...]]:
         )
         yield (
             node["name"],
-            node["state"],
+            _SHUTTING_DOWN if node["standby_reason"] == StandbyReason.SHUTDOWN else node["state"],
             node["role"] or UNKNOWN,
             str(node["active_devices"]),
             str(node["replicas"]),

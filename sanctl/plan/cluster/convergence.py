@@ -12,6 +12,7 @@ from sanctl.model.crm_mon import MEMBER_STATES, Failure, NodeState, Role
 from sanctl.model.device import DeviceSpec, ReplicaState
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.parse.drbd import ProcState
+from sanctl.plan.cluster.standby_reason import node_state_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +230,7 @@ def online_progress(cluster: Cluster, name: NodeName) -> Progress:
                 behind.append(f"{device.name} {replica.brief()}")
             elif replica.is_settling and not alone:
                 behind.append(f"{device.name} {replica.brief()}, not flushed after its resync yet")
-    words = [f"{name} is {state.value}"]
+    words = [f"{name} is {node_state_text(cluster, name)}"]
     if behind:
         words.append(f"not yet up to date there: {_some(behind)}")
     return Progress(is_done=state is NodeState.ONLINE and not behind, seen="; ".join(words))

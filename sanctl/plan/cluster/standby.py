@@ -7,10 +7,11 @@ from collections.abc import Collection
 
 from sanctl.errors import Problem, Refused
 from sanctl.model.cib_change import Change, RemoveNodeAttribute, SetNodeAttribute
-from sanctl.model.cluster import Cluster
+from sanctl.model.cluster import STANDBY_ATTRIBUTE, Cluster
 from sanctl.model.crm_mon import MEMBER_STATES
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.plan.cluster.preconditions import existing_node, refuse_without_quorum
+from sanctl.plan.cluster.standby_reason import StandbyReason, node_state_text, standby_reason
 from sanctl.plan.cluster.takeover import has_lasting_server, lost_without
 
 ACCEPT_STOP = "SAN-NODE-004"
@@ -82,7 +83,7 @@ def plan_standby(
     problems = stop_problems(cluster, name)
     if problems and ACCEPT_STOP not in accepted:
         raise Refused(*problems)
-    return (SetNodeAttribute(node=name, attribute="standby", value="on"),)
+    return (SetNodeAttribute(node=name, attribute=STANDBY_ATTRIBUTE, value="on"),)
 
 
 def check_fencing(cluster: Cluster, name: NodeName) -> None:
@@ -130,9 +131,23 @@ def refuse_fencing(
 
 
 def plan_online(cluster: Cluster, name: NodeName) -> tuple[Change, ...]:
-    """Return the change that ends a node's standby; nothing when it is in none."""
+    """Return the change that ends a node's standby; nothing where no change of the CIB ends it.
+
+    Whether a transient attribute has to go, too, is in `Cib.standby_until_reboot`.
+
+    Raises:
+        Refused: no such node, no quorum, or a failed action keeps the node in standby.
+    """
     node = existing_node(cluster, name)
     refuse_without_quorum(cluster)
-    if "standby" not in node.attributes:
-        return ()
-    return (RemoveNodeAttribute(node=name, attribute="standby"),)
+    if STANDBY_ATTRIBUTE in node.attributes:
+        return (RemoveNodeAttribute(node=name, attribute=STANDBY_ATTRIBUTE),)
+    if standby_reason(cluster, name) is StandbyReason.FAILURE:
+        raise Refused(
+            Problem(
+                "SAN-HLT-020",
+                f"node {name} is {node_state_text(cluster, name)}: nothing that was ordered ends",
+                f"see SAN-HLT-040 in 'sanctl status'; then 'crm_resource --cleanup --node {name}'",
+            )
+        )
+    return ()

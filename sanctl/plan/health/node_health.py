@@ -9,6 +9,7 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import MEMBER_STATES, NodeState
 from sanctl.model.findings import Finding, Severity
 from sanctl.plan.cluster.preconditions import other_part_advice
+from sanctl.plan.cluster.standby_reason import StandbyReason, node_state_text, standby_reason
 
 CRITICAL, WARNING = Severity.CRITICAL, Severity.WARNING
 _NODE_ADVICE = {
@@ -44,6 +45,21 @@ _NODE_ADVICE = {
         "see 'crm_mon -1' and 'sanctl doctor'",
     ),
 }
+_STANDBY_ADVICE = {
+    StandbyReason.SHUTDOWN: (
+        "it serves nothing, and leaves the cluster when what runs on it has stopped",
+        "once it is started it is in service again by itself; if it does not end: 'journalctl -u "
+        "pacemaker' on it",
+    ),
+    StandbyReason.UNTIL_REBOOT: (
+        "it serves nothing and its replicas fall behind; a transient attribute says so",
+        "'sanctl node online NODE' ends it now, its reboot by itself",
+    ),
+    StandbyReason.FAILURE: (
+        "it serves nothing and its replicas fall behind; 'sanctl node online' does not end it",
+        "see SAN-HLT-040; then 'crm_resource --cleanup --node NODE'",
+    ),
+}
 
 
 def node_findings(cluster: Cluster) -> Iterator[Finding]:
@@ -52,6 +68,9 @@ def node_findings(cluster: Cluster) -> Iterator[Finding]:
         state = cluster.mon.state(node.name)
         if state in _NODE_ADVICE:
             severity, why, do = _NODE_ADVICE[state]
+            reason = standby_reason(cluster, node.name)
+            if reason in _STANDBY_ADVICE:
+                why, do = _STANDBY_ADVICE[reason]
             if state not in MEMBER_STATES and not cluster.mon.has_quorum:
                 why, do = (
                     "it may be serving: there is no quorum here",
@@ -61,7 +80,7 @@ def node_findings(cluster: Cluster) -> Iterator[Finding]:
                 code="SAN-HLT-020",
                 severity=severity,
                 subject=f"node {node.name}",
-                what=f"it is {state.value}",
+                what=f"it is {node_state_text(cluster, node.name)}",
                 why=why,
                 do=do.replace("NODE", node.name.value),
             )

@@ -80,3 +80,11 @@ def test_no_second_look_where_it_would_change_nothing(run: Run, env: FakeEnviron
     assert (status, env.clock.now) == (1, began_s)
     codes = {finding["code"] for finding in json.loads(out)["data"]["findings"]}
     assert "SAN-HLT-149" in codes
+
+
+def test_a_node_that_is_being_stopped_is_shown_so(run: Run, env: FakeEnvironment) -> None:
+    env.pacemaker.shutting_down.add("n3")
+    status, out, _ = run("status")
+    assert (status, "n3    shutting down" in out, "node online" in out) == (1, True, False)
+    node = data_of(run("status", "--output", "json")[1])["nodes"][2]
+    assert (node["state"], node["standby_reason"]) == ("standby", "shutdown")

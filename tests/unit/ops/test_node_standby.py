@@ -164,3 +164,20 @@ def test_a_device_that_cannot_be_read_keeps_the_second_node_as_well(
     assert stop_problems(session.observe(), N2) == ()
     cluster.set_permanent("n1", "standby", "on")
     assert [each.code for each in stop_problems(session.observe(), N2)] == ["SAN-NODE-004"]
+
+
+def test_a_standby_until_the_reboot_ends_at_once(cluster: FakePacemaker, session: Session) -> None:
+    cluster.set_transient_attribute("n2", "standby", "on")
+    cluster.tick()
+    assert cluster.states["n2"] == "standby"
+    assert bring_online(session, N2, timeout_s=30)
+    assert cluster.states["n2"] == "online"
+    assert not bring_online(session, N2, timeout_s=30)
+
+
+def test_both_standbys_end_together(cluster: FakePacemaker, session: Session) -> None:
+    cluster.set_transient_attribute("n2", "standby", "on")
+    cluster.set_permanent("n2", "standby", "on")
+    cluster.tick()
+    assert bring_online(session, N2, timeout_s=30)
+    assert cluster.permanent("n2", "standby") is None
