@@ -17,9 +17,9 @@ class MetaAttribute(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What it is and where."""
-        where = f"of {self.resource}" if self.resource else "in the resource defaults"
-        return f"{self.name}={self.value} {where}"
+        """What it is, alike for all devices that have it: `deletion` names the resource."""
+        where = "" if self.resource else " in the resource defaults"
+        return f"{self.name}={self.value}{where}"
 
     @property
     def deletion(self) -> str:
