@@ -46,8 +46,8 @@ CODES = {
     "follow guests, is down, or has an error of its pool. Such a release gives a replica that is "
     "disconnected a score at which Pacemaker may try to promote it where the guest runs.",
     "SAN-DEV-018": "The device, or the whole cluster, is unmanaged or in maintenance mode in "
-    "Pacemaker. A change would be stored and not carried out. What is known of replicas may be "
-    "from before, so nothing is discarded for it, also where a node alone is in maintenance.",
+    "Pacemaker, or a node that is needed for the change is. The change would be stored and not "
+    "carried out. What is known of replicas may be from before, so nothing is discarded for it.",
     "SAN-DEV-019": "A resource in the CIB uses sanctl's agent and is not a valid device: a "
     "parameter is missing or was changed by hand, or a later release than this node's wrote it. "
     "Where the device may be is not known, so nothing is done that could cost its last replica.",

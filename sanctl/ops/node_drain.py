@@ -21,9 +21,9 @@ from sanctl.plan.cluster.draining import (
     devices_being_flushed,
     devices_between_nodes,
     drain_outlook,
+    stranded_by_drain,
 )
 from sanctl.plan.cluster.preconditions import existing_node
-from sanctl.plan.cluster.takeover import stranded_reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ def _result(cluster: Cluster, node: NodeName, first: DrainOutlook, until_s: floa
         if server is not None and server != node.value:
             moved.append((name, server))
         elif device is not None and (
-            reason := stranded_reason(cluster, device, node, waits_until_s=until_s)
+            reason := stranded_by_drain(cluster, device, node, waits_until_s=until_s)
         ):
             left.append(StrandedDevice(device=name, reason=reason))
         elif device is not None:

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from sanctl.drivers.stonith import StonithPort
 from sanctl.errors import CommandError, NotConverged, Problem, Refused, SanctlError
 from sanctl.model.cluster import DRAINED_ATTRIBUTE, Cluster
-from sanctl.model.crm_mon import MEMBER_STATES
+from sanctl.model.crm_mon import MEMBER_STATES, NodeState
 from sanctl.model.findings import Finding, Severity
 from sanctl.model.names import NodeName
 from sanctl.ops.node_drain import drain_node
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.draining import DRAIN_CONSTRAINT
+from sanctl.plan.cluster.preconditions import kept_node_problem
 from sanctl.plan.cluster.standby import check_fencing, refuse_fencing
 
 
@@ -163,7 +164,7 @@ def _drain(session: Session, cluster: Cluster, name: NodeName, *, timeout_s: flo
     """Let other nodes serve the devices of a node that is to be fenced.
 
     Raises:
-        Refused: the CIB is of a rollout that knows no drain.
+        Refused: the CIB is of a rollout that knows no drain, or the node is in maintenance.
         NotConverged: not all devices have moved, or what a resync wrote elsewhere is not flushed.
     """
     if DRAIN_CONSTRAINT not in cluster.cib.ids:
@@ -174,6 +175,10 @@ def _drain(session: Session, cluster: Cluster, name: NodeName, *, timeout_s: flo
                 "run the playbook, which makes it; or fence without, with --no-drain",
             )
         )
+    if cluster.mon.state(name) is NodeState.MAINTENANCE:
+        kept = kept_node_problem(name)
+        hint = f"{kept.hint}. Or fence without a drain, with --no-drain"
+        raise Refused(Problem(kept.code, kept.text, hint))
     outcome = drain_node(session, name, timeout_s=timeout_s)
     if outcome.late or outcome.unflushed:
         what = [f"{each} is still being moved" for each in outcome.late]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sanctl.model.cluster import Cluster
-from sanctl.model.crm_mon import MEMBER_STATES
+from sanctl.model.crm_mon import MEMBER_STATES, NodeState
 from sanctl.model.device import DeviceSpec, ReplicaState
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.plan.cluster.takeover import stranded_reason
@@ -50,12 +50,24 @@ def drain_outlook(cluster: Cluster, node: NodeName, *, waits_until_s: float) -> 
     moving, stranded = [], []
     for device in cluster.cib.devices:
         if cluster.serves(device.name, node):
-            reason = stranded_reason(cluster, device, node, waits_until_s=waits_until_s)
+            reason = stranded_by_drain(cluster, device, node, waits_until_s=waits_until_s)
             if reason is None:
                 moving.append(device.name)
             else:
                 stranded.append(StrandedDevice(device=device.name, reason=reason))
     return DrainOutlook(moving=tuple(moving), stranded=tuple(stranded))
+
+
+def stranded_by_drain(
+    cluster: Cluster, device: DeviceSpec, leaving: NodeName, *, waits_until_s: float
+) -> str | None:
+    """Return why no other node takes a device over from a node that is drained; None: one does.
+
+    A drained node is still there: where Pacemaker leaves the node alone nothing is demoted on it.
+    """
+    if cluster.mon.state(leaving) is NodeState.MAINTENANCE:
+        return f"{leaving} is in maintenance: Pacemaker moves nothing off it"
+    return stranded_reason(cluster, device, leaving, waits_until_s=waits_until_s)
 
 
 def devices_being_flushed(cluster: Cluster, leaving: NodeName) -> tuple[DeviceName, ...]:
@@ -112,5 +124,5 @@ def devices_between_nodes(
         if (device := cluster.cib.device(name)) is not None
         and not device.is_stopping
         and cluster.active_node(name) is None
-        and stranded_reason(cluster, device, leaving, waits_until_s=waits_until_s) is None
+        and stranded_by_drain(cluster, device, leaving, waits_until_s=waits_until_s) is None
     )

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from sanctl.errors import Problem, Refused
 from sanctl.model.cluster import CibNode, Cluster, clone_id
-from sanctl.model.crm_mon import MEMBER_STATES
+from sanctl.model.crm_mon import MEMBER_STATES, NodeState
 from sanctl.model.device import DeviceSpec
 from sanctl.model.meta_attribute import deletions
 from sanctl.model.names import DeviceName, NodeName, PoolName
@@ -130,9 +130,14 @@ def refuse_unless_changeable(cluster: Cluster, device: DeviceSpec) -> None:
     """Check that Pacemaker would carry out a change of this device.
 
     Raises:
-        Refused: no quorum, the device is unmanaged, it is stopped, or its deletion has begun.
+        Refused: no quorum, the device is unmanaged, a node of it is in maintenance, it is stopped,
+            or its deletion has begun.
     """
-    problems = [*quorum_problems(cluster), *unmanaged_problems(cluster, device)]
+    problems = [
+        *quorum_problems(cluster),
+        *unmanaged_problems(cluster, device),
+        *kept_node_problems(cluster, device),
+    ]
     if device.is_deleting:
         problems.append(
             Problem(
@@ -210,3 +215,34 @@ def unmanaged_problems(cluster: Cluster, device: DeviceSpec) -> tuple[Problem, .
             ),
         )
     return ()
+
+
+def kept_node_problems(cluster: Cluster, device: DeviceSpec) -> tuple[Problem, ...]:
+    """Return which nodes with a replica of this device Pacemaker leaves alone.
+
+    No replica there is started, stopped, promoted or demoted, nor is it told of a change. What it
+    serves Pacemaker may forget, and promote another one in vain (docs/adr/0087).
+    """
+    return tuple(
+        kept_node_problem(node)
+        for node in device.nodes
+        if cluster.mon.state(node) is NodeState.MAINTENANCE
+    )
+
+
+def kept_node_problem(node: NodeName) -> Problem:
+    """Return that Pacemaker leaves a node alone, and how that ends."""
+    return Problem(
+        "SAN-DEV-018",
+        f"node {node} is in maintenance: Pacemaker starts, stops and moves nothing there",
+        end_of_node_maintenance(node),
+    )
+
+
+def end_of_node_maintenance(node: NodeName) -> str:
+    """Say how the maintenance of one node is ended, and what to have instead of it."""
+    return (
+        f"end it: crm_attribute --node {node} --name maintenance --delete. Where Pacemaker is to "
+        "leave everything alone, put the whole cluster into maintenance mode: "
+        "crm_attribute --name maintenance-mode --update true"
+    )

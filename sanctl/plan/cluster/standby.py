@@ -8,9 +8,13 @@ from collections.abc import Collection
 from sanctl.errors import Problem, Refused
 from sanctl.model.cib_change import Change, RemoveNodeAttribute, SetNodeAttribute
 from sanctl.model.cluster import STANDBY_ATTRIBUTE, Cluster
-from sanctl.model.crm_mon import MEMBER_STATES
+from sanctl.model.crm_mon import MEMBER_STATES, NodeState
 from sanctl.model.names import DeviceName, NodeName
-from sanctl.plan.cluster.preconditions import existing_node, refuse_without_quorum
+from sanctl.plan.cluster.preconditions import (
+    existing_node,
+    kept_node_problem,
+    refuse_without_quorum,
+)
 from sanctl.plan.cluster.standby_reason import StandbyReason, node_state_text, standby_reason
 from sanctl.plan.cluster.takeover import has_lasting_server, lost_without
 
@@ -74,10 +78,13 @@ def plan_standby(
     """Return the change that puts a node into standby; nothing when it is in standby.
 
     Raises:
-        Refused: a device would stop being served, or may, and that was not accepted.
+        Refused: a device would stop being served, or may, and that was not accepted; or the node
+            is in maintenance, so that Pacemaker would take nothing off it.
     """
     node = existing_node(cluster, name)
     refuse_without_quorum(cluster)
+    if cluster.mon.state(name) is NodeState.MAINTENANCE:
+        raise Refused(kept_node_problem(name))
     if node.wants_standby:
         return ()
     problems = stop_problems(cluster, name)

@@ -27,6 +27,7 @@ from sanctl.model.names import DeviceName, NodeName
 from sanctl.parse.cib import TOMBSTONE_PREFIX
 from sanctl.plan.cluster.preconditions import (
     existing_device,
+    kept_node_problems,
     quorum_problems,
     unmanaged_problems,
 )
@@ -87,8 +88,8 @@ def check_deletion(cluster: Cluster, name: DeviceName) -> None:
     """Check that a deletion can begin, or go on.
 
     Raises:
-        Refused: there is no such device or tombstone, no quorum, the device is unmanaged, or a
-            clone is being made from a restore point of it.
+        Refused: there is no such device or tombstone, no quorum, the device is unmanaged, a
+            node of it is in maintenance, or a clone is being made from a restore point of it.
     """
     if cluster.cib.device(name) is None and cluster.cib.tombstones_of(name):
         return
@@ -96,6 +97,7 @@ def check_deletion(cluster: Cluster, name: DeviceName) -> None:
     problems = [
         *quorum_problems(cluster),
         *unmanaged_problems(cluster, device),
+        *kept_node_problems(cluster, device),
         *(() if device.is_deleting else needed_by_clones(cluster, cluster.cib.points_of(name))),
     ]
     if problems:

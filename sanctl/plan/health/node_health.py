@@ -31,8 +31,11 @@ _NODE_ADVICE = {
     ),
     NodeState.MAINTENANCE: (
         WARNING,
-        "Pacemaker starts and stops nothing on it",
-        "crm_attribute --node NODE --name maintenance --delete",
+        "Pacemaker starts, stops and moves nothing on it; it may forget which replica serves there, "
+        "and promote another one in vain",
+        "end it now: crm_attribute --node NODE --name maintenance --delete. Where Pacemaker is to "
+        "leave everything alone, put the whole cluster into maintenance mode: "
+        "crm_attribute --name maintenance-mode --update true",
     ),
     NodeState.PENDING: (
         WARNING,

@@ -201,3 +201,13 @@ def test_a_ban_that_outlasts_the_wait_is_named_and_not_waited_for(
     assert "constraint cli-ban-sanctl-vm1-on-n2 keeps it off n2" in result.stranded[0].reason
     assert (result.moved, result.late) == ((), ())
     assert session.clock.monotonic_s() - began_s < 5
+
+
+def test_a_node_in_maintenance_is_not_waited_for(cluster: FakePacemaker, session: Session) -> None:
+    cluster.states["n1"] = "maintenance"
+    cluster.is_frozen = True
+    began_s = session.clock.monotonic_s()
+    result = drain_node(session, N1, timeout_s=60)
+    assert "n1 is in maintenance" in result.stranded[0].reason
+    assert (result.moved, result.late) == ((), ())
+    assert session.clock.monotonic_s() - began_s < 10

@@ -203,3 +203,13 @@ def test_what_an_older_rollout_cannot_drain_is_not_fenced_as_if(
         fence_node(session, stonith, N1, here="n3", accepted=(), drain=True, timeout_s=5)
     assert not fence_node(session, stonith, N1, here="n3", accepted=(), drain=False, timeout_s=5)
     assert stonith.fenced == ["n1"]
+
+
+def test_a_node_in_maintenance_cannot_be_drained(cluster: FakePacemaker, session: Session) -> None:
+    stonith = FakeStonith()
+    cluster.states["n1"] = "maintenance"
+    with pytest.raises(Refused, match="SAN-DEV-018") as caught:
+        fence_node(session, stonith, N1, here="n3", accepted=(), drain=True, timeout_s=5)
+    assert "--no-drain" in caught.value.problems[0].hint
+    assert (stonith.fenced, session.observe().cib.drained) == ([], frozenset())
+    assert not fence_node(session, stonith, N1, here="n3", accepted=(), drain=False, timeout_s=5)

@@ -25,9 +25,11 @@ from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
 from sanctl.plan.cluster.convergence import standby_progress
 from sanctl.plan.cluster.draining import drain_outlook
+from sanctl.plan.cluster.preconditions import refuse_unless_changeable
 from sanctl.plan.cluster.standby import plan_standby
 from sanctl.plan.cluster.takeover import takeover_obstacle
 from sanctl.plan.device.alteration import plan_move
+from sanctl.plan.device.deletion import check_deletion
 from sanctl.plan.health.cluster_health import all_findings
 from sanctl.plan.health.device_health import device_findings
 from sanctl.plan.health.release_health import needs_findings
@@ -271,3 +273,46 @@ def test_a_drain_sees_what_serves_while_pacemaker_shows_a_standby(
     assert (VM1 in drain_outlook(cluster, N1, waits_until_s=0.0).moving) is is_seen
     alone = replace(cluster, mon=replace(cluster.mon, has_quorum=False))
     assert not alone.serves(VM1, N1)
+
+
+def in_maintenance(cluster: Cluster, name: str) -> Cluster:
+    """As `crm_attribute --node NAME --name maintenance --update true` leaves it."""
+    nodes = tuple(
+        replace(node, state=NodeState.MAINTENANCE) if node.name == name else node
+        for node in cluster.mon.nodes
+    )
+    return replace(cluster, mon=replace(cluster.mon, nodes=nodes))
+
+
+@pytest.mark.parametrize("name", ["n1", "n2"])
+def test_no_device_of_a_node_in_maintenance_is_changed(running: Cluster, name: str) -> None:
+    """What broke: a move waited to its end, and a deletion stopped one replica of two."""
+    cluster = in_maintenance(running, name)
+    for refused in (
+        lambda: plan_move(cluster, VM1, N2, now_s=0.0),
+        lambda: check_deletion(cluster, VM1),
+        lambda: refuse_unless_changeable(cluster, vm1(cluster)),
+    ):
+        with pytest.raises(Refused) as caught:
+            refused()
+        (problem,) = caught.value.problems
+        assert problem.code == "SAN-DEV-018" and name in problem.text
+        assert f"crm_attribute --node {name} --name maintenance --delete" in problem.hint
+        assert "maintenance-mode" in problem.hint
+
+
+def test_a_node_without_a_replica_of_it_changes_nothing(running: Cluster) -> None:
+    cluster = in_maintenance(running, "n3")
+    refuse_unless_changeable(cluster, vm1(cluster))
+    check_deletion(cluster, VM1)
+    assert drain_outlook(cluster, N1, waits_until_s=0.0).moving == (VM1,)
+
+
+def test_nothing_leaves_a_node_in_maintenance(running: Cluster) -> None:
+    cluster = in_maintenance(running, "n1")
+    outlook = drain_outlook(cluster, N1, waits_until_s=0.0)
+    assert outlook.moving == ()
+    (stranded,) = outlook.stranded
+    assert "n1 is in maintenance" in stranded.reason
+    with pytest.raises(Refused, match="SAN-DEV-018"):
+        plan_standby(cluster, N1)

@@ -158,7 +158,6 @@ def test_a_node_that_does_not_say_counts_as_one_with_sessions() -> None:
         (NodeState.PENDING, False),
         (NodeState.UNKNOWN, False),
         (NodeState.STANDBY, True),
-        (NodeState.MAINTENANCE, False),
     ],
 )
 def test_a_node_that_is_away(state: NodeState, is_certain: bool) -> None:
@@ -169,6 +168,12 @@ def test_a_node_that_is_away(state: NodeState, is_certain: bool) -> None:
     else:
         (line,) = refused(seen, {"n1": ()}, is_on=False)
         assert line.startswith("SAN-RES-011")
+
+
+def test_a_node_in_maintenance_would_not_carry_it_out() -> None:
+    states = (NodeState.ONLINE, NodeState.MAINTENANCE)
+    seen = cluster(is_on=True, states=states, roles={"n1": Role.PROMOTED})
+    assert refused(seen, {"n1": ()}, is_on=False)[0].startswith("SAN-DEV-018")
 
 
 def test_what_a_node_that_is_away_keeps_is_not_known() -> None:
