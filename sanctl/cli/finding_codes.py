@@ -278,6 +278,17 @@ CODES = {
     "SAN-HLT-148": "On a node with a replica of a device with persistent reservations the service "
     "that keeps them does not listen. Each change of a reservation waits for it, also on other "
     "nodes, as none is answered before each replica has it or is marked; a promotion waits, too.",
+    "SAN-HLT-154": "The pool agent does not run on a storage node that is in service: its clone is "
+    "disabled, kept off the node by a constraint, or unmanaged, and the node was started since. "
+    "What the agent published last stays, and grows old. It measures pools, has restore points and "
+    "copies made by schedule, removes files of deleted devices, carries out changes of the "
+    "strategy, and looks at the links.",
+    "SAN-HLT-155": "The watch over the iscsi network (the clone sanctl-reach) does not run on a "
+    "storage node that is in service. What it published last stays: devices do not leave a node "
+    "that has lost that network.",
+    "SAN-HLT-156": "A fencing device is disabled (`pcs stonith disable`: target-role=Stopped). "
+    "Pacemaker's fencer leaves it out. Critical where no other one is for its nodes: none takes "
+    "over what such a node served when it falls silent.",
     "SAN-HLT-119": "The hook of a device's newest restore point failed: before it, and the point "
     "is crash-consistent; or after it, and the application may still be quiet.",
 }

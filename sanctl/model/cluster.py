@@ -28,6 +28,7 @@ from sanctl.model.site_restore import RestoreRecord
 from sanctl.model.site_takeover import Takeover
 from sanctl.model.verify_result import VerifyRecord, VerifyResult
 from sanctl.model.vote_mode import VOTES_ATTRIBUTE, NodeVotes, WantedVotes
+from sanctl.model.watch_clone import WatchClone
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -128,12 +129,15 @@ class FencingResource:
         targets: the nodes that it can fence by its own parameters; none named: unknown.
         banned: the nodes that may never run it.
         agent: its agent, such as `fence_ipmilan`.
+        disabled_by: the resource whose target-role is Stopped, it or what it lies in: Pacemaker
+            does not use it to fence. Empty: none.
     """
 
     id: str
     targets: tuple[str, ...]
     banned: tuple[str, ...] = ()
     agent: str = ""
+    disabled_by: str = ""
 
 
 class _Index(NamedTuple):
@@ -241,6 +245,8 @@ class Cib:
     """The primitives in each resource that a device can follow, by its id."""
     foreign_ties: tuple[ForeignTie, ...] = ()
     """Colocations and orders that are not sanctl's own, in which a device depends on another."""
+    watch_clones: tuple[WatchClone, ...] = ()
+    """The clones of the agents that only watch, and what keeps them from running."""
     _index: _Index = field(init=False, repr=False, compare=False, hash=False)
 
     def __post_init__(self) -> None:

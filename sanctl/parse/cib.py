@@ -22,10 +22,10 @@ from sanctl.model.cluster import (
     HOST_PREFIX,
     POOLS_CLONE,
     REACH_ATTRIBUTE,
+    REACH_CLONE,
     STANDBY_ATTRIBUTE,
     Cib,
     CibNode,
-    FencingResource,
     MoveConstraint,
 )
 from sanctl.model.device import (
@@ -64,6 +64,7 @@ from sanctl.model.site_takeover import Takeover
 from sanctl.model.sync_policy import SyncPolicy
 from sanctl.model.verify_result import VerifyRecord, VerifyResult, parse_published
 from sanctl.model.vote_mode import VOTES_ATTRIBUTE, NodeVotes
+from sanctl.parse.fencing_resources import fencing_resources
 from sanctl.parse.foreign_constraints import foreign_constraints
 from sanctl.parse.guest_constraints import follows, foreign_ties, guests
 from sanctl.parse.meta_attributes import resource_defaults, unmanaging, unpromoting
@@ -72,6 +73,7 @@ from sanctl.parse.published_state import (
     parse_replica_state,
     parse_replicas,
 )
+from sanctl.parse.watched_resources import watch_clones
 from sanctl.parse.xml_output import parse_xml
 
 TOMBSTONE_PREFIX = "sanctl-delete-"
@@ -183,7 +185,7 @@ def parse_cib(root: ET.Element, states: Mapping[str, str] = _NO_STATES) -> Cib:
         unreadable=tuple(sorted(unreadable)),
         unreadable_origins=tuple(sorted(origins)),
         has_pools_clone=configuration.find(f"resources//clone[@id='{POOLS_CLONE}']") is not None,
-        fencing=tuple(_fencing(configuration)),
+        fencing=tuple(fencing_resources(configuration)),
         moves=tuple(_moves(configuration)),
         tombstones=tuple(sorted(_tombstones(nodes))),
         outdated=tuple(sorted(_outdated(configuration, nodes))),
@@ -225,6 +227,7 @@ def parse_cib(root: ET.Element, states: Mapping[str, str] = _NO_STATES) -> Cib:
         follows=tuple(follows(configuration, names)),
         guests=dict(guests(configuration)),
         foreign_ties=tuple(foreign_ties(configuration, names)),
+        watch_clones=tuple(watch_clones(configuration, (POOLS_CLONE, REACH_CLONE))),
         operation_timeouts={
             operation.get("id", ""): operation.get("timeout", "")
             for operation in configuration.iterfind(
@@ -425,28 +428,6 @@ def _transient_attributes(root: ET.Element) -> Iterator[tuple[str, str, str]]:
         for element in state.findall("transient_attributes"):
             for name, value in _pairs_of(element, "instance_attributes").items():
                 yield node, name, value
-
-
-def _fencing(configuration: ET.Element) -> Iterator[FencingResource]:
-    banned: dict[str, set[str]] = {}
-    for location in configuration.findall("constraints/rsc_location[@node]"):
-        if location.get("score") == "-INFINITY":
-            banned.setdefault(location.get("rsc", ""), set()).add(location.get("node", ""))
-    for element in configuration.findall("resources//primitive"):
-        if element.get("class") == "stonith":
-            parameters = _pairs_of(element, "instance_attributes")
-            listed = parameters.get("pcmk_host_list", "").replace(",", " ").split()
-            mapped = [
-                entry.partition(":")[0]
-                for entry in parameters.get("pcmk_host_map", "").replace(";", " ").split()
-            ]
-            name = element.get("id", "")
-            yield FencingResource(
-                id=name,
-                targets=tuple(sorted({*listed, *mapped})),
-                banned=tuple(sorted(banned.get(name, ()))),
-                agent=element.get("type", ""),
-            )
 
 
 def _moves(configuration: ET.Element) -> Iterator[MoveConstraint]:

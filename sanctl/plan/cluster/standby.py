@@ -101,7 +101,19 @@ def check_fencing(cluster: Cluster, name: NodeName) -> None:
     """
     existing_node(cluster, name)
     # A fencing device without a host list asks its hardware; it may be for this node.
-    if not any(not f.targets or name.value in f.targets for f in cluster.cib.fencing):
+    found = [f for f in cluster.cib.fencing if not f.targets or name.value in f.targets]
+    if found and all(f.disabled_by for f in found):
+        raise Refused(
+            Problem(
+                "SAN-FEN-004",
+                f"each fencing device for node {name} is disabled: Pacemaker does not use it",
+                "; ".join(
+                    f"crm_resource --resource {each} --meta --delete-parameter target-role"
+                    for each in sorted({f.disabled_by for f in found})
+                ),
+            )
+        )
+    if not found:
         raise Refused(
             Problem(
                 "SAN-FEN-004",

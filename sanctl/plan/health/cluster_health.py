@@ -30,6 +30,7 @@ from sanctl.plan.health.schedule_health import hook_findings, schedule_findings
 from sanctl.plan.health.site_health import site_findings
 from sanctl.plan.health.space_health import space_findings
 from sanctl.plan.health.vote_health import vote_findings
+from sanctl.plan.health.watch_health import watch_findings
 
 CRITICAL, WARNING, NOTE = Severity.CRITICAL, Severity.WARNING, Severity.NOTE
 
@@ -61,6 +62,7 @@ def all_findings(
     if topology is not None:
         findings.extend(_pool_findings(cluster, topology, now_s))
         findings.extend(_topology_findings(cluster, topology))
+        findings.extend(watch_findings(cluster, topology))
         findings.extend(vote_findings(cluster, topology))
     return sorted_findings(findings)
 

@@ -15,8 +15,18 @@ CHECKS = (
     ("clock", ("SAN-DOC-03",)),
     ("cluster", ("SAN-HLT-00", "SAN-HLT-128", "SAN-HLT-133", "SAN-CLU-", "SAN-CIB-")),
     ("votes", ("SAN-HLT-08",)),
-    ("fencing", ("SAN-HLT-01", "SAN-HLT-131", "SAN-FEN-")),
-    ("nodes", ("SAN-HLT-02", "SAN-HLT-059", "SAN-HLT-140", "SAN-HLT-141", "SAN-HLT-145")),
+    ("fencing", ("SAN-HLT-01", "SAN-HLT-131", "SAN-HLT-156", "SAN-FEN-")),
+    (
+        "nodes",
+        (
+            "SAN-HLT-02",
+            "SAN-HLT-059",
+            "SAN-HLT-140",
+            "SAN-HLT-141",
+            "SAN-HLT-145",
+            "SAN-HLT-155",
+        ),
+    ),
     (
         "pools",
         (
@@ -25,6 +35,7 @@ CHECKS = (
             "SAN-HLT-091",
             "SAN-HLT-092",
             "SAN-HLT-093",
+            "SAN-HLT-154",
             "SAN-DOC-04",
         ),
     ),

@@ -64,7 +64,9 @@ def fencing_findings(cluster: Cluster) -> Iterator[Finding]:
     yield from _history_findings(cluster)
     for fence in cluster.cib.fencing:
         yield from _user_findings(cluster, fence)
-        if not any(i.role is Role.STARTED for i in cluster.mon.instances_of(fence.id)):
+        if fence.disabled_by:
+            yield _disabled_finding(cluster, fence)
+        elif not any(i.role is Role.STARTED for i in cluster.mon.instances_of(fence.id)):
             yield Finding(
                 code="SAN-HLT-013",
                 severity=WARNING,
@@ -84,6 +86,35 @@ def fencing_findings(cluster: Cluster) -> Iterator[Finding]:
             why="a part of the cluster without quorum would go on serving",
             do="crm_attribute --name no-quorum-policy --update stop",
         )
+
+
+def _disabled_finding(cluster: Cluster, fence: FencingResource) -> Finding:
+    """Return SAN-HLT-156: Pacemaker's fencer leaves out a device that is disabled."""
+    others = [
+        next(
+            (
+                each.id
+                for each in cluster.cib.fencing
+                if not each.disabled_by and (target in each.targets or not each.targets)
+            ),
+            "",
+        )
+        for target in fence.targets
+    ]
+    is_covered = bool(others) and all(others)
+    targets = " or ".join(fence.targets) or "a node"
+    return Finding(
+        code="SAN-HLT-156",
+        severity=WARNING if is_covered else CRITICAL,
+        subject=f"fencing {fence.id}",
+        what=f"it is disabled: {fence.disabled_by} has target-role=Stopped",
+        why=f"Pacemaker does not use it; to fence {targets} is left: "
+        f"{' and '.join(sorted({*others}))}"
+        if is_covered
+        else f"Pacemaker does not use it: {targets} cannot be fenced, and what it served is not "
+        "taken over when it falls silent",
+        do=f"crm_resource --resource {fence.disabled_by} --meta --delete-parameter target-role",
+    )
 
 
 def _fenced_by_watchdog(cluster: Cluster) -> bool:

@@ -31,7 +31,7 @@ _NODE_ADVICE = {
     ),
     NodeState.MAINTENANCE: (
         WARNING,
-        "Pacemaker starts, stops and moves nothing on it; it may forget which replica serves there, "
+        "Pacemaker starts, stops and moves nothing on it, may forget which replica serves there, "
         "and promote another one in vain",
         "end it now: crm_attribute --node NODE --name maintenance --delete. Where Pacemaker is to "
         "leave everything alone, put the whole cluster into maintenance mode: "

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 from __future__ import annotations
 
+import xml.etree.ElementTree as ET
 from dataclasses import replace
 
 import pytest
 
+from sanctl.errors import Refused
 from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import Fencing
 from sanctl.model.findings import Severity
+from sanctl.model.names import NodeName
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
+from sanctl.plan.cluster.standby import check_fencing
 from sanctl.plan.health.fencing_health import fencing_findings, reach_findings
 from tests.fakes.pacemaker import FakePacemaker
 
@@ -171,3 +175,50 @@ def test_a_node_whose_sbd_does_not_do_what_fencing_counts_on(
 def test_the_agent_of_a_fencing_device_is_read() -> None:
     agents = [fence.agent for fence in _cluster().cib.fencing]
     assert agents and all(agent.startswith("fence_") for agent in agents)
+
+
+def _disabled(fake: FakePacemaker, holder: ET.Element) -> Cluster:
+    """As `pcs stonith disable` leaves it: nothing of it runs."""
+    group = ET.SubElement(holder, "meta_attributes", id="x")
+    ET.SubElement(group, "nvpair", id="y", name="target-role", value="Stopped")
+    fake.roles.pop(("fence-n2", "n2"))
+    return _cluster(fake)
+
+
+def _fence(fake: FakePacemaker) -> ET.Element:
+    found = fake.root.find("configuration/resources/primitive[@id='fence-n2']")
+    assert found is not None
+    return found
+
+
+def test_a_disabled_device_fences_nobody() -> None:
+    fake = FakePacemaker()
+    (finding,) = fencing_findings(_disabled(fake, _fence(fake)))
+    assert (finding.code, finding.severity) == ("SAN-HLT-156", Severity.CRITICAL)
+    assert "n2 cannot be fenced" in (finding.why or "")
+    assert finding.do == "crm_resource --resource fence-n2 --meta --delete-parameter target-role"
+    with pytest.raises(Refused, match="disabled") as caught:
+        check_fencing(_cluster(fake), NodeName.parse("n2"))
+    assert "--resource fence-n2" in caught.value.problems[0].hint
+    check_fencing(_cluster(fake), NodeName.parse("n1"))
+
+
+def test_one_that_is_disabled_by_its_group() -> None:
+    fake = FakePacemaker()
+    resources, fence = fake.root.find("configuration/resources"), _fence(fake)
+    assert resources is not None
+    resources.remove(fence)
+    group = ET.SubElement(resources, "group", id="fences")
+    group.append(fence)
+    (finding,) = fencing_findings(_disabled(fake, group))
+    assert finding.code == "SAN-HLT-156" and "--resource fences " in (finding.do or "")
+
+
+def test_another_device_for_the_same_node_is_left() -> None:
+    fake = FakePacemaker()
+    seen = _disabled(fake, _fence(fake))
+    second = replace(seen.cib.fencing[0], id="pdu-n2", targets=("n2",))
+    fences = (*seen.cib.fencing, second)
+    found = list(fencing_findings(replace(seen, cib=replace(seen.cib, fencing=fences))))
+    (finding,) = [each for each in found if each.code == "SAN-HLT-156"]
+    assert finding.severity is Severity.WARNING and "pdu-n2" in (finding.why or "")
