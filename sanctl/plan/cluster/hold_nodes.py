@@ -52,10 +52,13 @@ def nodes_that_let_in(cluster: Cluster) -> frozenset[str]:
 def _of_an_older_release(cluster: Cluster, *, known_alone: bool) -> frozenset[str]:
     """Return the nodes that publish pools, and for none of them that they keep hosts out.
 
-    With `known_alone` without those whose pools are all in error: they say nothing.
+    With `known_alone` without those whose pools are all in error, and those whose pool agent does
+    not run, as in standby: what it published last is of the release before.
     """
     published = {
-        (node, usage.holds_run, usage.error) for (_, node), usage in cluster.cib.pools.items()
+        (node, usage.holds_run, usage.error)
+        for (_, node), usage in cluster.cib.pools.items()
+        if not known_alone or cluster.is_pool_agent_running(node)
     }
     return frozenset(node for node, _, error in published if error is None or not known_alone) - {
         node for node, run, _ in published if run is not None

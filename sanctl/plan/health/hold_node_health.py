@@ -39,7 +39,9 @@ def hold_node_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding
     nameless = [
         node.value
         for node in device.nodes
-        if (usage := cluster.pool(device.pool, node)) and usage.holds_run == ""
+        if cluster.is_pool_agent_running(node)
+        and (usage := cluster.pool(device.pool, node))
+        and usage.holds_run == ""
     ]
     if nameless:
         yield _finding(

@@ -42,13 +42,14 @@ def release_findings(cluster: Cluster) -> Iterator[Finding]:
     """Return that the nodes' pool agents say different releases.
 
     A node that publishes pools and no release has one from before that was published. One whose
-    pools are all in error says nothing.
+    pools are all in error, or whose pool agent does not run, says nothing.
     """
     nodes: dict[str, set[str]] = {}
     for release, node in {
         (usage.release or "", node)
         for (_, node), usage in cluster.cib.pools.items()
-        if usage.error is None
+        # Of one that has stopped, as in standby, what it published last is left.
+        if usage.error is None and cluster.is_pool_agent_running(node)
     }:
         nodes.setdefault(release, set()).add(node)
     if len(nodes) < 2:

@@ -11,6 +11,7 @@ from sanctl.errors import Refused
 from sanctl.model.admission import ASKING
 from sanctl.model.cib_change import Change, ClearParameter, SetParameter, SetSite
 from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import Role
 from sanctl.model.device import ReplicaState
 from sanctl.model.findings import Severity
 from sanctl.model.names import DeviceName
@@ -279,9 +280,14 @@ def test_nodes_that_cannot_do_it_are_found(bed: Bed) -> None:
     (what,) = found()
     assert "n2 lets hosts in" in what
     bed.cluster.attribute("n3", "sanctl-pool-main", "total=1 free=1 clones=1")
+    bed.cluster.roles["sanctl-pool", "n3"] = Role.STARTED
     bed.cluster.attribute("n1", "sanctl-pool-main", "total=1 free=1 holds=?")
     here, elsewhere, nameless = found()
     assert "n2" in here and "n3" in elsewhere and "n1 cannot tell" in nameless
     (device,) = bed.seen().cib.devices
     shown = [each.code for each in device_findings(bed.seen(), device, now_s=0.0)]
     assert shown.count("SAN-HLT-121") == 3
+    # As in standby: what they published last is of the release before.
+    for node in ("n1", "n2", "n3"):
+        del bed.cluster.roles["sanctl-pool", node]
+    assert found() == []
