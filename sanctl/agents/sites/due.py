@@ -65,6 +65,22 @@ def has_attempted(turn: Turn) -> bool:
     return _note(turn).read() == str(attempt_of(turn.rule, time.time()))
 
 
+def note_wait(turn: Turn, why: str) -> bool:
+    """Note why a copy that is due is not made here now, empty: it is; return whether that is new.
+
+    Each monitor asks anew, so what is said is said once.
+    """
+    note = state_files.of_node(f"copy-waits.{turn.name}")
+    if note.read() == why:
+        return False
+    try:
+        note.write(why)
+    except OSError:
+        # Without room for the note each monitor would say it.
+        return False
+    return True
+
+
 def lock_path() -> str:
     """Return the path of the lock that a copy's process holds while it runs."""
     return state_files.node_lock("copy")

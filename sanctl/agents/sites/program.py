@@ -41,6 +41,8 @@ from sanctl.system.runner import LocalRunner
 _POINT_S = 120.0
 #: Longer than `due.start_due` holds the lock to see whether a copy is under way.
 _LOCK_WAIT_S = 0.5
+_NO_STANDBY = "no standby is in sync"
+_NO_GROUP_STANDBY = "no node serves all devices of the group, or none is a standby in sync of each"
 _RUNNER = LocalRunner()
 _log = DeviceLog("replicate")
 
@@ -72,10 +74,15 @@ def _copy(name: str, site: str) -> None:
     session = _session()
     cluster, here = session.observe(), os.uname().nodename
     device, schedule = cluster.cib.device(name), cluster.cib.copy_schedule(name, site)
-    if device is None or schedule is None or sender_of(cluster, device) != here:
+    if device is None or schedule is None:
         return
     turn = due.Turn.of_device(schedule)
     if due.has_attempted(turn) or not is_due(schedule, cluster.cib.copy(name, site), time.time()):
+        return
+    sender = sender_of(cluster, device)
+    why = "no node serves it" if cluster.active_node(device.name) is None else _NO_STANDBY
+    _say_wait(turn, site, why if sender is None else "")
+    if sender != here:
         return
     due.note_attempt(turn)
     now_s = int(time.time())
@@ -99,10 +106,14 @@ def _copy_group(first: str, site: str) -> None:
     found = (e for e in cluster.cib.copy_groups if (e.devices[0], e.site) == (first, site))
     group = next(found, None)
     rule = group.rule if group is not None else None
-    if group is None or rule is None or sender_of_group(cluster, group) != here:
+    if group is None or rule is None:
         return
     turn = due.Turn.of_group(group, rule)
     if due.has_attempted(turn) or not is_group_due(group, time.time()):
+        return
+    sender = sender_of_group(cluster, group)
+    _say_wait(turn, site, _NO_GROUP_STANDBY if sender is None else "")
+    if sender != here:
         return
     due.note_attempt(turn)
     now_s = int(time.time())
@@ -120,6 +131,13 @@ def _copy_group(first: str, site: str) -> None:
     )
     for name, made in copies.items():
         _say_made(name, site, made, now_s)
+
+
+def _say_wait(turn: due.Turn, site: str, why: str) -> None:
+    """Log once why no node can make a copy that is due; empty: one can."""
+    if due.note_wait(turn, why) and why:
+        text = f"no copy at site {site}: {why}; the copy waits for that"
+        _log(turn.devices[0], text, priority=journal.WARNING)
 
 
 def _session() -> Session:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from sanctl.model.cluster import Cluster
 from sanctl.model.findings import Finding, Severity
+from sanctl.model.site import CopySchedule, ProvenCopy
 from sanctl.plan.site.copy_order import is_ahead
 from sanctl.plan.site.group_record import is_group_late, present_devices
 from sanctl.plan.site.schedule import is_late
@@ -45,6 +46,7 @@ def site_findings(cluster: Cluster, *, now_s: float) -> Iterator[Finding]:
             continue
         proven = record.proven if record else None
         age_s = int(now_s) - (proven.made_s if proven else schedule.set_s)
+        took_s = _took_s(schedule, proven, now_s) if proven else 0
         age = f"is {age_s // 60} minutes old"
         if proven is not None and is_ahead(proven.made_s, now_s):
             age = "is of a moment that has not come yet, as a clock was ahead"
@@ -60,9 +62,26 @@ def site_findings(cluster: Cluster, *, now_s: float) -> Iterator[Finding]:
             )
             + f", and one is due every {schedule.rule.interval}",
             why="if this cluster were lost, so would be what was written since",
-            do=f"'journalctl SANCTL_DEVICE={schedule.device} SANCTL_ACTION=replicate' on its "
-            "standby says why; a first copy takes as long as it takes",
+            do=f"copies are proven, and take longer than the schedule allows ({took_s // 60} "
+            "minutes the newest): 'sanctl replicate schedule "
+            f"{schedule.device} --to {schedule.site} --every ...' with a longer interval, or more "
+            "of the line ('sanctl site list' shows a limit)"
+            if proven and took_s
+            else f"'journalctl SANCTL_DEVICE={schedule.device} SANCTL_ACTION=replicate' on its "
+            "standby says why. A node makes one copy at a time ('sanctl replicate status' shows "
+            "those under way), and a first copy takes as long as it takes",
         )
+
+
+def _took_s(schedule: CopySchedule, proven: ProvenCopy, now_s: float) -> int:
+    """Return how long the newest copy took, in seconds, if that is why it is late; else 0.
+
+    It was proven not long ago: copies do get there.
+    """
+    since_s = now_s - proven.proven_s
+    took_s = proven.proven_s - proven.made_s
+    is_new = 0 <= since_s <= 3 * schedule.rule.every_s
+    return took_s if is_new and took_s > schedule.rule.every_s else 0
 
 
 def _group_findings(cluster: Cluster, now_s: float) -> Iterator[Finding]:

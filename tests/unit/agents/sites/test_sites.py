@@ -19,6 +19,7 @@ from sanctl.drivers import gate, point_files
 from sanctl.drivers.node_facts import NodeFacts
 from sanctl.errors import CommandError, Problem
 from sanctl.model.cib_change import SetCopySchedule, SetGroupRecord, SetSite
+from sanctl.model.packed_states import STATES_ATTRIBUTE, pack
 from sanctl.model.point_schedule import PointSchedule, Rule
 from sanctl.model.site import CopyRecord, CopySchedule
 from sanctl.model.site_group import CompleteMoment, GroupRecord
@@ -180,6 +181,39 @@ def test_the_first_standby_makes_it(runs: Runs, clock: list[float]) -> None:
     runs.error = CommandError(Problem("SAN-SITE-005", "no route"))
     assert len(runs.on("n2")) == 1
     assert runs.on("n2") == [], "also one that failed is an attempt"
+
+
+def test_that_no_standby_is_in_sync_is_said_once(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What broke: status sent to the journal, which had no line."""
+    said: list[str] = []
+    monkeypatch.setattr(program, "_log", lambda name, text, **_: said.append(f"{name}: {text}"))
+    runs.bed.session.change(lambda _: (SetSite(site=SITE),))
+    runs.bed.session.change(lambda _: (SetCopySchedule(schedule=SCHEDULE),))
+    in_sync = runs.bed.cluster
+    behind = "disk=Inconsistent connection=Connected replication=SyncTarget out-of-sync=9"
+
+    def publish(text: str) -> None:
+        in_sync.private_attributes["n2", STATES_ATTRIBUTE] = pack({"web": text})
+
+    publish(behind)
+    assert runs.on("n2") == runs.on("n2") == []
+    assert said == ["web: no copy at site far: no standby is in sync; the copy waits for that"]
+    del in_sync.private_attributes["n2", STATES_ATTRIBUTE]
+    assert len(runs.on("n2")) == 1
+    # It has become so again.
+    assert due.note_wait(due.Turn.of_device(SCHEDULE), "so")
+    assert not due.note_wait(due.Turn.of_device(SCHEDULE), "so")
+
+
+def test_nor_without_room_for_the_note(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    turn = due.Turn.of_device(SCHEDULE)
+    monkeypatch.setattr(state_files.StateFile, "write", fail)
+    assert not due.note_wait(turn, "so")
 
 
 GROUP = GroupRecord(("db.dddddddd", "web.00000000"), "far", 0, PointSchedule(0, (Rule(900, 7),)))

@@ -140,3 +140,29 @@ def test_late_is_said(bed: Bed) -> None:
     assert list(site_findings(fine, now_s=NOON)) == []
     gone = replace(seen, cib=replace(seen.cib, devices=()))
     assert list(site_findings(gone, now_s=NOON)) == []
+
+
+@pytest.mark.parametrize(
+    ("made_s", "proven_s", "is_slow"),
+    [
+        (NOON - 3600, NOON - 60, True),
+        # It was proven long ago: since then none got there.
+        (NOON - 9600, NOON - 6000, False),
+        # It was quick, and none followed.
+        (NOON - 2820, NOON - 2700, False),
+        # By a clock that was ahead.
+        (NOON - 3600, NOON + 60, False),
+    ],
+)
+def test_copies_that_take_longer_than_their_interval(
+    bed: Bed, made_s: int, proven_s: int, is_slow: bool
+) -> None:
+    """What broke: it sent to the journal, which had nothing but copies that were proven."""
+    record = proven(made_s)
+    assert record.proven is not None
+    record = record._replace(proven=record.proven._replace(proven_s=proven_s))
+    seen = bed.seen()
+    seen = replace(seen, cib=replace(seen.cib, copy_schedules=(SCHEDULE,), copies=(record,)))
+    (finding,) = site_findings(seen, now_s=NOON)
+    assert ("take longer than the schedule allows (59 minutes" in finding.do) is is_slow
+    assert ("journalctl" in finding.do) is not is_slow
