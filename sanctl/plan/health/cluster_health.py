@@ -9,8 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sanctl.model.cluster import HOST_PREFIX, POOL_RESOURCE, REACH_RESOURCE, Cluster
-from sanctl.model.crm_mon import MEMBER_STATES, NodeState
+from sanctl.model.cluster import (
+    HOST_PREFIX,
+    POOL_RESOURCE,
+    REACH_RESOURCE,
+    Cluster,
+    MoveConstraint,
+    clone_id,
+)
+from sanctl.model.crm_mon import MEMBER_STATES, Failure, NodeState
 from sanctl.model.device import DeviceSpec, Tombstone
 from sanctl.model.findings import Finding, Severity, sorted_findings
 from sanctl.model.topology import Topology
@@ -130,6 +137,8 @@ def _cluster_findings(cluster: Cluster) -> Iterator[Finding]:
 
 #: Agents that only watch: the rollout gives them a failure-timeout.
 _TRIED_AGAIN = frozenset({POOL_RESOURCE, REACH_RESOURCE})
+#: By resource: the fields SANCTL_DEVICE and SANCTL_ACTION of what its agent logs.
+_LOGGED_AS = {POOL_RESOURCE: ("pool", "pool"), REACH_RESOURCE: (REACH_RESOURCE, "reach")}
 _POOL_REASONS = {
     "SAN-CMD-001": "drbdsetup is not installed (SAN-CMD-001)",
     "SAN-POOL-003": "its filesystem cannot be read, or is damaged (SAN-POOL-003)",
@@ -153,11 +162,7 @@ _POOL_ADVICE = {
 
 def _failure_findings(cluster: Cluster) -> Iterator[Finding]:
     for failure in cluster.mon.failures:
-        subject = (
-            f"device {failure.resource}"
-            if cluster.cib.device(failure.resource) is not None
-            else f"resource {failure.resource}"
-        )
+        subject, look = _failed_resource(cluster, failure)
         yield Finding(
             code="SAN-HLT-040",
             severity=WARNING,
@@ -167,8 +172,7 @@ def _failure_findings(cluster: Cluster) -> Iterator[Finding]:
             " watches that node"
             if failure.resource in _TRIED_AGAIN
             else "Pacemaker may keep it from that node until the failure is cleared",
-            do=f"journalctl SANCTL_DEVICE={failure.resource} on {failure.node}; then "
-            f"'crm_resource --cleanup --resource {failure.resource}'",
+            do=f"{look}; then 'crm_resource --cleanup --resource {failure.resource}'",
         )
     seen: set[tuple[str, str]] = set()
     for instance in cluster.mon.instances:
@@ -184,17 +188,43 @@ def _failure_findings(cluster: Cluster) -> Iterator[Finding]:
             )
 
 
+def _failed_resource(cluster: Cluster, failure: Failure) -> tuple[str, str]:
+    """Return what a resource is whose action failed, and where to see why."""
+    name, node = failure.resource, failure.node
+    if cluster.cib.device(name) is not None or name in dict(cluster.cib.unreadable):
+        return f"device {name}", f"journalctl SANCTL_DEVICE={name} on {node}"
+    fence = next((each for each in cluster.cib.fencing if each.id == name), None)
+    if fence is not None:
+        tests = "".join(f"; 'sanctl node fence {target} --test'" for target in fence.targets)
+        return (
+            f"fencing {name}",
+            f"stonith_admin --history '*'; journalctl -t pacemaker-fenced on {node}{tests}",
+        )
+    if name in _LOGGED_AS:
+        # '+' is an OR: what it does each monitor says the action alone.
+        device, action = _LOGGED_AS[name]
+        return (
+            f"resource {name}",
+            f"journalctl SANCTL_DEVICE={device} + SANCTL_ACTION={action} on {node}",
+        )
+    return f"resource {name}", f"journalctl -u pacemaker on {node}"
+
+
 def _leftover_findings(cluster: Cluster, now_s: float) -> Iterator[Finding]:
     for move in cluster.cib.moves:
         running = not move.is_over(now_s)
-        until = f"until {move.until}" if running else f"expired at {move.until}"
+        if not running:
+            yield _expired_move(cluster, move)
+            continue
         yield Finding(
             code="SAN-HLT-050",
             severity=NOTE,
             subject=f"device {move.device}",
-            what=f"a move to {move.node or '?'} is under way, or was interrupted ({until})",
+            what=f"a move to {move.node or '?'} is under way, or was interrupted (until "
+            f"{move.until})",
             why="while it holds, the device prefers that node over its replicas' condition",
-            do=f"the next 'sanctl device move {move.device}' cleans it up; it ends by itself",
+            do="wait until its time is over, or for the command that makes it; the next 'sanctl "
+            f"device move {move.device} --to NODE' removes what is left of it",
         )
     for stone in cluster.cib.tombstones:
         here = cluster.is_pool_agent_running(stone.node)
@@ -233,6 +263,23 @@ def _leftover_findings(cluster: Cluster, now_s: float) -> Iterator[Finding]:
                 do="the mark is cleared when the resync has ended; if it stays: "
                 f"journalctl SANCTL_DEVICE={mark.device} on {mark.node}",
             )
+
+
+def _expired_move(cluster: Cluster, move: MoveConstraint) -> Finding:
+    """Return SAN-HLT-050 of a constraint that has ended: it stays until it is removed."""
+    device = cluster.cib.device(move.device)
+    server = cluster.active_node(device.name) if device is not None else None
+    return Finding(
+        code="SAN-HLT-050",
+        severity=NOTE,
+        subject=f"device {move.device}",
+        what=f"a move to {move.node or '?'} was interrupted; its constraint expired at "
+        f"{move.until}, and is there still",
+        why="it has no effect any more",
+        do=f"'sanctl device move {move.device} --to {server}' removes it, and moves nothing"
+        if server is not None
+        else f"cibadmin --delete --xpath \"//rsc_location[@id='{clone_id(move.device)}-move']\"",
+    )
 
 
 def _gone(cluster: Cluster, stone: Tombstone) -> str:

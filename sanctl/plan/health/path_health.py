@@ -86,8 +86,9 @@ def path_findings(
             what=f"it is logged in to {', '.join(names[:_NAMED])}{more} through "
             f"{', '.join(through)}, and not through {node}",
             why=f"should {node} serve, or {', '.join(through)} be lost, the host has no way to it",
-            do=f"on the host: 'iscsiadm -m session', and log in to the portal of {node}; "
-            f"see docs/howto/hosts-linux.md",
+            do=f"on the host: log in to the portals of {node}, too, and rescan: "
+            "docs/howto/hosts-linux.md ('iscsiadm -m session' shows what is there), hosts-esxi.md, "
+            "hosts-windows.md",
         )
 
 

@@ -13,14 +13,12 @@ from sanctl.model.pool_space import FILLING_PERCENT, NEARLY_FULL_PERCENT
 from sanctl.plan.device.placement import missing_bytes
 from sanctl.plan.pool.usage_history import full_on
 
-_MAKE_ROOM = "grow the filesystem, move or delete devices, or remove what is none of sanctl's in it"
-
 
 def space_findings(
     cluster: Cluster, pool: PoolName, node: NodeName, usage: PoolUsage, *, now_s: float
 ) -> Iterator[Finding]:
     """Return what is wrong with the space of a pool that can be used, or soon will be."""
-    subject = f"pool {pool} on {node}"
+    subject, make_room = f"pool {pool} on {node}", _make_room(cluster, pool, node)
     missing = missing_bytes(cluster, pool, node)
     if missing:
         yield Finding(
@@ -30,7 +28,7 @@ def space_findings(
             what=f"its devices may still write {format_bytes(missing)} more than it has free",
             why="a write that finds no room takes the replica's disk away; where that happens to "
             "each replica, the device freezes",
-            do=_MAKE_ROOM,
+            do=make_room,
         )
     used = usage.total_bytes - usage.free_bytes
     if not usage.total_bytes or used * 100 < usage.total_bytes * FILLING_PERCENT:
@@ -47,5 +45,23 @@ def space_findings(
         f"{format_bytes(usage.total_bytes)} are free{foretold}",
         why="what devices hold is reserved; new devices, the resize of one, and blocks that hosts "
         "have unmapped need room",
-        do=_MAKE_ROOM,
+        do=make_room,
+    )
+
+
+def _make_room(cluster: Cluster, pool: PoolName, node: NodeName) -> str:
+    """Say how a pool gets room: restore points first, where it has some."""
+    has_points = any(
+        each.pool == pool.value and node.value in each.nodes and not each.is_deleting
+        for each in cluster.cib.points
+    )
+    first = (
+        "delete restore points ('sanctl snapshot list' shows what each alone holds; 'sanctl "
+        "snapshot delete DEVICE@POINT'), "
+        if has_points
+        else ""
+    )
+    return (
+        f"{first}grow the filesystem, move replicas ('sanctl device replicas DEVICE COUNT --add "
+        f"NODE --drop {node}') or delete devices, or remove what is none of sanctl's in it"
     )

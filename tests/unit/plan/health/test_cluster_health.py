@@ -3,12 +3,14 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import Role
 from sanctl.model.findings import Finding, Severity, is_degraded
+from sanctl.model.restore_point import RestorePoint
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
 from sanctl.plan.cluster.preconditions import maintenance_problems
@@ -251,6 +253,101 @@ def test_a_failure_says_whether_pacemaker_tries_again(resource: str, is_tried_ag
     (finding,) = _findings(fake)
     assert ("two minutes" in finding.why) is is_tried_again
     assert f"--cleanup --resource {resource}" in finding.do
+
+
+@pytest.mark.parametrize(
+    ("resource", "subject", "texts"),
+    [
+        ("vm1", "device vm1", ("journalctl SANCTL_DEVICE=vm1 on n1",)),
+        (
+            "fence-n2",
+            "fencing fence-n2",
+            ("stonith_admin --history '*'", "'sanctl node fence n2 --test'", "-t pacemaker-fenced"),
+        ),
+        ("sanctl-pool", "resource sanctl-pool", ("SANCTL_DEVICE=pool + SANCTL_ACTION=pool on n1",)),
+        (
+            "sanctl-reached",
+            "resource sanctl-reached",
+            ("SANCTL_DEVICE=sanctl-reached + SANCTL_ACTION=reach on n1",),
+        ),
+        ("guest", "resource guest", ("journalctl -u pacemaker on n1",)),
+    ],
+)
+def test_a_failure_says_where_its_agent_logs(
+    resource: str, subject: str, texts: tuple[str, ...]
+) -> None:
+    """What broke: SANCTL_DEVICE=fence-n2 and SANCTL_DEVICE=sanctl-pool find no line."""
+    fake = _healthy()
+    fake.failures.append({"op_key": f"{resource}_monitor_10000", "node": "n1"})
+    (finding,) = _findings(fake)
+    assert (finding.code, finding.subject) == ("SAN-HLT-040", subject)
+    assert [text for text in texts if text not in finding.do] == []
+
+
+def test_the_failure_of_a_device_that_cannot_be_read() -> None:
+    fake = _healthy()
+    _drop(fake, ".//nvpair[@name='size']")
+    fake.failures.append({"op_key": "vm1_monitor_10000", "node": "n1"})
+    finding = next(each for each in _findings(fake) if each.code == "SAN-HLT-040")
+    assert "journalctl SANCTL_DEVICE=vm1 on n1" in finding.do
+
+
+@pytest.mark.parametrize(
+    ("end", "is_served", "texts"),
+    [
+        ("2099-01-01 00:00:00Z", True, ("wait until its time is over",)),
+        ("2020-01-01 00:00:00Z", True, ("'sanctl device move vm1 --to n1' removes it",)),
+        (
+            "2020-01-01 00:00:00Z",
+            False,
+            ("cibadmin --delete --xpath", "//rsc_location[@id='sanctl-vm1-move']"),
+        ),
+    ],
+)
+def test_what_an_interrupted_move_left(end: str, is_served: bool, texts: tuple[str, ...]) -> None:
+    """What broke: it was said to end by itself, and the constraint and the note stayed."""
+    fake = _healthy()
+    constraints = fake.root.find("configuration/constraints")
+    assert constraints is not None
+    constraints.append(
+        ET.fromstring(
+            '<rsc_location id="sanctl-vm1-move" rsc="sanctl-vm1"><rule id="r" score="INFINITY" '
+            'role="Promoted"><expression id="e" attribute="#uname" operation="eq" value="n2"/>'
+            f'<date_expression id="d" operation="lt" end="{end}"/></rule></rsc_location>'
+        )
+    )
+    if not is_served:
+        _demote(fake)
+    (finding,) = [each for each in _findings(fake) if each.code == "SAN-HLT-050"]
+    assert finding.severity is Severity.NOTE
+    assert [text for text in texts if text not in finding.do] == []
+
+
+@pytest.mark.parametrize(
+    ("nodes", "is_said"), [(("n1", "n2"), True), (("n2",), False), ((), False)]
+)
+def test_what_fills_a_pool_may_be_restore_points(nodes: tuple[str, ...], is_said: bool) -> None:
+    fake = _healthy()
+    fake.attribute("n1", "sanctl-pool-main", "total=100 free=9")
+    cib = parse_cib(parse_document(fake.query()))
+    point = RestorePoint("vm1", "p", "1" * 16, "d" * 32, "main", 1, 1 << 20, 0, nodes)
+    cluster = Cluster(
+        cib=replace(cib, points=(point,) if nodes else ()), mon=parse_crm_mon(fake.monitor())
+    )
+    finding = next(
+        each for each in all_findings(cluster, topology(), now_s=NOW) if each.code == "SAN-HLT-062"
+    )
+    assert ("sanctl snapshot delete DEVICE@POINT" in finding.do) is is_said
+    assert "sanctl device replicas DEVICE COUNT --add NODE --drop n1" in finding.do
+
+
+def test_a_node_in_maintenance_is_to_end_that() -> None:
+    fake = _healthy()
+    fake.states["n1"] = "maintenance"
+    finding = next(each for each in _findings(fake) if each.code == "SAN-HLT-020")
+    assert "promote another one in vain" in finding.why
+    assert finding.do.startswith("end it now: crm_attribute --node n1 --name maintenance --delete")
+    assert "crm_attribute --name maintenance-mode --update true" in finding.do
 
 
 @pytest.mark.parametrize(
