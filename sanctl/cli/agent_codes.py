@@ -113,7 +113,7 @@ CODES = {
     "was switched. If the device's node fails now, no other node can make sure that it is off.",
     "SAN-FEN-003": "Fencing was ordered and not confirmed. The node may or may not be off: other "
     "nodes take over none of its devices until that is certain.",
-    "SAN-FEN-004": "The CIB contains no fencing device for this node.",
+    "SAN-FEN-004": "The CIB contains no fencing device for this node, or each is disabled.",
     "SAN-FEN-005": "'node fence' was run on the node that it is to fence. The command would be cut "
     "off with it: run it on another node. A node that is to restart in order needs no fencing.",
     "SAN-FEN-007": "A node was to be confirmed as off and is on: it is this node, a member of "
