@@ -291,4 +291,7 @@ CODES = {
     "over what such a node served when it falls silent.",
     "SAN-HLT-119": "The hook of a device's newest restore point failed: before it, and the point "
     "is crash-consistent; or after it, and the application may still be quiet.",
+    "SAN-HLT-158": "The last backup of a device into a repository failed; the finding has the code "
+    "of the failure, and since when none succeeds. It ends with the next success. Of a backup that "
+    "was never begun, as where its timer is gone, nothing is noted: 'sanctl report rpo --within'.",
 }

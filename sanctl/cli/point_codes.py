@@ -48,6 +48,8 @@ CODES = {
     "ago, as this node was the one to read: so none of them has made the backup.",
     "SAN-BKP-024": "A backup that was to go is the one that a device of this cluster is being "
     "filled from, so it stays until that has ended.",
+    "SAN-BKP-025": "A backup broke off: it was killed, its node died, or it could not tell the "
+    "cluster what it ended with. What it has sent need not be sent again.",
     "SAN-CLONE-001": "A device that is made from a restore point has the size that the restore "
     "point's device had then.",
     "SAN-CLONE-002": "A restore point that is being deleted, or whose device is, is not the origin "

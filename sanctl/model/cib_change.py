@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sanctl.model.backup_failure import BackupFailure
 from sanctl.model.device import DeviceSpec
 from sanctl.model.host import Host, HostName
 from sanctl.model.host_group import HostGroup, HostGroupName
@@ -323,6 +324,20 @@ class RemoveRestored:
     record: RestoreRecord
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetBackupFailure:
+    """Note that a device's last backup into a repository failed."""
+
+    failure: BackupFailure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveBackupFailure:
+    """Forget that a device's backups into a repository failed."""
+
+    failure: BackupFailure
+
+
 Change = (
     AddDevice
     | RemoveDevice
@@ -364,4 +379,6 @@ Change = (
     | RemoveGroupRecord
     | SetRestored
     | RemoveRestored
+    | SetBackupFailure
+    | RemoveBackupFailure
 )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import NamedTuple, Self, TypeVar
 
+from sanctl.model.backup_failure import BackupFailure
 from sanctl.model.crm_mon import MEMBER_STATES, Mon, NodeState, Role
 from sanctl.model.device import DeviceSpec, OutdatedMark, PoolUsage, ReplicaState, Tombstone
 from sanctl.model.device_follow import DeviceFollow, ForeignTie
@@ -237,6 +238,8 @@ class Cib:
     """Which devices were taken over at which sites, by device and site."""
     restored: tuple[RestoreRecord, ...] = ()
     """The last restore from a copy of each device that was copied, by device and UUID."""
+    backup_failures: tuple[BackupFailure, ...] = ()
+    """Which devices' last backups failed, by device and repository."""
     foreign_constraints: tuple[ForeignConstraint, ...] = ()
     """Location constraints of devices that are not sanctl's own."""
     follows: tuple[DeviceFollow, ...] = ()

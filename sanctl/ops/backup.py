@@ -17,6 +17,7 @@ from sanctl.model.names import DeviceName, PoolName
 from sanctl.model.restore_point import PointOrder, RestorePoint
 from sanctl.model.topology import Topology
 from sanctl.ops.backup_prune import busy_in_repository, no_turn
+from sanctl.ops.backup_result import note_broken_off, note_success, noting_failure
 from sanctl.ops.session import Session
 from sanctl.ops.snapshot import create_point_patiently
 from sanctl.parse.borg import Writer, number_of
@@ -113,22 +114,31 @@ def run_backup(
     with backup_notes.running(name) as is_mine:
         if not is_mine:
             raise _busy(request.device, "this node")
-        if _find(session, request) is None:
+        noting = noting_failure(session, name, into, here=request.here)
+        # A command that a person typed wrongly is no backup that failed; a timer's is one.
+        with noting if request.may_be_elsewhere else contextlib.nullcontext():
+            found = _find(session, request)
+        if found is None:
             return None
         session.reporter.update(f"waiting for other backups into repository {into}")
-        with backup_notes.turn(into, wait_s=borg.lock_s) as is_next:
+        with (
+            noting_failure(session, name, into, here=request.here),
+            backup_notes.turn(into, wait_s=borg.lock_s) as is_next,
+        ):
             if not is_next:
                 raise no_turn(into, borg.lock_s)
-            found = _find_again(session, request)
-            return _run(
+            backup_notes.begin(name, into, request.here)
+            outcome = _run(
                 session,
                 topology,
                 borg,
                 request,
-                found,
+                _find_again(session, request),
                 ipc_buffer_bytes=ipc_buffer_bytes,
                 timeout_s=timeout_s,
             )
+            note_success(session, name, into)
+            return outcome
 
 
 def _find_again(session: Session, request: BackupRequest) -> _Found:
@@ -289,7 +299,7 @@ def _forget_own(session: Session, device: str) -> None:
 
 
 def remove_abandoned(session: Session) -> tuple[str, ...]:
-    """Remove the restore points of backups that run no longer on this node.
+    """Remove the restore points of backups that run no longer on this node; note that they failed.
 
     Returns:
         The devices whose backups had left one, or had left the note of one.
@@ -302,13 +312,17 @@ def remove_abandoned(session: Session) -> tuple[str, ...]:
     failure: SanctlError | None = None
     for device in backup_notes.noted():
         with backup_notes.running(device) as is_mine:
-            if is_mine and backup_notes.read(device):
-                try:
+            if not is_mine:
+                continue
+            had_point = bool(backup_notes.read(device))
+            try:
+                if had_point:
                     _forget_own(session, device)
-                except SanctlError as error:
-                    failure = error  # Those of the other devices do not wait for it.
-                    continue
-                done.append(device)
+                note_broken_off(session, device)
+            except SanctlError as error:
+                failure = error  # Those of the other devices do not wait for it.
+                continue
+            done += [device] if had_point else []
     if failure is not None:
         raise failure
     return tuple(done)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from sanctl.errors import CommandError, Problem, SanctlError, Unreachable
+from sanctl.model.backup_failure import BackupFailure
 from sanctl.model.cache_policy import parse_cache_policy
 from sanctl.model.clone_origin import CloneOrigin
 from sanctl.model.cluster import (
@@ -223,6 +224,7 @@ def parse_cib(root: ET.Element, states: Mapping[str, str] = _NO_STATES) -> Cib:
         ),
         takeovers=tuple(sorted(_takeovers(_properties(configuration)))),
         restored=tuple(sorted(_restored(_properties(configuration)))),
+        backup_failures=tuple(sorted(_backup_failures(_properties(configuration)))),
         foreign_constraints=tuple(foreign_constraints(configuration, names)),
         follows=tuple(follows(configuration, names)),
         guests=dict(guests(configuration)),
@@ -328,6 +330,12 @@ def _restored(properties: dict[str, str]) -> Iterator[RestoreRecord]:
     for name, value in properties.items():
         if (record := RestoreRecord.parse(name, value)) is not None:
             yield record
+
+
+def _backup_failures(properties: dict[str, str]) -> Iterator[BackupFailure]:
+    for name, value in properties.items():
+        if (failure := BackupFailure.parse(name, value)) is not None:
+            yield failure
 
 
 def _nodes(configuration: ET.Element) -> Iterator[CibNode]:

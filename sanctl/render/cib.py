@@ -15,6 +15,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from typing import assert_never
 
+from sanctl.model.backup_failure import BACKUPS_ID
 from sanctl.model.cib_change import (
     AddDevice,
     AddFollow,
@@ -22,6 +23,7 @@ from sanctl.model.cib_change import (
     Change,
     ClearParameter,
     CompleteDevice,
+    RemoveBackupFailure,
     RemoveCopy,
     RemoveCopySchedule,
     RemoveDevice,
@@ -40,6 +42,7 @@ from sanctl.model.cib_change import (
     RemoveSchedule,
     RemoveSite,
     RemoveTakeover,
+    SetBackupFailure,
     SetCopy,
     SetCopySchedule,
     SetFailureExpiry,
@@ -191,6 +194,10 @@ def _add(patch: Patchset, change: Change) -> None:
             patch.set_property(SITES_ID, restored.id, restored.id, restored.value)
         case RemoveRestored(record=restored):
             patch.remove_property(SITES_ID, restored.id)
+        case SetBackupFailure(failure=failure):
+            patch.set_property(BACKUPS_ID, failure.id, failure.id, failure.value)
+        case RemoveBackupFailure(failure=failure):
+            patch.remove_property(BACKUPS_ID, failure.id)
         case _:
             assert_never(change)
 

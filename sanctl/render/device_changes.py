@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 
+from sanctl.model.backup_failure import BACKUPS_ID, FAILURE_PREFIX
 from sanctl.model.cluster import GROUPS_OF_DEVICE, clone_id, follow_id
 from sanctl.model.device import DeviceSpec, deletion_id
 from sanctl.model.host_group import HostGroupName
@@ -29,6 +30,7 @@ from sanctl.render.patchset import CONFIGURATION, Patchset, node_pairs
 #: Attributes of constraints that name resources.
 _ENDS = ("rsc", "with-rsc", "first", "then")
 _OPERATIONS = "primitive/operations/op"
+_BACKUPS = f"crm_config/cluster_property_set[@id='{BACKUPS_ID}']"
 _SITES = f"crm_config/cluster_property_set[@id='{SITES_ID}']"
 
 
@@ -59,6 +61,9 @@ def remove(patch: Patchset, name: DeviceName) -> None:
             )
         ):
             patch.remove_property(SITES_ID, identifier)
+    for pair in patch.configuration.findall(f"{_BACKUPS}/nvpair"):
+        if pair.get("id", "").startswith(f"{FAILURE_PREFIX}{name}."):
+            patch.remove_property(BACKUPS_ID, pair.get("id", ""))
     for node in patch.configuration.findall("nodes/node"):
         for kind in ("outdated", "discard", "revive"):
             for group, pair in node_pairs(node, f"sanctl-{kind}-{name}"):

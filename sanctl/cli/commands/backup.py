@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Options and output of `sanctl backup`: init, run, list, verify, restore, prune."""
+"""Options and output of `sanctl backup`: init, run, list, verify, restore, prune, forget."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from sanctl.config import backups as backup_toml
 from sanctl.drivers import background
 from sanctl.drivers.borg import LOCK_S, Borg
 from sanctl.errors import CommandError, ConfigError, Problem
-from sanctl.model.backup import Backup, BackupName
+from sanctl.model.backup import Backup, BackupName, parse_repository_name
 from sanctl.model.names import DeviceName, format_bytes
 from sanctl.model.restore_point import parse_point_name
 from sanctl.ops.backup import BackupOutcome, BackupRequest, run_backup
 from sanctl.ops.backup_prune import preview_pruning, prune_backups
 from sanctl.ops.backup_restore import restore_backup
+from sanctl.ops.backup_result import forget_failure
 from sanctl.ops.backup_verify import existing_backup, verify_backup
 from sanctl.plan.device.backups import KEEP_UNITS, find_repository, keep_counts
 from sanctl.plan.device.creation_request import DeviceArguments
@@ -36,7 +37,10 @@ if TYPE_CHECKING:
 @click.group(
     cls=SectionedGroup,
     no_args_is_help=False,
-    sections={"See": ("list", "verify"), "Make, use, delete": ("init", "run", "restore", "prune")},
+    sections={
+        "See": ("list", "verify"),
+        "Make, use, delete": ("init", "run", "restore", "prune", "forget"),
+    },
 )
 def backup() -> None:
     """Backups of devices, in repositories of borg on a path or another server."""
@@ -319,9 +323,19 @@ def restore(
     )
 
 
+_SPANS = {
+    "hourly": "hours",
+    "daily": "days",
+    "weekly": "weeks",
+    "monthly": "months",
+    "yearly": "years",
+}
+
+
 def _keep_options(command: Command) -> Command:
     for unit in reversed(KEEP_UNITS):
-        what = "The newest ones" if unit == "last" else f"The newest of each of so many {unit[:-2]}"
+        spans = _SPANS.get(unit)
+        what = f"The newest of each of so many {spans}" if spans else "The newest ones"
         command = click.option(
             f"--keep-{unit}", type=click.IntRange(1, 9999), metavar="N", help=what + "."
         )(command)
@@ -411,6 +425,31 @@ def prune(
         text=text,
         problems=problems,
     )
+
+
+@backup.command()
+@click.argument("device")
+@click.option(
+    "--repository", required=True, metavar="REPOSITORY", help="Into which the backups failed."
+)
+@output_option
+def forget(device: str, repository: str, output: str) -> None:
+    """Have status warn no more that the last backup of DEVICE failed, where none is to follow.
+
+    A success ends the warning by itself. No backup is deleted.
+    """
+    env = environment()
+    wanted, into = DeviceName.parse(device).value, parse_repository_name(repository)
+    command_line = f"backup forget {wanted} --repository {into}"
+    with env.session() as session, env.logged("backup", device=wanted, command_line=command_line):
+        was_noted = forget_failure(session, wanted, into)
+
+    def text() -> None:
+        noted = "is noted no more" if was_noted else "was noted"
+        print(f"device {wanted}: {'a' if was_noted else 'no'} failed backup into {into} {noted}")
+
+    data = {"device": wanted, "repository": into, "was_noted": was_noted}
+    finish(output, data=data, text=text)
 
 
 def _ask_before_pruning(device: str, repository: str, gone: Sequence[BackupName]) -> None:

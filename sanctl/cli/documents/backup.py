@@ -63,6 +63,14 @@ class BackupsPruned(TypedDict):
     dry_run: Annotated[bool, "nothing was changed"]
 
 
+class BackupForgotten(TypedDict):
+    """A failed backup that is noted no more."""
+
+    device: Annotated[str, "the device"]
+    repository: Annotated[str, "the name of the repository"]
+    was_noted: Annotated[bool, "one was noted"]
+
+
 class RepositoryMade(TypedDict):
     """A repository that was made."""
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from sanctl.cli.documents.backup import (
     Backup,
+    BackupForgotten,
     BackupMade,
     BackupRestored,
     BackupSkipped,
@@ -91,6 +92,7 @@ from sanctl.cli.documents.target import Access, Reservations, ReservationsCleare
 
 #: What `data` holds when a command succeeds, by the command's words.
 DOCUMENTS: Mapping[str, object] = {
+    "backup forget": BackupForgotten,
     "backup init": RepositoryMade,
     "backup list": list[Backup],
     "backup prune": BackupsPruned,

@@ -23,6 +23,7 @@ from sanctl.model.findings import Finding, Severity, sorted_findings
 from sanctl.model.topology import Topology
 from sanctl.plan.cluster.preconditions import end_of_maintenance
 from sanctl.plan.health.access_health import access_findings
+from sanctl.plan.health.backup_health import backup_findings
 from sanctl.plan.health.cache_health import dirty_limit_findings
 from sanctl.plan.health.device_health import device_findings
 from sanctl.plan.health.fencing_health import fencing_findings, reach_findings
@@ -62,6 +63,7 @@ def all_findings(
     findings.extend(hook_findings(cluster))
     findings.extend(lost_point_findings(cluster))
     findings.extend(extent_findings(cluster))
+    findings.extend(backup_findings(cluster))
     findings.extend(site_findings(cluster, now_s=now_s))
     findings.extend(dirty_limit_findings(cluster))
     findings.extend(_failure_findings(cluster))

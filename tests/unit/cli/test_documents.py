@@ -133,9 +133,9 @@ _IN_THE_LAB = {
     "pool cache",
     "pool prepare",
 }
-#: These need a repository: tests/unit/ops/test_backup.py has them.
+#: These need a repository: tests/unit/ops/test_backup.py and test_backup_result.py have them.
 _WITH_A_REPOSITORY = {
-    f"backup {word}" for word in ("init", "list", "prune", "restore", "run", "verify")
+    f"backup {word}" for word in ("forget", "init", "list", "prune", "restore", "run", "verify")
 }
 
 #: It needs a node that cannot be fenced: tests/unit/cli/test_node_confirm.py has it.

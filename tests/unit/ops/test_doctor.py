@@ -394,6 +394,7 @@ def test_each_code_of_a_finding_belongs_to_one_check() -> None:
         ("SAN-HLT-091", "pools"),
         ("SAN-HLT-129", "hosts"),
         ("SAN-HLT-116", "second sites"),
+        ("SAN-HLT-158", "backups"),
         ("SAN-HLT-051", "leftovers"),
     ],
 )

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What the cluster notes of backups that failed.
+
+A success is not noted: it takes the failures before it away, and a device that had none costs no
+change of the CIB, which would abort what Pacemaker is about to do.
+"""
+
+from __future__ import annotations
+
+from sanctl.model.backup_failure import BackupFailure
+from sanctl.model.cib_change import Change, RemoveBackupFailure, SetBackupFailure
+from sanctl.model.cluster import Cluster
+from sanctl.plan.cluster.preconditions import refuse_without_quorum
+
+
+def plan_failed(
+    cluster: Cluster, device: str, repository: str, *, code: str, node: str, now_s: int
+) -> tuple[Change, ...]:
+    """Return the changes after a backup failed: it is noted, and since when none succeeds.
+
+    Args:
+        cluster: as observed.
+        device: the device's name.
+        repository: the repository's name.
+        code: the code of the failure.
+        node: the node on which it failed.
+        now_s: when, in seconds since 1970.
+
+    Raises:
+        Refused: this part of the cluster cannot note it.
+    """
+    found = cluster.cib.device(device)
+    if found is None:
+        return ()
+    refuse_without_quorum(cluster)
+    before = _known(cluster, device, repository)
+    is_same = before is not None and before.uuid == found.uuid
+    since_s = before.since_s if before is not None and is_same else now_s
+    failure = BackupFailure(device, repository, found.uuid, code, node, now_s, since_s)
+    return (SetBackupFailure(failure=failure),)
+
+
+def plan_forgotten(cluster: Cluster, device: str, repository: str) -> tuple[Change, ...]:
+    """Return the changes after a success, or where no backup is to be made there any more.
+
+    Raises:
+        Refused: this part of the cluster cannot note it.
+    """
+    known = _known(cluster, device, repository)
+    if known is None:
+        return ()
+    refuse_without_quorum(cluster)
+    return (RemoveBackupFailure(failure=known),)
+
+
+def _known(cluster: Cluster, device: str, repository: str) -> BackupFailure | None:
+    return next(
+        (
+            each
+            for each in cluster.cib.backup_failures
+            if (each.device, each.repository) == (device, repository)
+        ),
+        None,
+    )

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What the cluster knows of a device's last backup: a failure stays until a success."""
+
+from __future__ import annotations
+
+import pytest
+
+from sanctl.drivers import backup_notes
+from sanctl.errors import CommandError, Problem
+from sanctl.model.backup_failure import BACKUPS_ID, BackupFailure
+from sanctl.model.cib_change import SetBackupFailure
+from sanctl.model.findings import Finding
+from sanctl.ops import backup as ops
+from sanctl.plan.device import backups as plan
+from sanctl.plan.device.backup_failures import plan_failed
+from sanctl.plan.health.backup_health import backup_findings
+from tests.unit.ops.test_backup import Bed, bed
+
+__all__ = ["bed"]
+
+
+def findings(bed: Bed) -> list[Finding]:
+    return list(backup_findings(bed.session().observe()))
+
+
+def fail() -> None:
+    raise CommandError(Problem("SAN-BKP-013", "no space left on device"))
+
+
+def config(bed: Bed) -> str:
+    return bed.env.pacemaker.query().partition("<status")[0]
+
+
+def test_a_failure_is_seen_in_the_morning_until_a_success(bed: Bed) -> None:
+    bed.borg.while_storing = fail
+    assert bed.run("backup run web")[0] == 5
+    (first,) = findings(bed)
+    assert (first.code, first.subject) == ("SAN-HLT-158", "device web")
+    for part in ("repository nas", "on n2", "(SAN-BKP-013)"):
+        assert part in first.what
+    assert "none has succeeded" not in first.what
+    bed.env.clock.sleep(86400)
+    assert bed.run("backup run web --skip-elsewhere")[0] == 5
+    (second,) = findings(bed)
+    assert "none has succeeded since" in second.what and second.what != first.what
+    assert "SAN-HLT-158" in {each["code"] for each in bed.run("status")[1]["findings"]}
+    bed.borg.while_storing = lambda: None
+    bed.env.clock.sleep(86400)
+    assert bed.run("backup run web")[0] == 0
+    assert findings(bed) == [] and backup_notes.noted() == ()
+
+
+def test_a_success_after_successes_changes_nothing_for_it(bed: Bed) -> None:
+    assert bed.run("backup run web")[0] == 0
+    assert BACKUPS_ID not in config(bed)
+
+
+def test_what_a_person_typed_wrongly_is_no_backup_that_failed(bed: Bed) -> None:
+    bed.here = "n1"
+    assert bed.run("backup run web")[0] == 4
+    bed.here = "n2"
+    assert bed.run("snapshot create web --name good")[0] == 0
+    assert bed.run("backup run web@good")[0] == 0
+    assert bed.run("backup run web@good")[1][0]["code"] == "SAN-BKP-017"
+    with backup_notes.running("web"):
+        assert bed.run("backup run web --skip-elsewhere")[0] == 9
+    assert findings(bed) == [] and backup_notes.noted() == ()
+
+
+def test_a_timer_that_finds_no_reader_has_failed(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    bed.here = "n1"
+    monkeypatch.setattr(plan, "readers", lambda *_: ("n1",))
+    assert bed.run("backup run web --skip-elsewhere")[0] == 4
+    (found,) = findings(bed)
+    assert "on n1" in found.what and "(SAN-BKP-004)" in found.what
+
+
+def test_one_that_gets_no_turn_has_failed(bed: Bed) -> None:
+    with backup_notes.turn("nas", wait_s=0):
+        assert bed.run("backup run web --wait 0")[0] == 9
+    (found,) = findings(bed)
+    assert "(SAN-BKP-012)" in found.what
+
+
+def test_a_file_that_cannot_be_read_has_a_code(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreadable(*_: object) -> str:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(ops, "_file_of", unreadable)
+    assert bed.run("backup run web")[0] != 0
+    (found,) = findings(bed)
+    assert "(SAN-BKP-009)" in found.what
+
+
+def test_of_a_killed_one_the_pool_agent_tells(bed: Bed) -> None:
+    def killed() -> None:
+        raise KeyboardInterrupt
+
+    bed.borg.while_storing = killed
+    assert bed.run("backup run web")[0] == 130
+    assert findings(bed) == [] and backup_notes.noted() == ("web",)
+    with backup_notes.running("web"):
+        ops.remove_abandoned(bed.session())
+        assert findings(bed) == [], "one that runs has no result yet"
+    assert ops.remove_abandoned(bed.session()) == ()
+    (found,) = findings(bed)
+    assert "on n2" in found.what and "(SAN-BKP-025)" in found.what
+    assert backup_notes.noted() == ()
+
+
+def test_a_failure_that_cannot_be_noted_is_told_later(bed: Bed) -> None:
+    def fail_without_quorum() -> None:
+        bed.env.pacemaker.has_quorum = False
+        fail()
+
+    bed.borg.while_storing = fail_without_quorum
+    assert bed.run("backup run web")[1][0]["code"] == "SAN-BKP-013"
+    assert backup_notes.begun("web") == ("nas", "n2")
+    with pytest.raises(Exception, match="quorum"):
+        ops.remove_abandoned(bed.session())
+    bed.env.pacemaker.has_quorum = True
+    ops.remove_abandoned(bed.session())
+    (found,) = findings(bed)
+    assert "(SAN-BKP-025)" in found.what
+
+
+def test_an_operator_ends_the_warning_where_no_backup_is_to_follow(bed: Bed) -> None:
+    bed.borg.while_storing = fail
+    bed.run("backup run web")
+    (found,) = findings(bed)
+    assert "'sanctl backup forget web --repository nas'" in found.do
+    line = "backup forget web --repository nas"
+    told = {"device": "web", "repository": "nas", "was_noted": True}
+    assert bed.run(line) == (0, told)
+    assert findings(bed) == []
+    assert bed.run(line) == (0, {**told, "was_noted": False})
+    assert bed.run("backup forget web --repository Not/One")[0] == 2
+
+
+def test_a_device_that_is_made_anew_has_no_failure(bed: Bed) -> None:
+    bed.borg.while_storing = fail
+    bed.run("backup run web")
+    (failure,) = bed.session().observe().cib.backup_failures
+    bed.env.clock.sleep(60)
+    assert bed.run("device delete web --yes")[0] == 0
+    assert failure.id not in config(bed)
+    assert plan_failed(bed.session().observe(), "web", "nas", code="", node="", now_s=1) == ()
+    # As a release leaves it that does not know the note.
+    bed.session().change(lambda _: (SetBackupFailure(failure=failure),))
+    assert findings(bed) == []
+    bed.env.clock.sleep(60)
+    assert bed.run("device create web --size 64M --prefer n1")[0] == 0
+    assert findings(bed) == []
+    bed.env.clock.sleep(60)
+    assert bed.run("backup run web")[0] == 5
+    (found,) = findings(bed)
+    assert "none has succeeded" not in found.what
+
+
+FAILURE = BackupFailure("web", "nas", "a" * 32, "SAN-BKP-013", "n1", 9, 5)
+
+
+def test_a_note_is_read_as_it_was_written() -> None:
+    assert FAILURE.value == f"{'a' * 32} SAN-BKP-013 n1 9 5"
+    assert BackupFailure.parse(FAILURE.id, FAILURE.value) == FAILURE
+
+
+@pytest.mark.parametrize(
+    ("identifier", "value"),
+    [
+        ("sanctl-other.web.nas", FAILURE.value),
+        ("sanctl-backup.web", FAILURE.value),
+        ("sanctl-backup.Web.nas", FAILURE.value),
+        (FAILURE.id, f"{FAILURE.value} 1"),
+        (FAILURE.id, FAILURE.value.replace("a", "z")),
+        (FAILURE.id, FAILURE.value.replace("BKP", "bkp")),
+        (FAILURE.id, FAILURE.value.replace("n1", "")),
+        (FAILURE.id, FAILURE.value.replace("9", "x")),
+    ],
+)
+def test_what_is_no_note(identifier: str, value: str) -> None:
+    assert BackupFailure.parse(identifier, value) is None
