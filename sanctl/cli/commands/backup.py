@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import click
 
@@ -13,25 +11,31 @@ from sanctl.cli.environment import Environment, environment
 from sanctl.cli.help_sections import SectionedGroup
 from sanctl.cli.options import SECONDS, Command, output_option, timeout_option, yes_option
 from sanctl.cli.output import UNKNOWN, finish, print_table
+from sanctl.cli.views.backup import (
+    backup_data,
+    made_data,
+    print_made,
+    print_pruned,
+    pruning_problems,
+    time_text,
+)
 from sanctl.cli.views.device import device_data
 from sanctl.config import backups as backup_toml
 from sanctl.drivers import background
 from sanctl.drivers.borg import LOCK_S, Borg
-from sanctl.errors import CommandError, ConfigError, Problem
-from sanctl.model.backup import Backup, BackupName, parse_repository_name
+from sanctl.errors import CommandError, ConfigError, ExitStatus, Problem, SanctlError
+from sanctl.model.backup import BackupName, parse_repository_name
 from sanctl.model.names import DeviceName, format_bytes
 from sanctl.model.restore_point import parse_point_name
-from sanctl.ops.backup import BackupOutcome, BackupRequest, run_backup
+from sanctl.ops.backup import BackupRequest, run_backup
 from sanctl.ops.backup_prune import preview_pruning, prune_backups
 from sanctl.ops.backup_restore import restore_backup
 from sanctl.ops.backup_result import forget_failure
 from sanctl.ops.backup_verify import existing_backup, verify_backup
+from sanctl.plan.device.backup_pruning import Pruning
 from sanctl.plan.device.backups import KEEP_UNITS, find_repository, keep_counts
 from sanctl.plan.device.creation_request import DeviceArguments
 from sanctl.system.files import read_text
-
-if TYPE_CHECKING:
-    from sanctl.cli.documents import backup as backup_documents
 
 
 @click.group(
@@ -52,6 +56,25 @@ def _repository_option(command: Command) -> Command:
         metavar="REPOSITORY",
         help="Its name in backup.toml; required when there are several.",
     )(command)
+
+
+_SPANS = {
+    "hourly": "hours",
+    "daily": "days",
+    "weekly": "weeks",
+    "monthly": "months",
+    "yearly": "years",
+}
+
+
+def _keep_options(command: Command) -> Command:
+    for unit in reversed(KEEP_UNITS):
+        spans = _SPANS.get(unit)
+        what = f"The newest of each of so many {spans}" if spans else "The newest ones"
+        command = click.option(
+            f"--keep-{unit}", type=click.IntRange(1, 9999), metavar="N", help=what + "."
+        )(command)
+    return command
 
 
 @backup.command()
@@ -90,6 +113,7 @@ def init(repository: str | None, output: str) -> None:
     metavar="SECONDS",
     help="How long to wait while other backups use the repository.",
 )
+@_keep_options
 @timeout_option(90)
 @output_option
 def run(
@@ -101,6 +125,7 @@ def run(
     wait_s: float,
     timeout_s: float,
     output: str,
+    **keep: int | None,
 ) -> None:
     """Back a device up, as it is now or at a restore point; read on this node.
 
@@ -108,9 +133,13 @@ def run(
     sync network have no part in it. Without a restore point it makes one and removes it afterwards;
     --timeout is the time for that. Of several at the same time one after the other uses a
     repository: a timer for each of many devices gives --wait some hours.
+
+    With one of --keep-... it prunes after a success, as 'backup prune --yes' does.
     """
     env = environment()
     name, sign, point = device.partition("@")
+    numbers = {unit: keep[f"keep_{unit}"] for unit in KEEP_UNITS}
+    counts = keep_counts(numbers) if any(numbers.values()) else {}
     borg = _borg(env, repository, lock_s=int(wait_s))
     request = BackupRequest(
         device=DeviceName.parse(name),
@@ -132,6 +161,14 @@ def run(
             ipc_buffer_bytes=env.ipc_buffer_bytes(),
             timeout_s=timeout_s,
         )
+        pruned, failure = Pruning((), (), ()), None
+        if made is not None and counts:
+            session.reporter.update(f"deleting backups of device {name} beyond those to keep")
+            try:
+                pruned = prune_backups(session, borg, name, counts, here=request.here)
+            except SanctlError as error:
+                # The backup is there, and that is what its answer says first.
+                failure = error
     if made is None:
         finish(
             output,
@@ -139,34 +176,19 @@ def run(
             text=lambda: print(f"another node is the one to read device {name}"),
         )
         return
-    finish(output, data=_made_data(made, borg), text=lambda: _print_made(made, borg))
+    problems = [*pruning_problems(pruned), *(failure.problems if failure else ())]
 
+    def text() -> None:
+        print_made(made, borg)
+        print_pruned(pruned, problems)
 
-def _made_data(made: BackupOutcome, borg: Borg) -> backup_documents.BackupMade:
-    found = Backup(
-        name=made.name,
-        repository=borg.repository.name,
-        size_bytes=made.size_bytes,
-        uuid=made.uuid,
+    finish(
+        output,
+        data=made_data(made, borg, pruned),
+        text=text,
+        status=failure.exit_status if failure else ExitStatus.OK,
+        problems=problems,
     )
-    return {
-        **_data(found),
-        "sha256": made.digest,
-        "stored_bytes": made.stored_bytes,
-        "duration_s": round(made.duration_s, 3),
-        "left": made.left or None,
-    }
-
-
-def _print_made(made: BackupOutcome, borg: Borg) -> None:
-    stored = UNKNOWN if made.stored_bytes is None else format_bytes(made.stored_bytes)
-    print(f"backup {made.name} is in repository {borg.repository.name}")
-    print(
-        f"{format_bytes(made.size_bytes)} read in {made.duration_s:.0f} s, {stored} added; "
-        f"SHA-256 {made.digest}"
-    )
-    if made.left:
-        print(f"its restore point is removed by the pool agent: {made.left}")
 
 
 @backup.command("list")
@@ -190,7 +212,7 @@ def list_backups(device: str | None, repository: str | None, output: str) -> Non
             (
                 (
                     str(each.name),
-                    _time_text(each.name.taken_s),
+                    time_text(each.name.taken_s),
                     "-" if each.name.is_of_own_point else each.name.point,
                     UNKNOWN if each.size_bytes is None else format_bytes(each.size_bytes),
                     # The begin is enough to tell a device from an earlier one of its name.
@@ -201,7 +223,7 @@ def list_backups(device: str | None, repository: str | None, output: str) -> Non
             ),
         )
 
-    finish(output, data=[_data(each) for each in backups], text=text)
+    finish(output, data=[backup_data(each) for each in backups], text=text)
 
 
 @backup.command()
@@ -230,7 +252,7 @@ def verify(name: str, repository: str | None, output: str) -> None:
             )
     finish(
         output,
-        data={**_data(found), "sha256": digest},
+        data={**backup_data(found), "sha256": digest},
         text=lambda: print(f"backup {name} is whole; SHA-256 {digest}"),
     )
 
@@ -323,25 +345,6 @@ def restore(
     )
 
 
-_SPANS = {
-    "hourly": "hours",
-    "daily": "days",
-    "weekly": "weeks",
-    "monthly": "months",
-    "yearly": "years",
-}
-
-
-def _keep_options(command: Command) -> Command:
-    for unit in reversed(KEEP_UNITS):
-        spans = _SPANS.get(unit)
-        what = f"The newest of each of so many {spans}" if spans else "The newest ones"
-        command = click.option(
-            f"--keep-{unit}", type=click.IntRange(1, 9999), metavar="N", help=what + "."
-        )(command)
-    return command
-
-
 @backup.command()
 @click.argument("device")
 @_keep_options
@@ -387,30 +390,10 @@ def prune(
         if not is_dry_run:
             with env.logged("backup", device=wanted, command_line=command_line):
                 found = prune_backups(session, borg, wanted, counts, here=here, shown=shown)
-    gone, misdated, in_use = found
-    problems = [
-        Problem(
-            "SAN-BKP-022",
-            f"backup {each} stays, and is not counted: a clock was ahead when its restore point "
-            "was made",
-            "'borg delete' if it is of no use any more",
-        )
-        for each in misdated
-    ]
-    problems += [
-        Problem(
-            "SAN-BKP-024",
-            f"backup {each} stays: a device is being filled from it",
-            "the next prune deletes it, once that has ended",
-        )
-        for each in in_use
-    ]
+    gone, problems = found.deleted, pruning_problems(found)
 
     def text() -> None:
-        for problem in problems:
-            click.echo(f"{problem}", err=True)
-        for each in gone:
-            print(f"backup {each} {'would go' if is_dry_run else 'is deleted'}")
+        print_pruned(found, problems, word="would go" if is_dry_run else "is deleted")
         if not gone:
             print(f"device {wanted}: no backup {'would go' if is_dry_run else 'is deleted'}")
 
@@ -455,7 +438,7 @@ def forget(device: str, repository: str, output: str) -> None:
 def _ask_before_pruning(device: str, repository: str, gone: Sequence[BackupName]) -> None:
     """Say which backups will be gone, the oldest first, and ask; no answer but yes goes on."""
     for each in gone:
-        click.echo(f"backup {each}, taken {_time_text(each.taken_s)} UTC", err=True)
+        click.echo(f"backup {each}, taken {time_text(each.taken_s)} UTC", err=True)
     which = f"this backup of device {device}" if len(gone) == 1 else f"these {len(gone)} backups"
     click.confirm(f"Delete {which} in repository {repository}?", abort=True, err=True)
 
@@ -474,20 +457,3 @@ def _borg(env: Environment, repository: str | None, *, lock_s: int = LOCK_S) -> 
             )
         ) from error
     return Borg(env.runner, find_repository(backup_toml.parse(text), repository), lock_s=lock_s)
-
-
-def _data(found: Backup) -> backup_documents.Backup:
-    name = found.name
-    return {
-        "name": str(name),
-        "repository": found.repository,
-        "device": name.device,
-        "point": None if name.is_of_own_point else name.point,
-        "taken": _time_text(name.taken_s),
-        "size_bytes": found.size_bytes,
-        "device_uuid": found.uuid or None,
-    }
-
-
-def _time_text(seconds: int) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))

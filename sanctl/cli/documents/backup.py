@@ -33,6 +33,7 @@ class BackupMade(Backup):
     ]
     duration_s: Annotated[float, "how long reading and storing took"]
     left: Annotated[str | None, "why its restore point is still to be removed; null: it is not"]
+    deleted: Annotated[list[str], "the names of the backups that were pruned after it"]
 
 
 class BackupSkipped(TypedDict):

@@ -403,6 +403,28 @@ def test_pruning_begins_with_what_is_none(bed: Bed) -> None:
     assert list(bed.borg.kept) == ["somebody-elses", before[-1]]
 
 
+def test_a_success_is_followed_by_a_prune(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "backup run web --skip-elsewhere --keep-last 1"
+    assert bed.run(line)[1]["deleted"] == []
+    (first,) = bed.backups()
+    bed.env.clock.sleep(5)
+    status, made = bed.run(line)
+    assert status == 0 and made["deleted"] == [first] and bed.backups() == [made["name"]]
+    bed.here = "n1"
+    pruned = len(bed.borg.pruned)
+    assert bed.run(line) == (0, {"skipped": True}) and len(bed.borg.pruned) == pruned
+    # A backup that was made is one, whatever the prune says; the command fails all the same.
+    bed.here = "n2"
+    busy = other_nodes(bed, BackupName("web", 1, "good"))
+    bed.env.clock.sleep(5)
+    status, problems = bed.run(line)
+    assert status == 9 and problems[0]["code"] == "SAN-BKP-008"
+    assert len(bed.backups()) == 2 and busy in bed.borg.kept
+    assert bed.session().observe().cib.backup_failures == ()
+    # None that is not asked for; and none after a failure.
+    assert bed.run("backup run web")[0] == 0 and len(bed.backups()) == 3
+
+
 def test_what_a_device_is_being_filled_from_is_not_pruned(bed: Bed) -> None:
     names = []
     for _ in range(3):
