@@ -50,6 +50,8 @@ CODES = {
     "filled from, so it stays until that has ended.",
     "SAN-BKP-025": "A backup broke off: it was killed, its node died, or it could not tell the "
     "cluster what it ended with. What it has sent need not be sent again.",
+    "SAN-BKP-026": "An entry of sanctl_backups in the inventory makes no timer for backups: its "
+    "device, calendar event, repository, counts or wait are wrong, or storage nodes differ in it.",
     "SAN-CLONE-001": "A device that is made from a restore point has the size that the restore "
     "point's device had then.",
     "SAN-CLONE-002": "A restore point that is being deleted, or whose device is, is not the origin "

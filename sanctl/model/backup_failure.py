@@ -67,4 +67,5 @@ class BackupFailure(NamedTuple):
             or not all(word.isdecimal() for word in words[3:])
         ):
             return None
-        return cls(device, repository, *words[:3], int(words[3]), int(words[4]))
+        uuid, code, node = words[:3]
+        return cls(device, repository, uuid, code, node, int(words[3]), int(words[4]))

@@ -15,6 +15,7 @@ from sanctl.config.document import Document, Path
 from sanctl.config.nodes import FAILURE_DOMAINS, NETWORKS
 from sanctl.model.pool_cache import mount_unit_name
 from sanctl.model.topology import RISK_NO_FENCING, NodeRole, Strategy
+from sanctl.rollout.backup_variables import check_backups
 from sanctl.rollout.corosync_variables import check_corosync
 from sanctl.rollout.fencing_variables import FENCE_VARIABLES, check_fencing
 from sanctl.rollout.sbd_reach_variables import check_reach, check_sbd
@@ -76,6 +77,7 @@ def read_inventory(
         document, names, hostvars, has_sbd=has_sbd, may_lack=is_risk_accepted
     )
     sites = check_sites(document, hostvars, groups)
+    backups = check_backups(document, hostvars, [str(name) for name in groups.get(STORAGE, ())])
     if topology is None or document.problems:
         return {"problems": [str(problem) for problem in document.problems]}
     return {
@@ -105,6 +107,7 @@ def read_inventory(
         "tally": str(topology.vote_mode),
         "qnetd": next((str(name) for name in groups.get(QNETD, ())), ""),
         "sites": sites,
+        "backups": backups,
         "has_fencing": has_fencing or has_sbd,
         "own_hosts": own_hosts,
     }

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 from sanctl.model.cluster import Cluster
 from sanctl.model.findings import Finding, Severity
@@ -38,4 +38,4 @@ def backup_findings(cluster: Cluster) -> Iterator[Finding]:
 
 
 def _time_text(seconds: int) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.gmtime(seconds))
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M}"
