@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
+from collections.abc import Iterator
 
 from sanctl.system import state_files
-from sanctl.system.files import fsync_folder, is_folder, read_text_or, write_atomically
+from sanctl.system.files import fsync_folder, is_folder, is_locked, read_text_or, write_atomically
 
 _FOLDER = "/var/lib/sanctl/backups"
-_INTO = ".into"
+_INTO, _TURN = ".into", ".turn"
+_POLL_S = 1.0
 
 
 def write(device: str, token: str) -> None:
@@ -68,13 +71,62 @@ def running(device: str, *, wait_s: float = 0.0) -> contextlib.AbstractContextMa
     return state_files.locked(state_files.node_lock(f"backup-{device}"), wait_s=wait_s)
 
 
-def turn(repository: str, *, wait_s: float) -> contextlib.AbstractContextManager[bool]:
+@contextlib.contextmanager
+def turn(repository: str, *, wait_s: float, device: str = "") -> Iterator[bool]:
     """Hold the lock of this node's backups into a repository; gives False after that wait.
 
     One at a time uses a repository. With a lock for the whole of a backup, and not only borg's for
     each of its commands, one that has made its restore point need not wait for others.
+
+    Of devices that wait the one comes next whose last turn here was first: the one that got none
+    last night, where the night is too short for all of them. What is for no device does not queue.
     """
-    return state_files.locked(state_files.node_lock(f"backups-into-{repository}"), wait_s=wait_s)
+    lock = state_files.node_lock(f"backups-into-{repository}")
+    if not device:
+        with state_files.locked(lock, wait_s=wait_s) as is_next:
+            yield is_next
+        return
+    until_s = time.monotonic() + wait_s
+    queue = f"backup-queue-{repository}."
+    place = state_files.node_lock(f"{queue}{_last_turn(repository, device)}.{device}")
+    with state_files.locked(place, wait_s=0.0):
+        try:
+            while True:
+                # At its end it tries once, whoever is before it: else it would fail for certain.
+                is_over = time.monotonic() >= until_s
+                if is_over or not _is_behind(place, queue):
+                    with state_files.locked(lock, wait_s=0.0) as is_next:
+                        if is_next:
+                            _note_turn(repository, device)
+                        if is_next or is_over:
+                            yield is_next
+                            return
+                time.sleep(_POLL_S)
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(place)
+
+
+def _is_behind(place: str, queue: str) -> bool:
+    """Whether another process waits at a place before this one; one that died has none."""
+    folder, mine = os.path.split(place)
+    return any(
+        name.startswith(queue) and name < mine and is_locked(f"{folder}/{name}")
+        for name in os.listdir(folder)
+    )
+
+
+def _last_turn(repository: str, device: str) -> str:
+    """Return when a device had its last turn here, so that texts sort as times do."""
+    noted = read_text_or(f"{_path(device)}.{repository}{_TURN}", "").strip()
+    return f"{int(noted) if noted.isdecimal() else 0:012d}"
+
+
+def _note_turn(repository: str, device: str) -> None:
+    # Without the note it is before others the next time: no reason to make no backup.
+    with contextlib.suppress(OSError):
+        _make_folder()
+        write_atomically(f"{_path(device)}.{repository}{_TURN}", str(int(time.time())))
 
 
 def _make_folder() -> None:

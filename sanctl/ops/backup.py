@@ -123,7 +123,7 @@ def run_backup(
         session.reporter.update(f"waiting for other backups into repository {into}")
         with (
             noting_failure(session, name, into, here=request.here),
-            backup_notes.turn(into, wait_s=borg.lock_s) as is_next,
+            backup_notes.turn(into, wait_s=borg.lock_s, device=name) as is_next,
         ):
             if not is_next:
                 raise no_turn(into, borg.lock_s)

@@ -295,7 +295,7 @@ def test_a_device_that_moves_while_its_backup_waits_is_no_success(
     """The node that has become the one to read has left it to this one, and ended, hours ago."""
 
     @contextmanager
-    def turn(_repository: str, *, wait_s: float) -> Iterator[bool]:
+    def turn(_repository: str, *, wait_s: float, device: str) -> Iterator[bool]:
         assert wait_s == 3600
         assert bed.run("device move web --to n2")[0] == 0
         yield True
@@ -316,7 +316,7 @@ def test_a_standby_that_is_in_sync_again_takes_no_backup_from_the_one_that_waits
     able = ["n2", "n1"]
 
     @contextmanager
-    def turn(_repository: str, *, wait_s: float) -> Iterator[bool]:
+    def turn(_repository: str, *, wait_s: float, device: str) -> Iterator[bool]:
         able.insert(0, "n0")
         yield True
 
