@@ -316,6 +316,8 @@ def test_no_room_in_the_repository(own: Bed) -> None:
         full = own.run("n2", f"backup run {NAME} --repository small", status=5)
         assert full[0]["code"] == "SAN-BKP-013", full
         assert own.run("n2", "backup list --repository small") == []
+        # Nothing is stored there any more that would end the warning of it.
+        assert own.run("n1", f"backup forget {NAME} --repository small")["was_noted"]
         own.await_no_point()
     finally:
         own.lab.sh(
