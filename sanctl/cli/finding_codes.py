@@ -289,6 +289,11 @@ CODES = {
     "SAN-HLT-156": "A fencing device is disabled (`pcs stonith disable`: target-role=Stopped). "
     "Pacemaker's fencer leaves it out. Critical where no other one is for its nodes: none takes "
     "over what such a node served when it falls silent.",
+    "SAN-HLT-160": "DRBD drops a disk at its first error, and the node attaches it again once it "
+    "answers, at growing intervals, an hour at most: between two errors the device is as it "
+    "should be. A node keeps for a day how often that was; a stop of the replica there, as before "
+    "a disk is replaced, ends it. Once may have been a cable or a full pool, and is a note; twice "
+    "and more is a warning.",
     "SAN-HLT-119": "The hook of a device's newest restore point failed: before it, and the point "
     "is crash-consistent; or after it, and the application may still be quiet.",
     "SAN-HLT-158": "The last backup of a device into a repository failed; the finding has the code "

@@ -10,6 +10,7 @@ from sanctl.model.access import access_word
 from sanctl.model.cache_policy import NO_CACHE, CachePolicy
 from sanctl.model.clone_origin import CloneOrigin
 from sanctl.model.device_restore import COPYING, RestoreOrder
+from sanctl.model.disk_drops import DiskDrops
 from sanctl.model.drbd import PORT_BASE
 from sanctl.model.host import Host, HostName
 from sanctl.model.host_group import HostGroupName
@@ -276,6 +277,8 @@ class ReplicaState:
     A release that does not know of needs says nothing."""
     hung: HungIo | None = None
     """Requests that hang there; published only by a Primary that is not rebooted for them."""
+    drops: DiskDrops | None = None
+    """Drops of its disk that was attached again after each; published for a day."""
     change_waits_for: str = ""
     """The node that a change to two replicas waits for there: it is lost, and not yet fenced."""
     waits_to_connect_since_s: int | None = None

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 
 from sanctl.model.admission import HELD_KEY, LET_IN_KEY, parse_held, parse_run
 from sanctl.model.device import PeerLink, PoolUsage, ReplicaState
+from sanctl.model.disk_drops import KEY as DROPS_KEY
+from sanctl.model.disk_drops import parse_drops
 from sanctl.model.hung_io import KEY as HUNG_KEY
 from sanctl.model.hung_io import parse_hung
 from sanctl.model.lost_link import parse_links
@@ -74,6 +76,7 @@ def parse_replica_state(text: str) -> ReplicaState:
         change_waits_for=_known(pairs.get("change-waits")) or "",
         waits_to_connect_since_s=_number(pairs.get("connects-later")),
         hung=parse_hung(pairs.get(HUNG_KEY, "")),
+        drops=parse_drops(pairs.get(DROPS_KEY, "")),
         lacks=parse_lacks(pairs.get(LACKS_KEY, "")),
         secrets_digest=pairs.get("secrets", ""),
         hosts_without_secret=tuple(filter(None, pairs.get("no-secret", "").split(","))),

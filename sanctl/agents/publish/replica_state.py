@@ -12,7 +12,7 @@ from sanctl.agents.connections import reconnect_dropped
 from sanctl.agents.fencing import outdate, own_marks, quorum_overlap
 from sanctl.agents.promotion import admission, compared_data, first_activation, needed_release
 from sanctl.agents.publish import attrd_cache, node_states
-from sanctl.agents.replica import access_list, lost_writes, resync_note, sync_policy
+from sanctl.agents.replica import access_list, drop_note, lost_writes, resync_note, sync_policy
 from sanctl.agents.replica.parts import CHANGE_NOTE, Device, note_path
 from sanctl.agents.reservations import hooks
 from sanctl.drivers import drbd_kernel, drbdsetup, gate, lio, node_attributes, pool_files
@@ -264,6 +264,7 @@ def _publish(
     waits_for = state_files.of_device(device.name, CHANGE_NOTE).read()
     value += f" change-waits={waits_for}" if waits_for else ""
     value += reconnect_dropped.published_field(device.name, state)
+    value += drop_note.published_field(device.name)
     path = note_path(device, "sync")
     latest = ResyncRecord.parse(read_text_or(path, "")) if path is not None else None
     if latest is not None:

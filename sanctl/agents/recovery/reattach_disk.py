@@ -18,7 +18,7 @@ import time
 from sanctl.agents.cache import lost_flash
 from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.fencing import own_marks
-from sanctl.agents.replica import lost_writes
+from sanctl.agents.replica import drop_note, lost_writes
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbdadm, drbdsetup, outdated_marks, pool_notes
 from sanctl.errors import SanctlError
@@ -70,12 +70,21 @@ def reattach(runner: Runner, device: Device, state: ResourceState) -> ResourceSt
     try:
         lost_flash.note(device)
         drbdadm.adjust(runner, device.name)
+        _note_drop(device.name)
         found = drbdsetup.observe(runner, device.name) or state
     except (SanctlError, OSError) as error:
         _log(device.name, f"the disk cannot be attached: {error}", priority=journal.WARNING)
         return state
     _log(device.name, f"the disk answers and is attached again: {found.disk}")
     return found
+
+
+def _note_drop(name: str) -> None:
+    try:
+        drop_note.add(name)
+    except OSError as error:
+        # The disk is attached all the same, and that is in the journal.
+        _log(name, f"that it was dropped cannot be noted: {error}", priority=journal.WARNING)
 
 
 def _attempts(device: Device) -> tuple[int, float]:

@@ -46,6 +46,7 @@ _HARMLESS_NOTES = frozenset(
         "cache-unreadable",
         "connected",
         "discard-waits",
+        "disk-drops",
         "duties-done",
         "filling",
         "io-progress",

@@ -16,6 +16,7 @@ from sanctl.plan.cluster.preconditions import other_part_advice, start_command
 from sanctl.plan.health.cache_health import device_cache_findings
 from sanctl.plan.health.connect_wait import connect_wait
 from sanctl.plan.health.constraint_health import constraint_findings, tie_findings
+from sanctl.plan.health.dropped_disk_health import dropped_disk_findings, retry_advice
 from sanctl.plan.health.growth_health import growth_findings
 from sanctl.plan.health.hold_health import hold_findings
 from sanctl.plan.health.hold_node_health import hold_node_findings
@@ -111,6 +112,7 @@ def device_findings(cluster: Cluster, device: DeviceSpec, *, now_s: float) -> It
     yield from hold_node_findings(cluster, device)
     yield from needs_findings(cluster, device)
     yield from waiting_findings(cluster, device)
+    yield from dropped_disk_findings(cluster, device, now_s=now_s)
     if not device.is_managed:
         yield Finding(
             code="SAN-HLT-033",
@@ -257,8 +259,8 @@ def _replica_findings(cluster: Cluster, device: DeviceSpec, now_s: float) -> Ite
             unsynced_bytes = 0
             what, do = (
                 f"replica on {node} has no disk: DRBD dropped it at an error",
-                f"check the disk (journalctl -k on {node}); once it answers it is attached again "
-                "by itself, and the device is served meanwhile",
+                f"check the disk (journalctl -k on {node}); {retry_advice(device)}; the device is "
+                "served meanwhile",
             )
         else:
             what, do = (

@@ -66,6 +66,7 @@ CHECKS = (
             "SAN-HLT-150",
             "SAN-HLT-142",
             "SAN-HLT-143",
+            "SAN-HLT-160",
         ),
     ),
     (

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from sanctl.agents.replica import lost_writes, resync_note
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import gate, lio
 from sanctl.errors import CommandError, Problem
+from sanctl.model import disk_drops
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.model.hung_io import NOTE_KIND, HungCause, HungIo
 from sanctl.model.packed_states import STATES_ATTRIBUTE, unpack
@@ -295,6 +297,17 @@ def test_a_replica_that_waits_for_its_turn_to_connect_says_so(
     assert parse_replica_state(text).waits_to_connect_since_s == 17
     monkeypatch.setattr(reconnect_dropped, "published_field", lambda *_: "")
     assert written(node, alone) == [STATES_ATTRIBUTE], "the end of the wait is published at once"
+
+
+def test_a_disk_that_was_dropped_is_published_with_the_state(node: FakeNode) -> None:
+    written(node, STANDBY)
+    state_files.of_device("vol1", disk_drops.NOTE_KIND).write(
+        disk_drops.with_one_more(None, int(time.time())).word
+    )
+    assert written(node, STANDBY) == [STATES_ATTRIBUTE]
+    drops = parse_replica_state(state_files.of_device("vol1", "published").read()).drops
+    assert drops is not None and drops.times == 1
+    assert written(node, STANDBY) == [], "and once"
 
 
 def test_a_replica_has_grown_once_its_lun_has(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
@@ -12,7 +13,7 @@ import pytest
 
 from sanctl.agents.fencing import own_marks
 from sanctl.agents.recovery import reattach_disk
-from sanctl.agents.replica import lost_writes
+from sanctl.agents.replica import drop_note, lost_writes
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import bcache, outdated_marks, pool_notes
 from sanctl.errors import CommandError, Problem
@@ -160,6 +161,7 @@ def test_a_replica_that_has_released_its_files_is_left_alone(node: FakeNode) -> 
     node.loops.clear()
     assert reattach(node, DISKLESS) is DISKLESS
     assert node.calls == []
+    assert drop_note.published_field("vol") == ""
 
 
 @pytest.mark.parametrize("state", [DISKLESS, ALL_LOST])
@@ -186,6 +188,41 @@ def test_the_first_attempt_is_at_once_and_the_next_ones_at_growing_intervals(
     state_files.remove_device("vol")
     reattach(node, DISKLESS)
     assert node.commands() == [ADJUST] * 3
+
+
+def test_each_drop_is_published_for_a_day(node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two errors of a dying disk nothing said so."""
+    moment = [1_790_000_000.9]
+    monkeypatch.setattr(time, "time", lambda: moment[0])
+    assert drop_note.published_field("vol") == ""
+    reattach(node, DISKLESS)
+    assert drop_note.published_field("vol") == " disk-drops=1:1790000000:1790000000"
+    moment[0] += 86000
+    state_files.of_device("vol", "reattach-tried").remove()
+    reattach(node, DISKLESS)
+    assert drop_note.published_field("vol") == " disk-drops=2:1790000000:1790086000"
+    moment[0] -= 100  # The clock was put back.
+    assert drop_note.published_field("vol") == " disk-drops=2:1790000000:1790086000"
+    moment[0] += 86500
+    assert drop_note.published_field("vol") == ""
+    state_files.of_device("vol", "reattach-tried").remove()
+    reattach(node, DISKLESS)
+    assert drop_note.published_field("vol") == " disk-drops=1:1790172400:1790172400"
+
+
+def test_a_drop_that_cannot_be_noted_keeps_no_disk_detached(
+    node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = state_files.StateFile.write
+
+    def full(file: state_files.StateFile, text: str = "") -> None:
+        if file.path.endswith("disk-drops"):
+            raise OSError(28, "No space left on device")
+        write(file, text)
+
+    monkeypatch.setattr(state_files.StateFile, "write", full)
+    assert reattach(node, DISKLESS).disk == "Inconsistent"
+    assert drop_note.published_field("vol") == ""
 
 
 def test_old_attempts_do_not_count(node: FakeNode) -> None:
