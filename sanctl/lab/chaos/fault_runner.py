@@ -35,6 +35,7 @@ from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.machines.spec import Role
 from sanctl.lab.measure import cleanliness, kernel_audit, log_patterns
 from sanctl.lab.measure.ledger_latency import Pause
+from sanctl.lab.measure.status_findings import has_recovered
 
 #: A crash, the fence, a boot and a resync take about a minute on two quiet processors.
 RECOVERY_DEADLINE_S = 300.0
@@ -57,8 +58,6 @@ _LOG = (
     " + SYSLOG_IDENTIFIER=corosync + SYSLOG_IDENTIFIER=multipathd + SYSLOG_IDENTIFIER=iscsid"
 )
 
-# The findings that degrade `sanctl status`, each with its code; notes do not.
-_CODE = re.compile(r"^  (?:critical|warning): .*\((SAN-[A-Z]+-\d{3})\)$", re.MULTILINE)
 _NOT_RECOVERED = "SAN-CHAOS-001"
 _ACTION_FAILED = frozenset({"SAN-HLT-040"})
 
@@ -301,8 +300,7 @@ class FaultRunner:
         if not found:
             status = self.bed.sh(members[0], "sanctl status", timeout_s=60, ok=range(256))
             lines = (status.stdout + status.stderr).strip().splitlines()
-            codes = set(_CODE.findall(status.stdout))
-            if status.status and not (status.status == 1 and codes and codes <= set(known)):
+            if not has_recovered(status.status, status.stdout, known=known):
                 found.append(f"sanctl status: {' / '.join(lines[:4])}")
         return found
 

@@ -14,6 +14,7 @@ from sanctl.lab.harness.initiator import Initiator, LedgerRun
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.measure import kernel_audit, ledger_latency, timeline
 from sanctl.lab.measure.ledger_writer import BLOCK_BYTES, Record
+from sanctl.lab.measure.status_findings import has_recovered
 from sanctl.lab.measure.timeline import Event, Milestone
 from sanctl.lab.measure.trial import Resync, Sessions, Trial, TrialKind
 
@@ -178,10 +179,15 @@ def measure_move(load: LedgerLoad, to: str) -> Trial:
 
 
 def await_healthy(bed: LabSession, node: str) -> None:
-    """Wait until `sanctl status` on a node reports no finding."""
+    """Wait until `sanctl status` on a node reports no finding that a fault does not leave."""
+
+    def is_healthy() -> bool:
+        answer = bed.sh(node, "sanctl status", timeout_s=30, ok=(0, 1))
+        return has_recovered(answer.status, answer.stdout)
+
     wait_for(
         "a healthy cluster (sanctl status)",
-        lambda: bed.sh(node, "sanctl status", timeout_s=30).status == 0,
+        is_healthy,
         within_s=_RETURN_DEADLINE_S,
         every_s=2.0,
     )
