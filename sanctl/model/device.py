@@ -390,6 +390,8 @@ class PoolUsage:
     reservations."""
     lost_links: frozenset[tuple[int, int]] = frozenset()
     """Corosync's links that are down beside one that works: number, and id of the other node."""
+    clock_offsets: tuple[tuple[int, int], ...] = ()
+    """Nodes whose clocks are off from that node's: id, and by how many seconds theirs is ahead."""
 
 
 @dataclass(frozen=True, slots=True, order=True, kw_only=True)

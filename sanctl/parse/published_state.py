@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sanctl.model.admission import HELD_KEY, LET_IN_KEY, parse_held, parse_run
+from sanctl.model.clock_offset import parse_offsets
 from sanctl.model.device import PeerLink, PoolUsage, ReplicaState
 from sanctl.model.disk_drops import KEY as DROPS_KEY
 from sanctl.model.disk_drops import parse_drops
@@ -154,6 +155,7 @@ def parse_pool_usage(text: str) -> PoolUsage:
         own_disk_free_bytes=_number(pairs.get("own-disk")),
         is_reservations_service_down=pairs.get("pr-service") == "down",
         lost_links=parse_links(pairs.get("links-down", "")),
+        clock_offsets=tuple(parse_offsets(pairs.get("clock-off", "")).items()),
     )
 
 

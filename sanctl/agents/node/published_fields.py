@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the pool agent publishes of the node, with each pool: memory, own disk, links, SBD.
+"""What the pool agent publishes of the node, with each pool: memory, own disk, clocks, SBD.
 
 Read by sanctl/parse/published_state.py.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sanctl.agents import pool_duties
-from sanctl.agents.node import links, own_disk, reservations_service
+from sanctl.agents.node import clocks, links, own_disk, reservations_service
 from sanctl.drivers import drbd_kernel, sbd
 from sanctl.errors import CommandError
 from sanctl.model.drbd import bitmaps_per_replica
@@ -30,6 +30,7 @@ def of_node(runner: Runner) -> str:
         ("the node's memory", _memory),
         ("the node's own disk", lambda: own_disk.fields(runner)),
         ("Corosync's links", lambda: links.field(runner)),
+        ("other nodes' clocks", clocks.field),
         ("the reservations' service", reservations_service.field),
     ):
         try:

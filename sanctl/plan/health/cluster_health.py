@@ -25,6 +25,7 @@ from sanctl.plan.cluster.preconditions import end_of_maintenance
 from sanctl.plan.health.access_health import access_findings
 from sanctl.plan.health.backup_health import backup_findings
 from sanctl.plan.health.cache_health import dirty_limit_findings
+from sanctl.plan.health.clock_health import clock_findings
 from sanctl.plan.health.device_health import device_findings
 from sanctl.plan.health.fencing_health import fencing_findings, reach_findings
 from sanctl.plan.health.flash_health import flash_findings
@@ -54,6 +55,7 @@ def all_findings(
     findings.extend(release_findings(cluster))
     findings.extend(own_disk_findings(cluster))
     findings.extend(link_findings(cluster))
+    findings.extend(clock_findings(cluster))
     findings.extend(reach_findings(cluster))
     for device in cluster.cib.devices:
         findings.extend(device_findings(cluster, device, now_s=now_s))

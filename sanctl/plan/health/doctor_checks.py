@@ -12,7 +12,7 @@ CHECKS = (
     ("services", ("SAN-DOC-00",)),
     ("kernel", ("SAN-DOC-01",)),
     ("files", ("SAN-DOC-02",)),
-    ("clock", ("SAN-DOC-03",)),
+    ("clock", ("SAN-DOC-03", "SAN-HLT-161")),
     ("cluster", ("SAN-HLT-00", "SAN-HLT-128", "SAN-HLT-133", "SAN-CLU-", "SAN-CIB-")),
     ("votes", ("SAN-HLT-08",)),
     ("fencing", ("SAN-HLT-01", "SAN-HLT-131", "SAN-HLT-156", "SAN-FEN-")),

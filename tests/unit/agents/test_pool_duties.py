@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from sanctl.agents import cib_check, deleted_devices, ocf, pool, pool_attributes, pool_space
-from sanctl.agents.node import links, members, own_disk, votes
+from sanctl.agents.node import clocks, links, members, own_disk, votes
 from sanctl.agents.publish import failed_logins, host_sessions, node_states
 from sanctl.agents.recovery import fs_shutdown
 from sanctl.drivers import pool_files, pool_mount
@@ -194,13 +194,13 @@ def test_what_is_not_known_of_the_cib_is_not_acted_on(
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=repr)
-@pytest.mark.parametrize("module", [own_disk, links])
+@pytest.mark.parametrize("module", [own_disk, links, clocks])
 def test_what_cannot_be_said_of_the_node_keeps_nothing_from_being_said_of_its_pools(
     monitor: Monitor, monkeypatch: pytest.MonkeyPatch, module: object, error: Exception
 ) -> None:
     """What broke: it was asked for outside of what catches errors, and no pool was looked at."""
 
-    def fails(_runner: object) -> str:
+    def fails(*_: object) -> str:
         raise error
 
     monkeypatch.setattr(module, "fields" if module is own_disk else "field", fails)

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Rules: which offsets of other nodes' clocks a node publishes.
+
+For the pool agent, which imports nothing of the findings (clock_health.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+#: Far more than a time service leaves, and far less than harms.
+LIMIT_S = 5
+_PART = 10
+
+
+def beyond_limit(offsets: Mapping[int, float]) -> dict[int, int]:
+    """Return the offsets that are worth a word, in whole seconds."""
+    return {peer: round(each) for peer, each in offsets.items() if abs(each) >= LIMIT_S}
+
+
+def to_publish(
+    seen: Mapping[int, int], before: Mapping[int, int], said: Mapping[int, int]
+) -> dict[int, int]:
+    """Return what is published: what two looks have found, in the number that was said first.
+
+    A clock that drifts must not cost a message to all nodes each minute.
+
+    Args:
+        seen: what this look has found beyond the limit.
+        before: what the look before it had.
+        said: what is published.
+    """
+    found = {}
+    for peer, offset in seen.items():
+        if peer in before:
+            last = said.get(peer)
+            is_same = last is not None and abs(offset - last) <= max(LIMIT_S, abs(last) // _PART)
+            found[peer] = last if is_same and last is not None else offset
+    return found
