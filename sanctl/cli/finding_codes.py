@@ -299,6 +299,9 @@ CODES = {
     "where a firewall keeps these back, or all addresses are of IPv6, nothing is known, and "
     "whole days are not seen. One node that differs from several others is named; of two it is not "
     "known which is wrong.",
+    "SAN-HLT-162": "The filesystem of `/run` on a node, which is in memory, has little left, by "
+    "the limits of SAN-HLT-141. Agents and DRBD's handlers keep their notes and locks there: once "
+    "it is full no replica starts on the node, and a lost peer cannot be dealt with.",
     "SAN-HLT-119": "The hook of a device's newest restore point failed: before it, and the point "
     "is crash-consistent; or after it, and the application may still be quiet.",
     "SAN-HLT-158": "The last backup of a device into a repository failed; the finding has the code "

@@ -85,6 +85,10 @@ class NodeFactsPort(Protocol):
         """Return the size of the filesystem of /var/lib, and what is free; None: not known."""
         ...
 
+    def run_bytes(self) -> tuple[int, int] | None:
+        """Return the same of /run."""
+        ...
+
     def links(self) -> tuple[Link, ...] | None:
         """Return Corosync's links from this node to others; None: Corosync does not say."""
         ...
@@ -190,6 +194,13 @@ class NodeFacts:
         """See HostPort.own_disk_bytes."""
         try:
             return own_disk.space_bytes()
+        except OSError:
+            return None
+
+    def run_bytes(self) -> tuple[int, int] | None:
+        """See HostPort.run_bytes."""
+        try:
+            return own_disk.run_space_bytes()
         except OSError:
             return None
 

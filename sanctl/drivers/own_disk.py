@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The node's own disk: the version of the CIB that is on it, and the room it has."""
+"""The node's own disk: the version of the CIB on it, its room; and the room of /run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sanctl.parse.cib_version import HEAD_BYTES, parse_cib_version
 if TYPE_CHECKING:
     from sanctl.system.runner import Runner
 
-_FOLDER = "/var/lib"
+_FOLDER, _RUN = "/var/lib", "/run"
 _CIB_FILE = "/var/lib/pacemaker/cib/cib.xml"
 _TIMEOUT_S = 10.0
 
@@ -52,5 +52,18 @@ def space_bytes() -> tuple[int, int]:
     Raises:
         OSError: it does not say.
     """
-    status = os.statvfs(_FOLDER)
+    return _space_bytes(_FOLDER)
+
+
+def run_space_bytes() -> tuple[int, int]:
+    """Return the size of the filesystem of /run, which is in memory, and what of it is free.
+
+    Raises:
+        OSError: it does not say.
+    """
+    return _space_bytes(_RUN)
+
+
+def _space_bytes(folder: str) -> tuple[int, int]:
+    status = os.statvfs(folder)
     return status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize

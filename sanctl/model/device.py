@@ -385,6 +385,8 @@ class PoolUsage:
     """Whether Pacemaker has stopped writing the CIB to the node's own disk."""
     own_disk_free_bytes: int | None = None
     """What the node's own disk has free, where that is little; None: enough, or not known."""
+    run_free_bytes: int | None = None
+    """The same of the filesystem of /run."""
     is_reservations_service_down: bool = False
     """Whether sanctl-reservations.service does not listen there, which only devices need that have
     reservations."""

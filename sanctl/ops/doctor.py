@@ -28,7 +28,11 @@ from sanctl.plan.health.doctor_checks import CHECKS, OF_THE_CLUSTER, count
 from sanctl.plan.health.link_health import lost_link_findings
 from sanctl.plan.health.lost_links import lost_links
 from sanctl.plan.health.memory_health import memory_finding
-from sanctl.plan.health.own_disk_health import low_disk_finding, unwritten_cib_finding
+from sanctl.plan.health.own_disk_health import (
+    low_disk_finding,
+    low_run_finding,
+    unwritten_cib_finding,
+)
 from sanctl.plan.health.own_disk_limits import is_behind, is_low
 from sanctl.plan.health.own_host_health import swap_findings
 from sanctl.plan.health.update_health import unattended_update_finding
@@ -189,7 +193,7 @@ def _cib_size_findings(
 def _own_look(
     session: Session, host: NodeFactsPort, cluster: Cluster
 ) -> tuple[list[Finding], frozenset[str]]:
-    """Look at this node's own disk and its links; return the codes as well that this has answered.
+    """Look at this node's own disk, /run and links; return the codes as well that this answers.
 
     Storage nodes' pool agents publish them of their nodes.
     """
@@ -204,6 +208,11 @@ def _own_look(
         looked_at.add("SAN-HLT-141")
         if is_low(*space):
             found.append(low_disk_finding(here, space[1]))
+    space = host.run_bytes()
+    if space is not None:
+        looked_at.add("SAN-HLT-162")
+        if is_low(*space):
+            found.append(low_run_finding(here, space[1]))
     lost = _lost_links(session, host)
     if lost is not None:
         looked_at.add("SAN-HLT-145")

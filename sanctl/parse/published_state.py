@@ -153,6 +153,7 @@ def parse_pool_usage(text: str) -> PoolUsage:
         largest_file_bytes=_number(pairs.get("largest-file")) or None,
         is_cib_unwritten=pairs.get("cib") == "unwritten",
         own_disk_free_bytes=_number(pairs.get("own-disk")),
+        run_free_bytes=_number(pairs.get("run-free")),
         is_reservations_service_down=pairs.get("pr-service") == "down",
         lost_links=parse_links(pairs.get("links-down", "")),
         clock_offsets=tuple(parse_offsets(pairs.get("clock-off", "")).items()),

@@ -119,6 +119,7 @@ class FakeNode(FakeRunner):
             (own_disk, "live_cib_version", lambda _runner: (0, 1)),
             (own_disk, "written_cib_version", lambda: (0, 1)),
             (own_disk, "space_bytes", lambda: (100 << 30, 50 << 30)),
+            (own_disk, "run_space_bytes", lambda: (1 << 30, 1 << 29)),
             (icmp_clock, "offsets_s", lambda _peers, **_: {}),
             (drbdadm, "RESOURCE_FILES", f"{self.folder}/drbd.d"),
             (drbdadm, "_REGISTRY", f"{self.folder}/registry"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the pool agent publishes of the node's own disk: an unwritten CIB, and little room.
+"""What the pool agent publishes of the node's own disk and of /run: unwritten CIB, little room.
 
 After one write that failed Pacemaker writes the CIB no more, and says so in its log alone; marks
 are in memory then (sanctl/plan/health/own_disk_health.py).
@@ -15,13 +15,15 @@ from sanctl.plan.health.own_disk_limits import is_behind, is_low
 from sanctl.system import journal, state_files
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sanctl.system.runner import Runner
 
 #: Between two looks. A write takes a moment: a file that is behind at two of them is not written.
 _EVERY_S = 60.0
 _WRITTEN, _UNWRITTEN, _BEHIND = "written", "unwritten", "behind"
-#: What is published must not change with each block.
-_STEP_BYTES = 64 << 20
+#: What is published must not change with each block. /run is smaller.
+_STEP_BYTES, _RUN_STEP_BYTES = 64 << 20, 4 << 20
 
 
 def fields(runner: Runner) -> str:
@@ -31,13 +33,17 @@ def fields(runner: Runner) -> str:
     nothing is published of it, or what was found out last.
     """
     found = " cib=unwritten" if _is_cib_unwritten(runner) else ""
+    found += _low_field("own-disk", own_disk.space_bytes, _STEP_BYTES)
+    return found + _low_field("run-free", own_disk.run_space_bytes, _RUN_STEP_BYTES)
+
+
+def _low_field(key: str, space_bytes: Callable[[], tuple[int, int]], step_bytes: int) -> str:
     try:
-        total, free = own_disk.space_bytes()
-        if is_low(total, free):
-            found += f" own-disk={free // _STEP_BYTES * _STEP_BYTES}"
+        total, free = space_bytes()
     except OSError as error:
-        _log(f"the room on the node's own disk is not known: {error}", journal.WARNING)
-    return found
+        _log(f"the room on the node's own filesystems is not known: {error}", journal.WARNING)
+        return ""
+    return f" {key}={free // step_bytes * step_bytes}" if is_low(total, free) else ""
 
 
 def _is_cib_unwritten(runner: Runner) -> bool:

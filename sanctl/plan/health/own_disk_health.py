@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Findings on a node's own disk: the CIB that is not written to it, and little room on it.
+"""Findings on a node's own disk: the CIB that is not written to it, little room on it or on /run.
 
 Pacemaker gives up writing the CIB after one write that failed, or one process that could not be
 started, and tries none again until it restarts or is told to (Pacemaker, daemons/based/based_io.c;
@@ -17,6 +17,8 @@ from sanctl.model.names import format_bytes
 
 #: Where the node's notes, Pacemaker's CIB and most logs lie.
 FOLDER = "/var/lib"
+#: In memory: the notes of agents and handlers, sockets, locks.
+RUN_FOLDER = "/run"
 CIB_FILE = "/var/lib/pacemaker/cib/cib.xml"
 
 
@@ -25,7 +27,7 @@ def own_disk_findings(cluster: Cluster) -> Iterator[Finding]:
 
     A node whose pools are all in error says nothing; a witness never does (`sanctl doctor` there).
     """
-    unwritten, low = set(), {}
+    unwritten, low, low_run = set(), {}, {}
     for (_, node), usage in cluster.cib.pools.items():
         # Of one that has stopped, as in standby, what it published last is left.
         if usage.error is not None or not cluster.is_pool_agent_running(node):
@@ -34,10 +36,14 @@ def own_disk_findings(cluster: Cluster) -> Iterator[Finding]:
             unwritten.add(str(node))
         if usage.own_disk_free_bytes is not None:
             low[str(node)] = usage.own_disk_free_bytes
+        if usage.run_free_bytes is not None:
+            low_run[str(node)] = usage.run_free_bytes
     for name in sorted(unwritten):
         yield unwritten_cib_finding(name)
     for name, free_bytes in sorted(low.items()):
         yield low_disk_finding(name, free_bytes)
+    for name, free_bytes in sorted(low_run.items()):
+        yield low_run_finding(name, free_bytes)
 
 
 def unwritten_cib_finding(node: str) -> Finding:
@@ -67,4 +73,17 @@ def low_disk_finding(node: str, free_bytes: int) -> Finding:
         "be written",
         do=f"on {node}: see 'du -xh --max-depth=2 /var' and 'journalctl --disk-usage', and make "
         "room",
+    )
+
+
+def low_run_finding(node: str, free_bytes: int) -> Finding:
+    """Return SAN-HLT-162 of a node."""
+    return Finding(
+        code="SAN-HLT-162",
+        severity=Severity.WARNING,
+        subject=f"node {node}",
+        what=f"the filesystem of {RUN_FOLDER} on {node} has {format_bytes(free_bytes)} left",
+        why="on a full one no replica starts there, and DRBD's handlers fail when a peer is lost",
+        do=f"on {node}: 'du -xh --max-depth=2 {RUN_FOLDER} | sort -h' says what fills it; where "
+        "that is the journal, 'journalctl --vacuum-size=50M'",
     )

@@ -52,6 +52,7 @@ class FakeHost:
         self.written: list[tuple[int, int] | None] = [None]
         self.corosync_links: tuple[Link, ...] | None = None
         self.own_disk: tuple[int, int] | None = (100 << 30, 50 << 30)
+        self.run_space: tuple[int, int] | None = (1 << 30, 1 << 29)
 
     def node_name(self) -> str:
         return self.name
@@ -88,6 +89,9 @@ class FakeHost:
 
     def links(self) -> tuple[Link, ...] | None:
         return self.corosync_links
+
+    def run_bytes(self) -> tuple[int, int] | None:
+        return self.run_space
 
     def own_disk_bytes(self) -> tuple[int, int] | None:
         return self.own_disk
@@ -185,6 +189,8 @@ def test_little_room_on_the_nodes_own_disk(space: tuple[int, int] | None, is_sai
     host = FakeHost()
     host.own_disk = space
     assert [each.code for each in check(host).findings] == (["SAN-HLT-141"] if is_said else [])
+    host.own_disk, host.run_space = None, space
+    assert [each.code for each in check(host).findings] == (["SAN-HLT-162"] if is_said else [])
 
 
 def told(host: FakeHost, *published: str) -> list[tuple[str, str]]:
@@ -192,11 +198,11 @@ def told(host: FakeHost, *published: str) -> list[tuple[str, str]]:
     cluster = FakePacemaker(golden="one-device")
     for node, value in zip(("n1", "n2"), published, strict=False):
         cluster.attribute(node, "sanctl-pool-main", f"total=100 free=90 {value}")
-    codes = {"SAN-HLT-140", "SAN-HLT-141", "SAN-HLT-145"}
+    codes = {"SAN-HLT-140", "SAN-HLT-141", "SAN-HLT-145", "SAN-HLT-162"}
     return [(e.code, e.subject) for e in check(host, cluster).findings if e.code in codes]
 
 
-_PUBLISHED = "cib=unwritten own-disk=0 links-down=1:2"
+_PUBLISHED = "cib=unwritten own-disk=0 run-free=0 links-down=1:2"
 
 
 def test_its_own_look_outweighs_what_the_node_has_published() -> None:
@@ -204,11 +210,11 @@ def test_its_own_look_outweighs_what_the_node_has_published() -> None:
     host = FakeHost()
     host.written = [(9, 0)]
     host.corosync_links = (Link(0, 2, True), Link(1, 2, True))
-    others = [("SAN-HLT-140", "node n2"), ("SAN-HLT-141", "node n2"), ("SAN-HLT-145", "node n2")]
+    others = [(f"SAN-HLT-{each}", "node n2") for each in (140, 141, 145, 162)]
     assert told(host, _PUBLISHED, _PUBLISHED) == others
     # What it cannot see it takes from there.
-    host.written, host.own_disk, host.corosync_links = [None], None, None
-    assert len(told(host, _PUBLISHED)) == 3
+    host.written, host.own_disk, host.run_space, host.corosync_links = [None], None, None, None
+    assert len(told(host, _PUBLISHED)) == 4
 
 
 def test_a_lost_link_is_seen_from_here() -> None:

@@ -107,6 +107,24 @@ def test_little_room_is_published_in_steps(
     assert parse_pool_usage("total=1 free=1").own_disk_free_bytes is None
 
 
+def test_little_room_on_run_is_published_beside_it(
+    disk: Disk, fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Starts and handlers fail first when it is full."""
+    del disk
+    monkeypatch.setattr(own_disk, "run_space_bytes", lambda: (100 << 20, 19 << 20))
+    assert agent.fields(fake_node) == f" run-free={16 << 20}"
+    assert parse_pool_usage(f"total=1 free=1 run-free={16 << 20}").run_free_bytes == 16 << 20
+
+    def fails() -> tuple[int, int]:
+        raise OSError(5, "I/O error")
+
+    monkeypatch.setattr(own_disk, "run_space_bytes", fails)
+    assert agent.fields(fake_node) == ""
+    monkeypatch.setattr(own_disk, "space_bytes", fails)
+    assert agent.fields(fake_node) == ""
+
+
 def test_the_version_is_read_from_the_head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     element = (
         '<cib crm_feature_set="3.16.2" validate-with="pacemaker-3.9" epoch="57" num_updates="0" '

@@ -19,7 +19,7 @@ def found(pool: str = "main", **pools: str) -> list[Finding]:
         fake.attribute(node, "sanctl-pool-other", value)
     cluster = Cluster.seen(parse_cib(fake.root), parse_crm_mon(fake.monitor()))
     findings = all_findings(cluster, topology(), now_s=1_800_000_000.0)
-    return [each for each in findings if each.code in {"SAN-HLT-140", "SAN-HLT-141"}]
+    return [each for each in findings if each.code in {"SAN-HLT-140", "SAN-HLT-141", "SAN-HLT-162"}]
 
 
 def test_a_node_that_writes_no_cib() -> None:
@@ -33,6 +33,12 @@ def test_a_node_with_little_room() -> None:
     (one,) = found(n1=f"total=100 free=90 own-disk={128 << 20}", n2="error=SAN-POOL-003")
     assert (one.code, one.subject) == ("SAN-HLT-141", "node n1")
     assert "128" in one.what
+
+
+def test_a_node_whose_run_is_nearly_full() -> None:
+    (one,) = found(n2=f"total=100 free=90 run-free={12 << 20}")
+    assert (one.code, one.severity, one.subject) == ("SAN-HLT-162", Severity.WARNING, "node n2")
+    assert "/run on n2 has 12" in one.what
 
 
 def test_all_is_well() -> None:
