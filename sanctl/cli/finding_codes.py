@@ -302,6 +302,12 @@ CODES = {
     "SAN-HLT-162": "The filesystem of `/run` on a node, which is in memory, has little left, by "
     "the limits of SAN-HLT-141. Agents and DRBD's handlers keep their notes and locks there: once "
     "it is full no replica starts on the node, and a lost peer cannot be dealt with.",
+    "SAN-HLT-163": "Storage nodes have different files /etc/sanctl/cluster.toml, comments aside: a "
+    "playbook was run for some of them, or one file was changed by hand. Nodes publish a digest; a "
+    "witness, which runs no agent, is not compared.",
+    "SAN-HLT-164": "Storage nodes have different files /etc/sanctl/drbd.secret. What is connected "
+    "stays so; the next connection of a replica is refused. Nodes publish a few digits of a digest "
+    "for which the secret is the key.",
     "SAN-HLT-119": "The hook of a device's newest restore point failed: before it, and the point "
     "is crash-consistent; or after it, and the application may still be quiet.",
     "SAN-HLT-158": "The last backup of a device into a repository failed; the finding has the code "

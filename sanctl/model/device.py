@@ -387,6 +387,10 @@ class PoolUsage:
     """What the node's own disk has free, where that is little; None: enough, or not known."""
     run_free_bytes: int | None = None
     """The same of the filesystem of /run."""
+    topology_digest: str = ""
+    """What nodes compare cluster.toml by; empty: the node does not say."""
+    secret_digest: str = ""
+    """The same of DRBD's secret."""
     is_reservations_service_down: bool = False
     """Whether sanctl-reservations.service does not listen there, which only devices need that have
     reservations."""

@@ -153,6 +153,8 @@ def parse_pool_usage(text: str) -> PoolUsage:
         largest_file_bytes=_number(pairs.get("largest-file")) or None,
         is_cib_unwritten=pairs.get("cib") == "unwritten",
         own_disk_free_bytes=_number(pairs.get("own-disk")),
+        topology_digest=pairs.get("toml", ""),
+        secret_digest=pairs.get("drbd-secret", ""),
         run_free_bytes=_number(pairs.get("run-free")),
         is_reservations_service_down=pairs.get("pr-service") == "down",
         lost_links=parse_links(pairs.get("links-down", "")),

@@ -23,6 +23,7 @@ from sanctl.agents.replica import lost_writes, parts, resource_file
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import (
     bcache,
+    cluster_files,
     corosync,
     drbd_kernel,
     drbdadm,
@@ -120,6 +121,8 @@ class FakeNode(FakeRunner):
             (own_disk, "written_cib_version", lambda: (0, 1)),
             (own_disk, "space_bytes", lambda: (100 << 30, 50 << 30)),
             (own_disk, "run_space_bytes", lambda: (1 << 30, 1 << 29)),
+            (cluster_files, "topology_digest", lambda: ""),
+            (cluster_files, "secret_digest", lambda: ""),
             (icmp_clock, "offsets_s", lambda _peers, **_: {}),
             (drbdadm, "RESOURCE_FILES", f"{self.folder}/drbd.d"),
             (drbdadm, "_REGISTRY", f"{self.folder}/registry"),

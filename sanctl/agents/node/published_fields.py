@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sanctl.agents import pool_duties
 from sanctl.agents.node import clocks, links, own_disk, reservations_service
-from sanctl.drivers import drbd_kernel, sbd
+from sanctl.drivers import cluster_files, drbd_kernel, sbd
 from sanctl.errors import CommandError
 from sanctl.model.drbd import bitmaps_per_replica
 from sanctl.system import memory
@@ -31,6 +31,7 @@ def of_node(runner: Runner) -> str:
         ("the node's own disk", lambda: own_disk.fields(runner)),
         ("Corosync's links", lambda: links.field(runner)),
         ("other nodes' clocks", clocks.field),
+        ("cluster.toml and DRBD's secret", _files),
         ("the reservations' service", reservations_service.field),
     ):
         try:
@@ -50,6 +51,12 @@ def _memory() -> str:
         return f" memory={memory.total_bytes()} bitmaps={bitmaps}"
     except (CommandError, OSError):
         return ""
+
+
+def _files() -> str:
+    """Return the fields by which nodes see whether files differ; empty: there are none."""
+    topology, secret = cluster_files.topology_digest(), cluster_files.secret_digest()
+    return (f" toml={topology}" if topology else "") + (f" drbd-secret={secret}" if secret else "")
 
 
 def of_sbd() -> str:

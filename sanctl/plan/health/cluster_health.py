@@ -28,6 +28,7 @@ from sanctl.plan.health.cache_health import dirty_limit_findings
 from sanctl.plan.health.clock_health import clock_findings
 from sanctl.plan.health.device_health import device_findings
 from sanctl.plan.health.fencing_health import fencing_findings, reach_findings
+from sanctl.plan.health.file_health import file_findings
 from sanctl.plan.health.flash_health import flash_findings
 from sanctl.plan.health.group_health import group_findings
 from sanctl.plan.health.link_health import link_findings
@@ -56,6 +57,7 @@ def all_findings(
     findings.extend(own_disk_findings(cluster))
     findings.extend(link_findings(cluster))
     findings.extend(clock_findings(cluster))
+    findings.extend(file_findings(cluster))
     findings.extend(reach_findings(cluster))
     for device in cluster.cib.devices:
         findings.extend(device_findings(cluster, device, now_s=now_s))

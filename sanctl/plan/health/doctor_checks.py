@@ -11,7 +11,7 @@ from sanctl.model.findings import Finding, Severity
 CHECKS = (
     ("services", ("SAN-DOC-00",)),
     ("kernel", ("SAN-DOC-01",)),
-    ("files", ("SAN-DOC-02",)),
+    ("files", ("SAN-DOC-02", "SAN-HLT-163", "SAN-HLT-164")),
     ("clock", ("SAN-DOC-03", "SAN-HLT-161")),
     ("cluster", ("SAN-HLT-00", "SAN-HLT-128", "SAN-HLT-133", "SAN-CLU-", "SAN-CIB-")),
     ("votes", ("SAN-HLT-08",)),
