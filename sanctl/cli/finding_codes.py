@@ -308,6 +308,8 @@ CODES = {
     "SAN-HLT-164": "Storage nodes have different files /etc/sanctl/drbd.secret. What is connected "
     "stays so; the next connection of a replica is refused. Nodes publish a few digits of a digest "
     "for which the secret is the key.",
+    "SAN-HLT-165": "DRBD's bitmaps of the replicas on a node take more than a quarter of its "
+    "memory: SAN-DOC-011, of any storage node.",
     "SAN-HLT-119": "The hook of a device's newest restore point failed: before it, and the point "
     "is crash-consistent; or after it, and the application may still be quiet.",
     "SAN-HLT-158": "The last backup of a device into a repository failed; the finding has the code "

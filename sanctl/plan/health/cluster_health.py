@@ -32,6 +32,7 @@ from sanctl.plan.health.file_health import file_findings
 from sanctl.plan.health.flash_health import flash_findings
 from sanctl.plan.health.group_health import group_findings
 from sanctl.plan.health.link_health import link_findings
+from sanctl.plan.health.memory_health import memory_findings
 from sanctl.plan.health.node_health import node_findings
 from sanctl.plan.health.own_disk_health import own_disk_findings
 from sanctl.plan.health.point_health import extent_findings, lost_point_findings
@@ -58,6 +59,7 @@ def all_findings(
     findings.extend(link_findings(cluster))
     findings.extend(clock_findings(cluster))
     findings.extend(file_findings(cluster))
+    findings.extend(memory_findings(cluster))
     findings.extend(reach_findings(cluster))
     for device in cluster.cib.devices:
         findings.extend(device_findings(cluster, device, now_s=now_s))

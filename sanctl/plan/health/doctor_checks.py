@@ -29,7 +29,15 @@ CHECKS = (
     ("fencing", ("SAN-HLT-01", "SAN-HLT-131", "SAN-FEN-")),
     (
         "nodes",
-        ("SAN-HLT-02", "SAN-HLT-059", "SAN-HLT-140", "SAN-HLT-141", "SAN-HLT-145", "SAN-HLT-162"),
+        (
+            "SAN-HLT-02",
+            "SAN-HLT-059",
+            "SAN-HLT-140",
+            "SAN-HLT-141",
+            "SAN-HLT-145",
+            "SAN-HLT-162",
+            "SAN-HLT-165",
+        ),
     ),
     (
         "pools",

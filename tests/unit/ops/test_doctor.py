@@ -322,6 +322,13 @@ def test_memory_for_the_bitmaps_of_this_nodes_replicas(
     cluster = FakePacemaker(golden="one-device")
     found = [finding.code for finding in check(host, cluster).findings]
     assert [code for code in found if code.startswith("SAN-DOC-")] == codes
+    # What it has published itself is not said twice; of another node only that is known.
+    for node in ("n1", "n2"):
+        value = "total=100 free=90 memory=204800 bitmaps=3"
+        cluster.attribute(node, "sanctl-pool-main", value)
+    again = [(each.code, each.subject) for each in check(host, cluster).findings]
+    assert [each for each in again if each[0] == "SAN-HLT-165"] == [("SAN-HLT-165", "node n2")]
+    assert [code for code, _ in again if code.startswith("SAN-DOC-")] == codes
 
 
 def test_without_pacemaker_what_can_be_checked_is_checked() -> None:

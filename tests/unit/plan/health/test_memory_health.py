@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 
 from sanctl.model.cluster import Cluster
+from sanctl.model.device import PoolUsage
 from sanctl.model.names import ByteSize
 from sanctl.parse.cib import parse_cib, parse_document
 from sanctl.parse.crm_mon import parse_crm_mon
-from sanctl.plan.health.memory_health import memory_finding
+from sanctl.plan.health.memory_health import memory_finding, memory_findings
 from tests.fakes.pacemaker import FakePacemaker
 
 GIB, TIB = 1 << 30, 1 << 40
@@ -46,3 +47,19 @@ def test_more_than_a_quarter_of_the_memory_is_said(
     assert (found is not None) is is_said
     if found is not None:
         assert (found.code, found.subject) == ("SAN-DOC-011", "node n2")
+
+
+def test_status_says_it_of_each_node_whose_agent_runs() -> None:
+    """It was said by doctor on that very node alone."""
+    seen = cluster_of(*[TIB] * 17)
+    low = PoolUsage(memory_bytes=2 * GIB, bitmaps=1)
+
+    def told(**pools: PoolUsage) -> list[tuple[str, str]]:
+        usages = {("main", node): usage for node, usage in pools.items()}
+        cluster = replace(seen, cib=replace(seen.cib, pools=usages))
+        return [(each.code, each.subject) for each in memory_findings(cluster)]
+
+    assert told(n1=low, n2=low) == [("SAN-HLT-165", f"node {each}") for each in ("n1", "n2")]
+    # It has enough, it does not say, and it runs no agent.
+    enough = PoolUsage(memory_bytes=4 * GIB, bitmaps=1)
+    assert told(n1=enough, n2=PoolUsage(), n3=low, n9=low) == []
