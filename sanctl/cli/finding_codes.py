@@ -21,7 +21,8 @@ CODES = {
     "SAN-DOC-007": "unattended-upgrades is switched on and may update Pacemaker, Corosync, libqb, "
     "DRBD's programs or the kernel: neither its list Package-Blacklist nor `apt-mark hold` "
     "excludes them. Such an update stops the node's replicas when it likes.",
-    "SAN-DOC-010": "A storage node needs this kernel module.",
+    "SAN-DOC-010": "A storage node needs this kernel module; or a newer kernel is installed "
+    "that has no module of the DRBD that runs, which shows after a boot otherwise.",
     "SAN-DOC-011": "DRBD keeps a bit in memory for each 4 KiB of each replica of this node, 32 MiB "
     "for each TiB, with DRBD 9 three times as much. That is more than a quarter of the node's "
     "memory, and buffers, sessions and the actions of a failover come on top.",

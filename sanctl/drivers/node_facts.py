@@ -16,6 +16,7 @@ from sanctl.system.files import is_folder, read_text_or
 from sanctl.system.runner import Runner
 
 _TIMEOUT_S = 20.0
+_MODULES, _BOOT = "/lib/modules", "/boot"
 #: As in /proc/PID/comm, where the kernel keeps 15 characters of a program's name.
 _CIB_DAEMON = "pacemaker-based"
 #: Older than any version of a CIB.
@@ -48,6 +49,10 @@ class NodeFactsPort(Protocol):
 
     def has_module(self, name: str) -> bool:
         """Whether a kernel module is loaded or built in."""
+        ...
+
+    def kernel_modules(self) -> Mapping[str, str]:
+        """Return the texts of modules.dep and modules.builtin of kernels that can be booted."""
         ...
 
     def text(self, path: str) -> str | None:
@@ -125,6 +130,22 @@ class NodeFacts:
     def has_module(self, name: str) -> bool:
         """See HostPort.has_module."""
         return is_folder(f"/sys/module/{name}")
+
+    def kernel_modules(self) -> Mapping[str, str]:
+        """See HostPort.kernel_modules."""
+        try:
+            releases = os.listdir(_MODULES)
+        except OSError:
+            return {}
+        found = {}
+        for release in releases:
+            folder = f"{_MODULES}/{release}"
+            # What a removed kernel has left is not booted.
+            images = (f"{_BOOT}/vmlinuz-{release}", f"{folder}/vmlinuz")
+            text = self.text(f"{folder}/modules.dep")
+            if text is not None and any(self.mode(each) is not None for each in images):
+                found[release] = f"{text}\n{self.text(f'{folder}/modules.builtin') or ''}"
+        return found
 
     def text(self, path: str) -> str | None:
         """See HostPort.text."""

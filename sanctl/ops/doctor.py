@@ -25,6 +25,7 @@ from sanctl.plan.cluster.cib_size import (
 )
 from sanctl.plan.health.cluster_health import all_findings
 from sanctl.plan.health.doctor_checks import CHECKS, OF_THE_CLUSTER, count
+from sanctl.plan.health.kernel_health import kernel_findings
 from sanctl.plan.health.link_health import lost_link_findings
 from sanctl.plan.health.lost_links import lost_links
 from sanctl.plan.health.memory_health import memory_finding
@@ -119,6 +120,7 @@ def examine(
         findings.extend(_inactive_unit_findings(host))
         findings.extend(_own_host_findings(host))
         findings.extend(_kernel_findings(host))
+        findings.extend(_newer_kernel_findings(host))
         findings.extend(_file_findings(host))
     if topology is not None:
         findings.extend(_own_pool_findings(host, topology))
@@ -379,6 +381,16 @@ def _kernel_findings(host: NodeFactsPort) -> Iterator[Finding]:
                 why=f"the module {purpose}",
                 do=f"modprobe {module}; after a rollout it is loaded at boot",
             )
+
+
+def _newer_kernel_findings(host: NodeFactsPort) -> Iterator[Finding]:
+    version = host.text("/sys/module/drbd/version")
+    running = (host.text("/proc/sys/kernel/osrelease") or "").strip()
+    # Of a node whose running kernel has none that is said, and which one it needs is not known.
+    if version is not None and running:
+        yield from kernel_findings(
+            running, host.kernel_modules(), is_drbd_9=version.startswith("9")
+        )
 
 
 def _file_findings(host: NodeFactsPort) -> Iterator[Finding]:

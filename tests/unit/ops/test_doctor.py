@@ -48,6 +48,7 @@ class FakeHost:
             "/usr/lib/sanctl/program": 0o755,
         }
         self.clock: bool | None = True
+        self.kernels: dict[str, str] = {}
         self.ipc_buffer: int | None = None
         self.written: list[tuple[int, int] | None] = [None]
         self.corosync_links: tuple[Link, ...] | None = None
@@ -89,6 +90,9 @@ class FakeHost:
 
     def links(self) -> tuple[Link, ...] | None:
         return self.corosync_links
+
+    def kernel_modules(self) -> Mapping[str, str]:
+        return self.kernels
 
     def run_bytes(self) -> tuple[int, int] | None:
         return self.run_space
@@ -424,3 +428,17 @@ def test_of_a_cluster_that_does_not_answer_nothing_is_ok() -> None:
     fake.is_down = True
     checks = dict(check(FakeHost(), fake).checks)
     assert {name for name, count in checks.items() if count is None} == OF_THE_CLUSTER
+
+
+@pytest.mark.parametrize(
+    ("version", "codes"), [("9.2.1\n", ["SAN-DOC-010"]), ("8.4.11\n", []), (None, [])]
+)
+def test_an_installed_kernel_without_the_drbd_that_runs(
+    version: str | None, codes: list[str]
+) -> None:
+    host = FakeHost()
+    host.kernels = {"6.1.0-29-amd64": "kernel/drivers/block/drbd/drbd.ko:\n"}
+    host.texts["/proc/sys/kernel/osrelease"] = "6.1.0-28-amd64\n"
+    if version is not None:
+        host.texts["/sys/module/drbd/version"] = version
+    assert [each.code for each in check(host).findings] == codes
