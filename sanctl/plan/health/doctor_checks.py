@@ -25,16 +25,6 @@ CHECKS = (
             "SAN-HLT-141",
             "SAN-HLT-145",
             "SAN-HLT-155",
-        ),
-    ("fencing", ("SAN-HLT-01", "SAN-HLT-131", "SAN-FEN-")),
-    (
-        "nodes",
-        (
-            "SAN-HLT-02",
-            "SAN-HLT-059",
-            "SAN-HLT-140",
-            "SAN-HLT-141",
-            "SAN-HLT-145",
             "SAN-HLT-162",
             "SAN-HLT-165",
         ),
