@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
+
+from sanctl.errors import SanctlError
 from sanctl.model.cib_change import AddMove, Change
 from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import Failure
@@ -33,6 +36,9 @@ def move_device(
         moves[:] = [each for each in changes if isinstance(each, AddMove)]
         return changes
 
+    def end_move() -> None:
+        session.change(lambda seen: plan_move_end(seen, moves[0]) if moves else ())
+
     session.change(decide)
     if is_there[0]:
         cluster = session.observe()
@@ -48,8 +54,12 @@ def move_device(
                 look=f"'journalctl SANCTL_DEVICE={name}' on the device's nodes",
             )
             duration_s = session.clock.monotonic_s() - begin_s
-        finally:
-            session.change(lambda seen: plan_move_end(seen, moves[0]) if moves else ())
+        except BaseException:
+            # The error that led here is the one to tell; the constraint ends by its time, too.
+            with contextlib.suppress(SanctlError):
+                end_move()
+            raise
+        end_move()
     return DeviceOutcome(
         device=existing_device(cluster, name),
         cluster=cluster,

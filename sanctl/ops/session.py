@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import xml.etree.ElementTree as ET
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
@@ -11,7 +12,7 @@ from sanctl.drivers.pacemaker import PacemakerPort, StaleCib
 from sanctl.errors import Busy, CommandError, NotConverged, Problem, Unreachable
 from sanctl.model.cib_change import Change, RemoveFailureExpiry
 from sanctl.model.cluster import Cluster
-from sanctl.model.crm_mon import Failure
+from sanctl.model.crm_mon import Failure, Mon
 from sanctl.model.device import SYNCING_CONNECTIONS, ReplicaState
 from sanctl.model.host_session import SESSIONS_ATTRIBUTE, HostSession, parse_sessions
 from sanctl.model.names import DeviceName, NodeName
@@ -24,6 +25,7 @@ from sanctl.parse.cib_version import HEAD_BYTES, parse_cib_version
 from sanctl.parse.crm_mon import parse_crm_mon
 from sanctl.parse.published_state import parse_replicas
 from sanctl.plan.cluster.convergence import Progress, failure_problem, failures_since
+from sanctl.plan.cluster.preconditions import refuse_without_quorum
 from sanctl.render.cib import render_patchset
 from sanctl.system.clock import Clock
 
@@ -37,6 +39,11 @@ _POLL_SHARE, _ANYWAY_SHARE = 3, 8
 _ANYWAY_S = 4.0
 # While a node takes over or a DC is elected Pacemaker may not answer for some seconds.
 _SILENCE_TOLERATED_S = 30.0
+
+
+def _has_quorum(root: ET.Element, mon: Mon) -> bool:
+    """Whether this part has quorum, as the DC has found; while none is elected, as the last one."""
+    return mon.has_quorum if mon.has_dc else root.get("have-quorum") == "1"
 
 
 class Reporter(Protocol):
@@ -181,6 +188,10 @@ class Session:
         The CIB compares and swaps. What the nodes publish of their replicas is read after it, so
         never older than it, and may change until the patch is applied, as all of the CIB's status.
 
+        Pacemaker takes changes also in a part without quorum. At the join they are lost, or come
+        over what the majority has changed since, by a higher epoch: an order that has ended there
+        would stand again. So nothing is changed from such a part.
+
         Args:
             decide: returns the changes for the cluster as observed.
             reads_replicas: whether it looks at replicas' states; else none is known to it, and
@@ -194,6 +205,7 @@ class Session:
         Raises:
             Busy: others changed the CIB each time between reading and writing.
             CommandError: the states of replicas could not be asked for; nothing was changed.
+            Refused: there was something to change, and there is no quorum.
             SanctlError: what `decide` raises.
         """
         for attempt in range(_CHANGE_ATTEMPTS):
@@ -201,13 +213,16 @@ class Session:
             root = parse_document(self._cib_text)
             states = self._states() if reads_replicas else {}
             mon = parse_crm_mon(self._pacemaker.monitor())
-            changes = decide(Cluster.seen(parse_cib(root, states), mon))
+            cluster = Cluster.seen(parse_cib(root, states), mon)
+            changes = decide(cluster)
             if not changes:
                 return ()
+            if not _has_quorum(root, mon):
+                refuse_without_quorum(cluster)
             names = changed_devices(changes)
             if can_wait and would_restart(root, names):
                 can_wait = False  # Once: where it was in vain, the change is made all the same.
-                self.forget_probes(names)
+                forget_probes(self._pacemaker, self.clock, self.reporter.update, names)
                 continue
             expiries = (RemoveFailureExpiry(name=name) for name in names)
             try:
@@ -239,8 +254,12 @@ class Session:
             Refused: no quorum.
             Unreachable: Pacemaker does not answer here.
         """
-        if not would_restart(parse_document(self._pacemaker.query()), names):
+        root = parse_document(self._pacemaker.query())
+        if not would_restart(root, names):
             return False
+        mon = parse_crm_mon(self._pacemaker.monitor())
+        if not _has_quorum(root, mon):
+            refuse_without_quorum(Cluster.seen(parse_cib(root, {}), mon))
         forget_probes(self._pacemaker, self.clock, self.reporter.update, names)
         return True
 

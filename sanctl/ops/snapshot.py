@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 from collections.abc import Callable, Mapping
@@ -183,7 +184,9 @@ def _create(
     except NotConverged as error:
         problem = error
     except BaseException:
-        _withdraw(session, orders)
+        # The error that led here is the one to tell; the order ends by its time, too.
+        with contextlib.suppress(SanctlError):
+            _withdraw(session, orders)
         raise
     _withdraw(session, orders)
     cluster = session.observe()
