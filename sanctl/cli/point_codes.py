@@ -259,7 +259,7 @@ CODES = {
     "other, and each counts what the others were granted. That could not be read or noted on the "
     "node, as where /run is full: nothing was made.",
     "SAN-SNAP-020": "The restore point was deleted and another one made under its name since the "
-    "command was given. Nothing was deleted.",
+    "command was given. Nothing was deleted, and no device went back to it.",
     "SAN-SNAP-021": "The blocks of a restore point's file were compared with those that the data "
     "file had while hosts' I/O was held back, and are others. Nothing was kept; this is an error "
     "of sanctl or of the kernel.",

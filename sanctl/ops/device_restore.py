@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import NamedTuple
+
 from sanctl.errors import CommandError, Problem
 from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster
@@ -17,21 +20,35 @@ from sanctl.ops.snapshot import await_active_node
 from sanctl.plan.cluster.convergence import Progress, access_progress
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.device.restore_progress import given_up_problem, progress_text
-from sanctl.plan.device.restore_request import RestoreRequest, plan_restore
+from sanctl.plan.device.restore_request import RestoreRequest, plan_restore, shown_of
 
 #: How long a device's role may be hidden: a reload of both replicas, on busy nodes.
 _ROLE_S = 20.0
 
 
-def check_restore(session: Session, request: RestoreRequest) -> bool:
-    """Check that a restore may be ordered now; return whether the same one is under way already.
+class Checked(NamedTuple):
+    """A restore that may be ordered.
+
+    Attributes:
+        request: the same, of nothing but what has its names now.
+        is_under_way: the same one is under way already.
+    """
+
+    request: RestoreRequest
+    is_under_way: bool
+
+
+def check_restore(session: Session, request: RestoreRequest) -> Checked:
+    """Check that a restore may be ordered now; note what has these names, before a question.
 
     Raises:
         Refused: it may not.
     """
     await_active_node(session, request.device, timeout_s=_ROLE_S)
     now_s = session.clock.wall_s()
-    return not plan_restore(session.observe(), request, session.host_sessions(), now_s)
+    cluster = session.observe()
+    changes = plan_restore(cluster, request, session.host_sessions(), now_s)
+    return Checked(replace(request, shown=shown_of(cluster, request)), not changes)
 
 
 def restore_device(

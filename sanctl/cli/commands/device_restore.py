@@ -62,7 +62,7 @@ def restore(
     )
     command_line = f"device restore {name} --to {point}{' --no-keep' if no_keep else ''}"
     with env.session() as session:
-        is_under_way = check_restore(session, request)
+        request, is_under_way = check_restore(session, request)
         if not yes and not is_under_way:
             kept = "is lost" if no_keep else f"is kept as {wanted}@{kept_name}"
             click.echo(

@@ -189,7 +189,7 @@ def failback(
             kept=None if no_keep else PointOrder(kept_name, env.new_uuid()[-16:], now_s),
             accepted=accepted,
         )
-        is_under_way = check_restore(session, request)
+        request, is_under_way = check_restore(session, request)
         if not yes and not is_under_way:
             kept = "is lost" if no_keep else f"is kept as {device}@{kept_name}"
             click.echo(

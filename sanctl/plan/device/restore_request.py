@@ -38,6 +38,19 @@ STILL_MOUNTED = (
 multipath queues, and sends them once it is let in again: the device is still the same LUN."""
 
 
+class Shown(NamedTuple):
+    """What a device and a restore point of these names were as an operator was asked.
+
+    Attributes:
+        uuid: the device's UUID.
+        point_token: the restore point's token; empty: a copy at a site is meant, whose digest says
+            which.
+    """
+
+    uuid: str
+    point_token: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRequest:
     """What a command asks for.
@@ -48,6 +61,7 @@ class RestoreRequest:
         token: 16 hex digits that no other order has.
         kept: the order for the point that keeps what is on the device; None: nothing is kept.
         accepted: the codes of refusals that the operator accepts.
+        shown: what had these names when the operator was asked; None: whatever has them.
     """
 
     device: DeviceName
@@ -55,6 +69,7 @@ class RestoreRequest:
     token: str
     kept: PointOrder | None
     accepted: Collection[str] = ()
+    shown: Shown | None = None
 
     @property
     def goal(self) -> str:
@@ -62,6 +77,46 @@ class RestoreRequest:
         if isinstance(self.point, str):
             return f"restore point {self.point}"
         return f"copy {self.point[0].name}"
+
+
+def shown_of(cluster: Cluster, request: RestoreRequest) -> Shown:
+    """Return what has the names of a request now.
+
+    Raises:
+        Refused: there is no such device or restore point.
+    """
+    device = existing_device(cluster, request.device)
+    if not isinstance(request.point, str):
+        return Shown(device.uuid, "")
+    return Shown(device.uuid, existing_point(cluster, device.name, request.point).token)
+
+
+def _refuse_others(cluster: Cluster, request: RestoreRequest) -> None:
+    """Raise Refused if the device or the restore point is another one than was shown."""
+    if request.shown is None:
+        return
+    present = shown_of(cluster, request)
+    if present.uuid != request.shown.uuid:
+        raise Refused(
+            Problem(
+                "SAN-DEV-022",
+                f"device {request.device} is another one than the one to be restored: it was "
+                "created anew since",
+                f"'sanctl device show {request.device}'; run the command again if this one is to "
+                "be overwritten",
+            )
+        )
+    if present.point_token != request.shown.point_token:
+        name = f"{request.device}@{request.point}"
+        raise Refused(
+            Problem(
+                "SAN-SNAP-020",
+                f"restore point {name} is another one than the one that was shown: it was made "
+                "anew since",
+                f"'sanctl snapshot show {name}'; run the command again if the device is to go back "
+                "to this one",
+            )
+        )
 
 
 def plan_restore(
@@ -79,9 +134,11 @@ def plan_restore(
         now_s: seconds since 1970.
 
     Raises:
-        Refused: there is no such device or point, the point or copy cannot be used, or not now.
+        Refused: there is no such device or point, it is another one than was shown, the point or
+            copy cannot be used, or not now.
     """
     device = existing_device(cluster, request.device)
+    _refuse_others(cluster, request)
     refuse_unless_changeable(cluster, device)
     goal = _goal(cluster, device, request)
     problems = [*goal.problems]

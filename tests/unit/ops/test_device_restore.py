@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 
+import click
 import pytest
 
 import sanctl.cli.environment
@@ -136,7 +137,7 @@ def test_hosts_are_kept_out_by_the_order(bed: Bed) -> None:
 
 def test_the_same_command_waits_for_what_is_under_way(bed: Bed) -> None:
     bed.begun()
-    assert check_restore(bed.session, bed.request(number=80))
+    assert check_restore(bed.session, bed.request(number=80)).is_under_way
     bed.cluster.ignores_restores = False
     outcome = bed.restore(bed.request(number=80))
     assert not outcome.changed
@@ -200,7 +201,7 @@ def test_hosts_that_are_logged_in(bed: Bed, sessions: dict[str, str | None], who
 
 def test_hosts_of_other_devices_do_not_matter(bed: Bed) -> None:
     bed.cluster.private_attributes["n1", SESSIONS_ATTRIBUTE] = f"{I1},10.0.0.7=db"
-    assert not check_restore(bed.session, bed.request())
+    assert not check_restore(bed.session, bed.request()).is_under_way
 
 
 def test_points_that_cannot_be_used(bed: Bed) -> None:
@@ -319,6 +320,26 @@ def test_the_command_asks(bed: Bed) -> None:
     assert status == 2 and "what is on it now is lost" in err
     status, out, _ = bed.run("device", "restore", "web", "--to", "good", "--no-keep", "--yes")
     assert status == 0 and "kept" not in out
+
+
+@pytest.mark.parametrize("changed", ["device", "point"])
+def test_what_was_made_anew_while_the_question_was_open_is_left_alone(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    def answer(*_: object, **__: object) -> bool:
+        if changed == "device":
+            assert bed.run("device", "delete", "web", "--yes", "--with-points")[0] == 0
+            assert bed.run("device", "create", "web", "--size", "64M")[0] == 0
+        else:
+            delete_point(bed.session, NAME, "good", timeout_s=30)
+        bed.point("good", 9)
+        return True
+
+    monkeypatch.setattr(click, "confirm", answer)
+    status, _, err = bed.run("device", "restore", "web", "--to", "good")
+    assert status == 4, err
+    assert {"device": "SAN-DEV-022", "point": "SAN-SNAP-020"}[changed] in err
+    assert bed.device().restore is None
 
 
 def test_an_order_that_is_gone_from_the_cib(bed: Bed) -> None:
