@@ -119,7 +119,8 @@ CODES = {
     "SAN-REST-006": "Another command gave another order to restore the device, or the order is "
     "gone.",
     "SAN-REST-007": "The order to restore a device was given up before anything was written: hosts "
-    "were not kept out everywhere, or what the device held was not kept, within three minutes.",
+    "were not kept out everywhere, or what the device held was not kept, within three minutes; or "
+    "'device restore --cancel' withdrew it.",
     "SAN-REST-008": "The node that serves the device cannot read the restore point's file, or "
     "cannot write the device. Hosts are kept out, and each monitor lets it try again.",
     "SAN-REST-009": "What comes back is written to new blocks, as the present ones are shared with "
@@ -131,6 +132,8 @@ CODES = {
     "and no host gets in. The operator may accept that.",
     "SAN-REST-012": "A replica is not in sync, so what is on the device before a restore would be "
     "kept on fewer nodes than the device has, and lost with those. The operator may accept that.",
+    "SAN-REST-013": "A restore is withdrawn only until the device is overwritten: from then on it "
+    "may hold parts of two states, which no host may see.",
     "SAN-SCHED-001": "A schedule of restore points is a list of rules, separated by commas: an "
     "interval (15m, 1h, 1d, 2w) and how many to keep, such as 15m keep 8, 1h keep 24.",
     "SAN-SCHED-002": "A rule of a schedule cannot be kept: its interval is below a minute or above "

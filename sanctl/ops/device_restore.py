@@ -21,6 +21,7 @@ from sanctl.plan.cluster.convergence import Progress, access_progress
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.device.restore_progress import given_up_problem, progress_text
 from sanctl.plan.device.restore_request import RestoreRequest, plan_restore, shown_of
+from sanctl.plan.device.restoring import plan_cancelled
 
 #: How long a device's role may be hidden: a reload of both replicas, on busy nodes.
 _ROLE_S = 20.0
@@ -87,6 +88,30 @@ def restore_device(
         timeout_s=timeout_s,
         look=f"it goes on by itself, and lets no host in before its end: 'sanctl device show {name}"
         "' shows how far it is; the same command waits again",
+    )
+
+
+def cancel_restore(session: Session, name: DeviceName, *, timeout_s: float) -> DeviceOutcome:
+    """Withdraw an order of which nothing is written yet, and wait until hosts are let in again.
+
+    Raises:
+        Refused: there is no such device, it cannot be changed now, or the copy has begun.
+        NotConverged: the order is withdrawn, and a node still keeps hosts out.
+    """
+
+    def progress(cluster: Cluster) -> Progress:
+        device = existing_device(cluster, name)
+        return access_progress(cluster, name, access_digest(device.access))
+
+    return change_device(
+        session,
+        name,
+        lambda seen: plan_cancelled(seen, name),
+        progress,
+        waiting_for=f"hosts to be let in to device {name} again",
+        timeout_s=timeout_s,
+        look=f"the restore is withdrawn; 'journalctl SANCTL_DEVICE={name}' on its nodes says why "
+        "hosts are still kept out",
     )
 
 

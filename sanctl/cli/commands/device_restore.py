@@ -7,7 +7,7 @@ import time
 
 import click
 
-from sanctl.cli.environment import environment, topology_or_none
+from sanctl.cli.environment import Environment, environment, topology_or_none
 from sanctl.cli.options import accept_option, output_option, timeout_option, yes_option
 from sanctl.cli.output import finish
 from sanctl.cli.views.device import device_data
@@ -15,14 +15,18 @@ from sanctl.cli.views.restore import kept_point
 from sanctl.model.device_restore import KEPT_PREFIX
 from sanctl.model.names import DeviceName
 from sanctl.model.restore_point import PointOrder, parse_point_name
-from sanctl.ops.device_restore import check_restore, restore_device
+from sanctl.ops.device_restore import cancel_restore, check_restore, restore_device
 from sanctl.plan.device.restore_request import STILL_MOUNTED, RestoreRequest
 
 
 @click.command(short_help="Put a device back to a restore point.")
 @click.argument("name")
+@click.option("--to", "point", metavar="POINT", help="The restore point to go back to.")
 @click.option(
-    "--to", "point", required=True, metavar="POINT", help="The restore point to go back to."
+    "--cancel",
+    "is_cancelled",
+    is_flag=True,
+    help="Withdraw a restore or failback of which nothing is written yet.",
 )
 @click.option(
     "--no-keep",
@@ -36,7 +40,8 @@ from sanctl.plan.device.restore_request import STILL_MOUNTED, RestoreRequest
 def restore(
     *,
     name: str,
-    point: str,
+    point: str | None,
+    is_cancelled: bool,
     no_keep: bool,
     yes: bool,
     accepted: tuple[str, ...],
@@ -47,10 +52,17 @@ def restore(
 
     No host may be logged in, and none is let in before the end. What is on the device now becomes
     a restore point first, so that the way back is the same command. Whatever dies meanwhile, it
-    goes on; run again, the command waits for it.
+    goes on; run again, the command waits for it. With --cancel a restore, also a failback from a
+    second site, ends before anything is written, and hosts are let in again.
     """
     env = environment()
-    wanted, goal = DeviceName.parse(name), parse_point_name(point)
+    wanted = DeviceName.parse(name)
+    if is_cancelled == (point is not None) or (is_cancelled and no_keep):
+        raise click.UsageError("Give either '--to POINT' or '--cancel'.")
+    if point is None:
+        _cancel(env, wanted, timeout_s=timeout_s, output=output)
+        return
+    goal = parse_point_name(point)
     now_s = int(env.clock.wall_s())
     kept_name = KEPT_PREFIX + time.strftime("%Y%m%d-%H%M%S", time.gmtime(now_s))
     request = RestoreRequest(
@@ -95,6 +107,35 @@ def restore(
             "changed": outcome.changed,
             "duration_s": round(outcome.duration_s, 3),
             "kept": kept_name_or_none,
+            **device_data(outcome.cluster, outcome.device, topology_or_none(env)),
+        },
+        text=text,
+    )
+
+
+def _cancel(env: Environment, name: DeviceName, *, timeout_s: float, output: str) -> None:
+    """Withdraw the restore of a device, and say what is left of it."""
+    with (
+        env.session() as session,
+        env.logged("restore", device=name.value, command_line=f"device restore {name} --cancel"),
+    ):
+        outcome = cancel_restore(session, name, timeout_s=timeout_s)
+    kept = kept_point(outcome.cluster, outcome.device) if outcome.changed else None
+
+    def text() -> None:
+        if not outcome.changed:
+            print(f"device {name}: no restore is under way")
+            return
+        print(f"device {name}: the restore is withdrawn; nothing was written, hosts are let in")
+        if kept is not None:
+            print(f"what was kept for it is there: 'sanctl snapshot delete {name}@{kept}'")
+
+    finish(
+        output,
+        data={
+            "changed": outcome.changed,
+            "duration_s": round(outcome.duration_s, 3),
+            "kept": kept,
             **device_data(outcome.cluster, outcome.device, topology_or_none(env)),
         },
         text=text,

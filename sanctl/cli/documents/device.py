@@ -182,9 +182,9 @@ class PolicyChanged(TypedDict):
 
 
 class Restored(Device):
-    """A device that is back at a restore point."""
+    """A device that is back at a restore point, or of which a restore was withdrawn."""
 
-    changed: Annotated[bool, "false: the same restore was under way already"]
+    changed: Annotated[bool, "false: the same restore was under way already; `--cancel`: none was"]
     duration_s: Annotated[float, "seconds until hosts were let in again"]
     kept: Annotated[
         str | None, "the restore point that holds what was on it before; null: none was made"

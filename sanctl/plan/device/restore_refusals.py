@@ -6,6 +6,7 @@ from __future__ import annotations
 from sanctl.errors import Problem, Refused
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
+from sanctl.model.device_restore import ORDERED
 from sanctl.model.restore_point import RestorePoint
 
 
@@ -15,7 +16,12 @@ def being_restored_problem(device: DeviceSpec) -> Problem:
         "SAN-REST-005",
         f"device {device.name} is being restored, from "
         f"{device.restore.source if device.restore else '?'}",
-        f"wait until it has: 'sanctl device show {device.name}' shows how far it is",
+        f"wait until it has: 'sanctl device show {device.name}' shows how far it is"
+        + (
+            f"; nothing is written yet: 'sanctl device restore {device.name} --cancel' withdraws it"
+            if device.restore is not None and device.restore.state == ORDERED
+            else ""
+        ),
     )
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sanctl.errors import CommandError, Problem
-from sanctl.model.cib_change import Change, SetParameter
+from sanctl.errors import CommandError, Problem, Refused
+from sanctl.model.cib_change import Change, ClearParameter, SetParameter
 from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import MEMBER_STATES, NodeState, Role
 from sanctl.model.device import DeviceSpec, access_digest
@@ -21,11 +21,14 @@ from sanctl.model.device_restore import (
     ORDER_LIFE_S,
     RestoreOrder,
 )
+from sanctl.model.names import DeviceName
 from sanctl.model.restore_point import RestorePoint
 from sanctl.model.site import Site
 from sanctl.model.site_copy import SiteCopy
 from sanctl.plan.cluster.preconditions import (
+    existing_device,
     quorum_problems,
+    refuse_unless_changeable,
 )
 
 #: As far apart are an order and the moment in which a node first sees it, where no clock is wrong.
@@ -275,6 +278,40 @@ def plan_given_up(cluster: Cluster, name: str, order: RestoreOrder) -> tuple[Cha
     device = _standing(cluster, name, order)
     assert order.state != COPYING
     return (order_change(device, order._replace(state=GIVEN_UP)),)
+
+
+def plan_cancelled(cluster: Cluster, name: DeviceName) -> tuple[Change, ...]:
+    """Return the change by which an operator withdraws an order, and hosts are let in again.
+
+    None if no order is open. The node that serves notes the begin of its copy by a change of the
+    same order (`plan_begun`): of both only one is made, and it writes nothing before.
+
+    Raises:
+        Refused: there is no such device, it cannot be changed now, or the copy has begun.
+    """
+    device = existing_device(cluster, name)
+    if not device.is_restoring:
+        return ()
+    refuse_unless_changeable(cluster, device)
+    order = device.restore
+    if order is None:
+        raise Refused(unreadable_problem(device))
+    if order.state == COPYING:
+        raise Refused(
+            Problem(
+                "SAN-REST-013",
+                f"device {name} is being overwritten from {order.source}, and may hold parts of "
+                "two states: that is not withdrawn any more",
+                f"wait until it is whole: 'sanctl device show {name}' shows how far it is; then "
+                "'sanctl device restore' goes back to what was kept",
+            )
+        )
+    changes = (order_change(device, order._replace(state=GIVEN_UP)),)
+    kept = device.point_order
+    if kept is not None and kept.token == order.kept_token:
+        # What is on the device stays there, so nobody needs the restore point of it.
+        return (*changes, ClearParameter(name=name, parameter="point"))
+    return changes
 
 
 def _standing(cluster: Cluster, name: str, order: RestoreOrder) -> DeviceSpec:

@@ -18,12 +18,19 @@ from sanctl.errors import CommandError, NotConverged, Refused
 from sanctl.model.cib_change import AddMove, ClearParameter, SetParameter, SetPoint
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec, access_digest
-from sanctl.model.device_restore import COPYING, DONE, REPORT_PREFIX, RestoreOrder, RestoreReport
+from sanctl.model.device_restore import (
+    COPYING,
+    DONE,
+    GIVEN_UP,
+    REPORT_PREFIX,
+    RestoreOrder,
+    RestoreReport,
+)
 from sanctl.model.host_session import SESSIONS_ATTRIBUTE
 from sanctl.model.names import ByteSize, DeviceName
 from sanctl.model.restore_point import PointOrder, RestorePoint
 from sanctl.ops.device_change import DeviceOutcome
-from sanctl.ops.device_restore import check_restore, restore_device
+from sanctl.ops.device_restore import check_restore, order_progress, restore_device
 from sanctl.ops.session import Session
 from sanctl.ops.snapshot import create_point, delete_point
 from sanctl.plan.cluster.cib_size import added_text
@@ -340,6 +347,32 @@ def test_what_was_made_anew_while_the_question_was_open_is_left_alone(
     assert status == 4, err
     assert {"device": "SAN-DEV-022", "point": "SAN-SNAP-020"}[changed] in err
     assert bed.device().restore is None
+
+
+def test_it_is_withdrawn_until_something_is_written(bed: Bed) -> None:
+    status, out, _ = bed.run("device", "restore", "web", "--cancel")
+    assert status == 0 and "no restore is under way" in out
+    bed.cluster.ignores_restores = True
+    with pytest.raises(NotConverged):
+        bed.restore(bed.request(), timeout_s=5)
+    assert "restore web --cancel" in bed.run("device", "resize", "web", "1G")[2]
+    status, out, _ = bed.run("device", "restore", "web", "--cancel")
+    assert status == 0 and "hosts are let in" in out and "delete web@kept50" in out
+    assert bed.order().state == GIVEN_UP and bed.device().access == {I1}
+    # The command that waits for it learns of that.
+    with pytest.raises(CommandError, match=r"SAN-REST-007.*nothing was written"):
+        order_progress(bed.seen(), NAME, bed.order().token)
+    bed.set_restore(str(bed.order()._replace(state=COPYING)))
+    status, _, err = bed.run("device", "restore", "web", "--cancel")
+    assert status == 4 and "SAN-REST-013" in err and bed.order().state == COPYING
+
+
+@pytest.mark.parametrize(
+    "words", [("--no-keep", "--yes"), ("--cancel", "--to", "good"), ("--cancel", "--no-keep")]
+)
+def test_either_a_goal_or_the_withdrawal(bed: Bed, words: tuple[str, ...]) -> None:
+    status, _, err = bed.run("device", "restore", "web", *words)
+    assert status == 2 and "either '--to POINT' or '--cancel'" in err
 
 
 def test_an_order_that_is_gone_from_the_cib(bed: Bed) -> None:

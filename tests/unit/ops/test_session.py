@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import sanctl
-
 from sanctl.errors import CommandError, NotConverged, Problem, Refused
 from sanctl.model.cib_change import Change, SetNodeAttribute
 from sanctl.model.cluster import Cluster

@@ -30,6 +30,7 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.device_restore import COPYING, DONE, GIVEN_UP, ORDERED, RestoreOrder
 from sanctl.model.names import ByteSize
 from sanctl.model.site_copy import SiteCopy
+from sanctl.ops.device_restore import cancel_restore
 from sanctl.ops.session import Session
 from sanctl.plan.device import restoring
 from sanctl.render.cib import render_patchset
@@ -38,7 +39,7 @@ from tests.fakes.local_site import local_link
 from tests.fakes.pacemaker import FakeReporter
 from tests.unit.drivers.test_site_receiver import DEVICE, MARK, ONE, digest, make
 from tests.unit.model.test_site import SITE
-from tests.unit.ops.test_device_restore import Bed, bed
+from tests.unit.ops.test_device_restore import NAME, Bed, bed
 
 __all__ = ["bed"]
 
@@ -511,6 +512,28 @@ def test_in_place_it_begins_once_the_copy_is_known_to_be_there(
     node.bed.set_restore(str(node.bed.order()._replace(state=ORDERED)))
     node.run()
     assert node.state == DONE and node.device.read_bytes() == WANTED
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_withdrawn_while_the_site_reads_nothing_is_written(
+    node: Node, site_folder: Path, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    """Hosts may write again by then."""
+    node.bed.set_restore(str(node.bed.order()._replace(state=ORDERED)))
+    read = SiteLink.read
+
+    def withdrawn(link: SiteLink, *which: Any) -> object:
+        found = read(link, *which)
+        cancel_restore(node.bed.session, NAME, timeout_s=5)
+        if again:
+            order = node.bed.order()
+            node.bed.set_restore(str(order._replace(token="9" * 16, state=ORDERED)))
+        return found
+
+    monkeypatch.setattr(SiteLink, "read", withdrawn)
+    node.run()
+    assert node.state == (ORDERED if again else GIVEN_UP)
+    assert node.device.read_bytes() == PRESENT
 
 
 def test_begun_it_is_never_given_up(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sanctl.errors import CommandError, Refused
-from sanctl.model.cib_change import SetParameter, SetPoint
+from sanctl.model.cib_change import ClearParameter, SetParameter, SetPoint
 from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import Instance, Mon, MonNode, NodeState, Role
 from sanctl.model.device import DeviceSpec, PoolUsage, ReplicaState, access_digest
@@ -250,6 +250,34 @@ def test_each_change_is_of_the_order_that_stands(
         plan(cluster(before), "db", before)
     with pytest.raises(CommandError, match="SAN-CLU-001"):
         plan(cluster(before, has_quorum=False), "web", before)
+
+
+def test_a_withdrawal_takes_the_order_for_what_was_to_be_kept_with_it() -> None:
+    seen = cluster(ORDER, points=(GOOD,))
+    given_up = SetParameter(
+        name=SPEC.name, parameter="restore", value=str(ORDER._replace(state=GIVEN_UP))
+    )
+    assert restoring.plan_cancelled(seen, SPEC.name) == (given_up,)
+    for token, expected in (("3" * 16, True), ("4" * 16, False)):
+        (device,) = seen.cib.devices
+        device = replace(device, point_order=PointOrder("kept", token, 1000))
+        both = restoring.plan_cancelled(
+            replace(seen, cib=replace(seen.cib, devices=(device,))), SPEC.name
+        )
+        cleared = ClearParameter(name=SPEC.name, parameter="point")
+        assert both == ((given_up, cleared) if expected else (given_up,))
+
+
+def test_what_is_not_withdrawn() -> None:
+    done = ORDER._replace(state=DONE)
+    assert restoring.plan_cancelled(cluster(done), SPEC.name) == ()
+    for seen, code in (
+        (cluster(COPYING_ORDER), "SAN-REST-013"),
+        (cluster(None), "SAN-REST-010"),
+        (cluster(ORDER, has_quorum=False), "SAN-CLU-001"),
+    ):
+        with pytest.raises(Refused, match=code):
+            restoring.plan_cancelled(seen, SPEC.name)
 
 
 def test_without_keeping_the_pool_has_to_have_room() -> None:
