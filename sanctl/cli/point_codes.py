@@ -131,7 +131,8 @@ CODES = {
     "If the node that serves it fails before the end, one without the restore point cannot go on, "
     "and no host gets in. The operator may accept that.",
     "SAN-REST-012": "A replica is not in sync, so what is on the device before a restore would be "
-    "kept on fewer nodes than the device has, and lost with those. The operator may accept that.",
+    "kept on fewer nodes than the device has, and lost with those. The operator may accept that. "
+    "Where it was lost after the order, nothing was written, and hosts are let in again.",
     "SAN-REST-013": "A restore is withdrawn only until the device is overwritten: from then on it "
     "may hold parts of two states, which no host may see.",
     "SAN-SCHED-001": "A schedule of restore points is a list of rules, separated by commas: an "

@@ -28,6 +28,7 @@ KEPT_PREFIX = "before-restore-"
 #: Between the names of a repository and of a backup in it. No restore point's name has that.
 _IN_REPOSITORY = "::"
 _NOT_KEPT = "-"
+_KEPT_ON_FEW = "kept-on-few"
 _ENDED = frozenset({DONE, GIVEN_UP})
 _STATES = frozenset({ORDERED, COPYING, *_ENDED})
 _TOKEN = re.compile(r"[0-9a-f]{16}")
@@ -45,6 +46,9 @@ class RestoreOrder(NamedTuple):
         kept_token: the token of the restore point that keeps what was on the device; empty: none.
         given_s: when it was given, in seconds since 1970.
         state: `ordered`, `copying`, `done` or `given-up`.
+        may_keep_on_few: the operator has accepted that not all nodes keep what was on the device.
+            Only then the order has a word more, which releases before it cannot read: they keep
+            hosts out, and do not begin.
     """
 
     token: str
@@ -53,18 +57,22 @@ class RestoreOrder(NamedTuple):
     kept_token: str
     given_s: int
     state: str = ORDERED
+    may_keep_on_few: bool = False
 
     @classmethod
     def parse(cls, text: str) -> RestoreOrder | None:
         """Read what `str` wrote; None for anything else."""
         words = text.split(" ")
-        if len(words) != len(cls._fields) or not words[4].isdecimal() or words[5] not in _STATES:
+        may_keep_on_few = words[6:] == [_KEPT_ON_FEW]
+        if len(words) != (7 if may_keep_on_few else 6):
+            return None
+        if not words[4].isdecimal() or words[5] not in _STATES:
             return None
         kept = "" if words[3] == _NOT_KEPT else words[3]
         tokens = (words[0], words[2], *((kept,) if kept else ()))
         if not words[1] or not all(map(_TOKEN.fullmatch, tokens)):
             return None
-        return cls(words[0], words[1], words[2], kept, int(words[4]), words[5])
+        return cls(words[0], words[1], words[2], kept, int(words[4]), words[5], may_keep_on_few)
 
     @classmethod
     def from_backup(cls, token: str, repository: str, backup: str, given_s: int) -> RestoreOrder:
@@ -79,6 +87,13 @@ class RestoreOrder(NamedTuple):
     def from_copy(cls, token: str, copy: SiteCopy, given_s: int) -> RestoreOrder:
         """Return the order with which a device is created that is to hold a copy at a site."""
         return cls(token, str(copy), token, "", given_s, COPYING)
+
+    def gone_on(self, state: str) -> RestoreOrder:
+        """Return the order in a later state, without what only its begin needs.
+
+        Releases that cannot read that would keep hosts out for good.
+        """
+        return self._replace(state=state, may_keep_on_few=False)
 
     @property
     def copy(self) -> SiteCopy | None:
@@ -121,7 +136,7 @@ class RestoreOrder(NamedTuple):
     def __str__(self) -> str:
         kept = self.kept_token or _NOT_KEPT
         words = (self.token, self.point, self.point_token, kept, str(self.given_s), self.state)
-        return " ".join(words)
+        return " ".join((*words, *((_KEPT_ON_FEW,) if self.may_keep_on_few else ())))
 
 
 def closes(text: str) -> bool:

@@ -173,7 +173,7 @@ class _Begin:
                 reads_replicas=False,
                 can_wait=False,
             )
-            self.order = order._replace(state=COPYING)
+            self.order = order.gone_on(COPYING)
         return self.order
 
     @contextlib.contextmanager

@@ -25,11 +25,16 @@ from sanctl.plan.cluster.preconditions import existing_device, refuse_unless_cha
 from sanctl.plan.device.placement import missing_bytes
 from sanctl.plan.device.restore_points import existing_point, plan_point_order
 from sanctl.plan.device.restore_refusals import being_restored_problem
-from sanctl.plan.device.restoring import lacking_problem, order_change, unreadable_problem
+from sanctl.plan.device.restoring import (
+    KEPT_NOT_EVERYWHERE,
+    lacking_problem,
+    order_change,
+    unreadable_problem,
+)
 
 #: The refusals that an operator may accept.
 HOSTS_LOGGED_IN = "SAN-REST-001"
-GOAL_NOT_EVERYWHERE, KEPT_NOT_EVERYWHERE = "SAN-REST-011", "SAN-REST-012"
+GOAL_NOT_EVERYWHERE = "SAN-REST-011"
 STILL_MOUNTED = (
     "hosts that still have it mounted, also those without a session now, will write over it: "
     "unmount it there first, and remove its paths ('multipath -f', log out), or reboot them"
@@ -185,6 +190,7 @@ def plan_restore(
         goal.token,
         request.kept.token if request.kept else "",
         int(now_s),
+        may_keep_on_few=request.kept is not None and KEPT_NOT_EVERYWHERE in request.accepted,
     )
     # One patch: no host is served between the point that keeps the present state and the copy.
     return (*kept_changes, order_change(device, ordered))

@@ -31,6 +31,8 @@ from sanctl.plan.cluster.preconditions import (
     refuse_unless_changeable,
 )
 
+#: The refusal of an order that would keep what is on the device on few nodes; may be accepted.
+KEPT_NOT_EVERYWHERE = "SAN-REST-012"
 #: As far apart are an order and the moment in which a node first sees it, where no clock is wrong.
 _CLOCKS_S = 60
 
@@ -206,8 +208,11 @@ def gone_point_problem(device: DeviceSpec, order: RestoreOrder) -> Problem:
 
 
 def _kept_problem(cluster: Cluster, device: DeviceSpec, order: RestoreOrder) -> Problem | None:
-    if not order.kept_token or _is_kept(cluster, device, order):
+    if not order.kept_token:
         return None
+    kept = _kept_point(cluster, device, order)
+    if kept is not None:
+        return None if order.may_keep_on_few else kept_on_few_problem(device, kept)
     failures = [
         failure
         for (name, _), failure in cluster.cib.point_failures.items()
@@ -216,9 +221,27 @@ def _kept_problem(cluster: Cluster, device: DeviceSpec, order: RestoreOrder) -> 
     return Problem(failures[0].code, failures[0].text) if failures else None
 
 
-def _is_kept(cluster: Cluster, device: DeviceSpec, order: RestoreOrder) -> bool:
+def kept_on_few_problem(device: DeviceSpec, kept: RestorePoint) -> Problem | None:
+    """Return that a node lacks what was kept of a device; None: each with a replica has it.
+
+    It was in sync when the order was given (restore_request.py), and lost since, say. Nothing adds
+    it to a restore point that was made without it.
+    """
+    lacking = [node.value for node in device.nodes if node.value not in kept.nodes]
+    if not lacking:
+        return None
+    return Problem(
+        KEPT_NOT_EVERYWHERE,
+        f"what is on device {device.name} was kept on {', '.join(kept.nodes)}, and not on "
+        f"{', '.join(lacking)}",
+        f"wait until its replicas are in sync: 'sanctl device show {device.name}'; then again. "
+        f"--accept {KEPT_NOT_EVERYWHERE} goes on all the same",
+    )
+
+
+def _kept_point(cluster: Cluster, device: DeviceSpec, order: RestoreOrder) -> RestorePoint | None:
     points = cluster.cib.points_of(device.name)
-    return not order.kept_token or any(point.token == order.kept_token for point in points)
+    return next((point for point in points if point.token == order.kept_token), None)
 
 
 def _not_ready(
@@ -241,7 +264,7 @@ def _not_ready(
             and cluster.replica(device.name, node).access != nobody
         ):
             return f"{node} still lets hosts in"
-    if not _is_kept(cluster, device, order):
+    if order.kept_token and _kept_point(cluster, device, order) is None:
         return "what is on the device is not kept yet"
     return ""
 
@@ -257,7 +280,7 @@ def plan_begun(cluster: Cluster, name: str, order: RestoreOrder) -> tuple[Change
     Raises:
         CommandError: the order does not stand any more.
     """
-    return (order_change(_standing(cluster, name, order), order._replace(state=COPYING)),)
+    return (order_change(_standing(cluster, name, order), order.gone_on(COPYING)),)
 
 
 def plan_done(cluster: Cluster, name: str, order: RestoreOrder) -> tuple[Change, ...]:
@@ -266,7 +289,7 @@ def plan_done(cluster: Cluster, name: str, order: RestoreOrder) -> tuple[Change,
     Raises:
         CommandError: the order does not stand any more.
     """
-    return (order_change(_standing(cluster, name, order), order._replace(state=DONE)),)
+    return (order_change(_standing(cluster, name, order), order.gone_on(DONE)),)
 
 
 def plan_given_up(cluster: Cluster, name: str, order: RestoreOrder) -> tuple[Change, ...]:
@@ -277,7 +300,7 @@ def plan_given_up(cluster: Cluster, name: str, order: RestoreOrder) -> tuple[Cha
     """
     device = _standing(cluster, name, order)
     assert order.state != COPYING
-    return (order_change(device, order._replace(state=GIVEN_UP)),)
+    return (order_change(device, order.gone_on(GIVEN_UP)),)
 
 
 def plan_cancelled(cluster: Cluster, name: DeviceName) -> tuple[Change, ...]:
@@ -306,7 +329,7 @@ def plan_cancelled(cluster: Cluster, name: DeviceName) -> tuple[Change, ...]:
                 "'sanctl device restore' goes back to what was kept",
             )
         )
-    changes = (order_change(device, order._replace(state=GIVEN_UP)),)
+    changes = (order_change(device, order.gone_on(GIVEN_UP)),)
     kept = device.point_order
     if kept is not None and kept.token == order.kept_token:
         # What is on the device stays there, so nobody needs the restore point of it.

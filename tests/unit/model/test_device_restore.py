@@ -40,10 +40,18 @@ def test_an_order_as_text(kept: str, state: str, is_open: bool) -> None:
     assert order.is_open == is_open == closes(str(order))
 
 
+def test_only_the_begin_needs_the_word_that_older_releases_cannot_read() -> None:
+    order = ORDER._replace(may_keep_on_few=True)
+    assert RestoreOrder.parse(str(order)) == order != ORDER
+    for state in (COPYING, DONE, GIVEN_UP):
+        assert str(order.gone_on(state)) == str(ORDER._replace(state=state))
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "x",
+        str(ORDER) + " kept-on-few more",
         str(ORDER) + " more",
         str(ORDER).replace("ordered", "paused"),
         str(ORDER).replace("2" * 16, "2"),

@@ -115,6 +115,20 @@ def test_the_device_becomes_what_it_was(node: Node) -> None:
     assert node.state == DONE
 
 
+def test_what_was_kept_on_one_node_alone(node: Node) -> None:
+    order = node.bed.order()
+    kept = next(each for each in node.bed.seen().cib.points if each.token == order.kept_token)
+    alone = SetPoint(point=kept._replace(nodes=("n1",)))
+    node.bed.cluster.patch(render_patchset(node.bed.cluster.root, (alone,)))
+    node.run()
+    assert node.state == GIVEN_UP and "SAN-REST-012" in node.report()
+    assert node.device.read_bytes() == PRESENT
+    node.bed.set_restore(str(order._replace(may_keep_on_few=True)))
+    node.run()
+    assert node.device.read_bytes() == WANTED and node.state == DONE
+    assert not node.bed.order().may_keep_on_few
+
+
 def test_begun_by_another_process_it_goes_on(node: Node) -> None:
     node.bed.set_restore(str(node.bed.order()._replace(state=COPYING)))
     node.device.write_bytes(WANTED[:CHUNK_BYTES] + PRESENT[CHUNK_BYTES:])

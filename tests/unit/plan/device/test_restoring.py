@@ -252,6 +252,32 @@ def test_each_change_is_of_the_order_that_stands(
         plan(cluster(before, has_quorum=False), "web", before)
 
 
+def test_what_is_kept_is_on_all_nodes_unless_that_was_accepted() -> None:
+    """The standby was in sync as the order was given, and was lost before the point was made."""
+    alone = KEPT._replace(nodes=("n1",))
+    for waited_s in (1.0, ORDER_LIFE_S + 1.0):
+        found = step(cluster(ORDER, points=(GOOD, alone)), waited_s=waited_s)
+        assert isinstance(found, GiveUp)
+        assert found.problem.code == "SAN-REST-012" and "not on n2" in found.problem.text
+    accepted = ORDER._replace(may_keep_on_few=True)
+    assert step(cluster(accepted, points=(GOOD, alone))) == Begin(goal=Copy(point=GOOD))
+    # Begun, it goes on.
+    assert step(cluster(COPYING_ORDER, points=(GOOD, alone))) == Copy(point=GOOD)
+
+
+def test_the_order_says_that_it_was_accepted() -> None:
+    out = cluster(ORDER._replace(state=DONE), peer_disk="Outdated")
+    for request, word in ((keeping(("SAN-REST-012",)), True), (keeping(), False)):
+        seen = out if word else cluster(ORDER._replace(state=DONE))
+        changes = restore_request.plan_restore(seen, request, {"n1": (), "n2": ()}, 2000.0)
+        (given,) = (
+            RestoreOrder.parse(each.value)
+            for each in changes
+            if isinstance(each, SetParameter) and each.parameter == "restore"
+        )
+        assert given is not None and given.may_keep_on_few is word
+
+
 def test_a_withdrawal_takes_the_order_for_what_was_to_be_kept_with_it() -> None:
     seen = cluster(ORDER, points=(GOOD,))
     given_up = SetParameter(
