@@ -52,6 +52,8 @@ CODES = {
     "cluster what it ended with. What it has sent need not be sent again.",
     "SAN-BKP-026": "An entry of sanctl_backups in the inventory makes no timer for backups: its "
     "device, calendar event, repository, counts or wait are wrong, or storage nodes differ in it.",
+    "SAN-BKP-031": "Backups that would go are of a device that this cluster does not have: one "
+    "that was deleted, or one of that name of another cluster, which may keep more of them.",
     "SAN-CLONE-001": "A device that is made from a restore point has the size that the restore "
     "point's device had then.",
     "SAN-CLONE-002": "A restore point that is being deleted, or whose device is, is not the origin "

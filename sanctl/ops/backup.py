@@ -24,6 +24,7 @@ from sanctl.parse.borg import Writer, number_of
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.device.backups import (
     check_reader,
+    device_uuids,
     left_over,
     may_run_elsewhere,
     open_archives,
@@ -227,7 +228,13 @@ def _run(
             )
         begun = f"{_name_of(point)}{WRITING}"
         now_s = session.clock.wall_s()
-        still_open = open_archives(archives, device.name.value, here=request.here, now_s=now_s)
+        still_open = open_archives(
+            archives,
+            device.name.value,
+            here=request.here,
+            now_s=now_s,
+            own_uuids=device_uuids(session.observe()),
+        )
         if begun in still_open:
             raise busy_in_repository(device.name.value, begun, still_open[begun])
         if begun in archives:
@@ -405,7 +412,8 @@ def _store(
     with contextlib.suppress(SanctlError):
         # Only now: what they hold did not have to be sent once more.
         archives, now_s = borg.archives(), session.clock.wall_s()
-        still_open = open_archives(archives, point.device, here=here, now_s=now_s)
+        own = device_uuids(session.observe())
+        still_open = open_archives(archives, point.device, here=here, now_s=now_s, own_uuids=own)
         borg.delete(left_over(archives, point.device, still_open))
     return BackupOutcome(
         name=name,

@@ -10,8 +10,9 @@ from sanctl.drivers.borg import Borg
 from sanctl.errors import Busy, Problem
 from sanctl.model.backup import BackupName
 from sanctl.ops.session import Session
+from sanctl.parse.borg import uuid_of
 from sanctl.plan.device.backup_pruning import Pruning, plan_pruning
-from sanctl.plan.device.backups import backups_in_use, left_over, open_archives
+from sanctl.plan.device.backups import backups_in_use, device_uuids, left_over, open_archives
 
 
 def prune_backups(
@@ -22,6 +23,7 @@ def prune_backups(
     *,
     here: str,
     shown: Collection[BackupName] | None = None,
+    of_all_uuids: bool = False,
 ) -> Pruning:
     """Delete the backups under a device's name beyond those to keep, and what broken ones left.
 
@@ -32,10 +34,11 @@ def prune_backups(
         keep: how many are kept of each unit, as `keep_counts` says.
         here: this node.
         shown: those that an operator has been shown: no other one goes; None: whichever do now.
+        of_all_uuids: also those of devices that this cluster does not have.
 
     Returns:
-        What is gone; what stays uncounted, as its time is wrong; and what stays as devices of this
-        cluster are being filled from it.
+        What is gone; what stays uncounted, as its time is wrong; what stays as devices of this
+        cluster are being filled from it; and what stays as none of them is its device.
 
     Raises:
         Unreachable: it is not known which backups devices are being filled from.
@@ -47,9 +50,8 @@ def prune_backups(
     with backup_notes.turn(into, wait_s=borg.lock_s) as is_next:
         if not is_next:
             raise no_turn(into, borg.lock_s)
-        archives = _closed_archives(session, borg, device, here=here)
-        borg.delete(left_over(archives, device, ()))
-        plan = _plan(session, borg, device, keep)
+        borg.delete(_left_over(session, borg, device, here=here, of_all_uuids=of_all_uuids))
+        plan = _plan(session, borg, device, keep, of_all_uuids=of_all_uuids)
         if shown is not None:
             plan = plan._replace(deleted=tuple(each for each in plan.deleted if each in shown))
         borg.delete(tuple(map(str, plan.deleted)))
@@ -58,7 +60,13 @@ def prune_backups(
 
 
 def preview_pruning(
-    session: Session, borg: Borg, device: str, keep: Mapping[str, int], *, here: str
+    session: Session,
+    borg: Borg,
+    device: str,
+    keep: Mapping[str, int],
+    *,
+    here: str,
+    of_all_uuids: bool = False,
 ) -> Pruning:
     """Return what `prune_backups` would do now; change nothing.
 
@@ -68,28 +76,38 @@ def preview_pruning(
     with backup_notes.turn(borg.repository.name, wait_s=borg.lock_s) as is_next:
         if not is_next:
             raise no_turn(borg.repository.name, borg.lock_s)
-        _closed_archives(session, borg, device, here=here)
-        return _plan(session, borg, device, keep)
+        _left_over(session, borg, device, here=here, of_all_uuids=of_all_uuids)
+        return _plan(session, borg, device, keep, of_all_uuids=of_all_uuids)
 
 
-def _closed_archives(session: Session, borg: Borg, device: str, *, here: str) -> dict[str, str]:
-    """Return the archives of a repository, none of which may be about to become a backup.
+def _left_over(
+    session: Session, borg: Borg, device: str, *, here: str, of_all_uuids: bool
+) -> tuple[str, ...]:
+    """Return the archives of a repository that broken backups have left.
 
     Raises:
-        Busy: one may be. It would be the newest.
+        Busy: one that counts may be about to become a backup. It would be the newest.
     """
     archives = borg.archives()
+    own = device_uuids(session.observe())
     now_s = session.clock.wall_s()
-    for archive, node in open_archives(archives, device, here=here, now_s=now_s).items():
-        raise busy_in_repository(device, archive, node)
-    return archives
+    still_open = open_archives(archives, device, here=here, now_s=now_s, own_uuids=own)
+    for archive, node in still_open.items():
+        uuid = uuid_of(archives[archive])
+        if of_all_uuids or not uuid or uuid in own:
+            raise busy_in_repository(device, archive, node)
+    return left_over(archives, device, still_open)
 
 
-def _plan(session: Session, borg: Borg, device: str, keep: Mapping[str, int]) -> Pruning:
+def _plan(
+    session: Session, borg: Borg, device: str, keep: Mapping[str, int], *, of_all_uuids: bool
+) -> Pruning:
     backups = borg.backups()
     # The last question before they go: a restore may have begun while the repository was read.
-    in_use = backups_in_use(session.observe())
-    return plan_pruning(backups, device, keep, session.clock.wall_s(), in_use)
+    cluster = session.observe()
+    own = None if of_all_uuids else device_uuids(cluster)
+    in_use = backups_in_use(cluster)
+    return plan_pruning(backups, device, keep, session.clock.wall_s(), in_use, own_uuids=own)
 
 
 def no_turn(repository: str, waited_s: float) -> Busy:

@@ -77,6 +77,12 @@ def writer_of(comment: str) -> Writer | None:
     return Writer(match[1], int(match[2]), number_of(comment)) if match else None
 
 
+def uuid_of(comment: str) -> str:
+    """Return of which device an archive with that comment is; empty: it does not say."""
+    match = _DEVICE.search(comment)
+    return match[1] if match else ""
+
+
 def number_of(comment: str) -> int:
     """Return the number of an archive with that comment; 0: it has none."""
     match = _NUMBER.search(comment)
@@ -104,13 +110,12 @@ def backups_of(archives: dict[str, str], repository: str) -> tuple[Backup, ...]:
         if name is not None:
             match = _SIZE.search(comment)
             size = int(match[1]) if match else None
-            device = _DEVICE.search(comment)
             found.append(
                 Backup(
                     name=name,
                     repository=repository,
                     size_bytes=size,
-                    uuid=device[1] if device else "",
+                    uuid=uuid_of(comment),
                     number=number_of(comment),
                 )
             )

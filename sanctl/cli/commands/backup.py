@@ -161,7 +161,7 @@ def run(
             ipc_buffer_bytes=env.ipc_buffer_bytes(),
             timeout_s=timeout_s,
         )
-        pruned, failure = Pruning((), (), ()), None
+        pruned, failure = Pruning((), (), (), ()), None
         if made is not None and counts:
             session.reporter.update(f"deleting backups of device {name} beyond those to keep")
             try:
@@ -176,7 +176,7 @@ def run(
             text=lambda: print(f"another node is the one to read device {name}"),
         )
         return
-    problems = [*pruning_problems(pruned), *(failure.problems if failure else ())]
+    problems = [*pruning_problems(name, pruned), *(failure.problems if failure else ())]
 
     def text() -> None:
         print_made(made, borg)
@@ -351,12 +351,19 @@ def restore(
 @click.option(
     "--dry-run", "is_dry_run", is_flag=True, help="Show which would go, and change nothing."
 )
+@click.option(
+    "--all-uuids",
+    "of_all_uuids",
+    is_flag=True,
+    help="Also those of devices that this cluster does not have: deleted, or another cluster's.",
+)
 @yes_option
 @_repository_option
 @output_option
 def prune(
     *,
     device: str,
+    of_all_uuids: bool,
     is_dry_run: bool,
     yes: bool,
     repository: str | None,
@@ -368,20 +375,24 @@ def prune(
     It says which before, and asks. A timer's needs --yes.
 
     A backup that one of the options keeps stays. The times are those of the restore points, in UTC.
-    Of an earlier device of that name as many stay; so they do of those made by an older release,
-    which do not say of which device they are. One that a device is being filled from stays.
+    Those of a device that this cluster does not have stay, and it says so: another cluster may keep
+    them here. With --all-uuids as many of each stay as of this device. One that a device is being
+    filled from stays.
     """
     env = environment()
     wanted = DeviceName.parse(device).value
     counts = keep_counts({unit: keep[f"keep_{unit}"] for unit in KEEP_UNITS})
     options = [f"--keep-{unit}={count}" for unit, count in counts.items()]
+    options += ["--all-uuids"] if of_all_uuids else []
     borg = _borg(env, repository)
     background.yield_to_others(env.runner)
     command_line = f"backup prune {wanted} {' '.join(options)}"
     here, shown = env.host.node_name(), None
     with env.session() as session:
         if is_dry_run or not yes:
-            found = preview_pruning(session, borg, wanted, counts, here=here)
+            found = preview_pruning(
+                session, borg, wanted, counts, here=here, of_all_uuids=of_all_uuids
+            )
             if not is_dry_run:
                 if found.deleted:
                     _ask_before_pruning(wanted, borg.repository.name, found.deleted)
@@ -389,8 +400,16 @@ def prune(
                 shown = frozenset(found.deleted)
         if not is_dry_run:
             with env.logged("backup", device=wanted, command_line=command_line):
-                found = prune_backups(session, borg, wanted, counts, here=here, shown=shown)
-    gone, problems = found.deleted, pruning_problems(found)
+                found = prune_backups(
+                    session,
+                    borg,
+                    wanted,
+                    counts,
+                    here=here,
+                    shown=shown,
+                    of_all_uuids=of_all_uuids,
+                )
+    gone, problems = found.deleted, pruning_problems(wanted, found)
 
     def text() -> None:
         print_pruned(found, problems, word="would go" if is_dry_run else "is deleted")

@@ -15,7 +15,7 @@ from sanctl.errors import Problem
 from sanctl.model.backup import Backup
 from sanctl.model.names import format_bytes
 from sanctl.ops.backup import BackupOutcome
-from sanctl.plan.device.backup_pruning import Pruning
+from sanctl.plan.device.backup_pruning import Pruning, others_problems
 
 if TYPE_CHECKING:
     from sanctl.cli.documents import backup as backup_documents
@@ -51,7 +51,7 @@ def print_made(made: BackupOutcome, borg: Borg) -> None:
         print(f"its restore point is removed by the pool agent: {made.left}")
 
 
-def pruning_problems(found: Pruning) -> list[Problem]:
+def pruning_problems(device: str, found: Pruning) -> list[Problem]:
     """Return what is to be said of backups that stay beyond those to keep."""
     problems = [
         Problem(
@@ -70,7 +70,7 @@ def pruning_problems(found: Pruning) -> list[Problem]:
         )
         for each in found.in_use
     ]
-    return problems
+    return [*problems, *others_problems(device, found)]
 
 
 def print_pruned(found: Pruning, problems: Sequence[Problem], *, word: str = "is deleted") -> None:

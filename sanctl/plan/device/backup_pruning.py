@@ -2,7 +2,9 @@
 """Rule: which backups under a device's name are deleted, so that enough of each device stay.
 
 A name may have been several devices': each keeps its own. Those of an earlier release do not say
-of which device they are, and are counted among themselves.
+of which device they are, and are counted among themselves. Of a device that this cluster does not
+have none goes by itself: another cluster may keep backups of a device of that name here, and keep
+more of them.
 
 The times are those of restore points, by a node's clock. One that was ahead, and is put back, makes
 a backup the newest that is none: such a one is neither counted nor deleted, and is named.
@@ -14,6 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from sanctl.errors import Problem
 from sanctl.model.backup import Backup, BackupName
 
 #: How far the clocks of nodes may differ.
@@ -37,11 +40,13 @@ class Pruning(NamedTuple):
         deleted: those that go, the oldest first.
         misdated: those whose times are wrong, which stay uncounted.
         in_use: those that would go, and stay as devices are being filled from them.
+        of_others: those that would go, and stay as this cluster does not have their device.
     """
 
     deleted: tuple[BackupName, ...]
     misdated: tuple[BackupName, ...]
     in_use: tuple[BackupName, ...]
+    of_others: tuple[BackupName, ...] = ()
 
 
 def plan_pruning(
@@ -50,6 +55,8 @@ def plan_pruning(
     keep: Mapping[str, int],
     now_s: float,
     in_use: Collection[str],
+    *,
+    own_uuids: Collection[str] | None = None,
 ) -> Pruning:
     """Return which backups are deleted.
 
@@ -59,18 +66,46 @@ def plan_pruning(
         keep: how many are kept of each unit of `keep_counts`.
         now_s: seconds since 1970.
         in_use: the names of the backups that devices are being filled from.
+        own_uuids: the UUIDs of this cluster's devices; None: backups of others go, too.
     """
     named = [each for each in backups if each.name.device == device]
     deleted: list[BackupName] = []
+    of_others: list[BackupName] = []
     misdated: list[BackupName] = []
     for uuid in {each.uuid for each in named}:
         own = [each for each in named if each.uuid == uuid]
         wrong = {each.name for each in own if is_misdated(each, own, now_s)}
         misdated += wrong
         counted = [each.name for each in own if each.name not in wrong]
-        deleted += set(counted) - _kept(counted, keep) - _stored_last(own)
+        is_own = own_uuids is None or uuid in own_uuids
+        surplus = set(counted) - _kept(counted, keep) - _stored_last(own)
+        if is_own:
+            deleted += surplus
+        else:
+            of_others += surplus
     held = {each for each in deleted if str(each) in in_use}
-    return Pruning(tuple(sorted(set(deleted) - held)), tuple(sorted(misdated)), tuple(sorted(held)))
+    return Pruning(
+        tuple(sorted(set(deleted) - held)),
+        tuple(sorted(misdated)),
+        tuple(sorted(held)),
+        tuple(sorted(of_others)),
+    )
+
+
+def others_problems(device: str, found: Pruning) -> tuple[Problem, ...]:
+    """Return that backups stay as they are of no device of this cluster; none: none does."""
+    if not found.of_others:
+        return ()
+    names = ", ".join(map(str, found.of_others))
+    return (
+        Problem(
+            "SAN-BKP-031",
+            f"{len(found.of_others)} more backups under the name {device} stay: they are of no "
+            f"device of this cluster, or do not say of which: {names}",
+            "'sanctl backup list' shows their device's UUID. Where no other cluster has this "
+            "repository: --all-uuids",
+        ),
+    )
 
 
 def is_misdated(backup: Backup, own: Sequence[Backup], now_s: float) -> bool:

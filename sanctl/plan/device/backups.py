@@ -16,7 +16,7 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import MEMBER_STATES, NodeState
 from sanctl.model.device import DeviceSpec
 from sanctl.model.restore_point import RestorePoint
-from sanctl.parse.borg import Writer, writer_of
+from sanctl.parse.borg import Writer, uuid_of, writer_of
 from sanctl.plan.cluster.preconditions import refuse_without_quorum
 from sanctl.plan.device.restore_points import plan_point_deletion
 
@@ -198,9 +198,14 @@ def left_over(
 
 
 def open_archives(
-    archives: Mapping[str, str], device: str, *, here: str, now_s: float
+    archives: Mapping[str, str],
+    device: str,
+    *,
+    here: str,
+    now_s: float,
+    own_uuids: Collection[str],
 ) -> dict[str, str]:
-    """Return the archives that another node may be about to make backups of a device, and by whom.
+    """Return the archives that others may be about to make backups of a device, and by which node.
 
     Between its last byte and its name an archive waits for the repository: it is whole, and took
     hours.
@@ -210,6 +215,8 @@ def open_archives(
         device: the device.
         here: this node, on which no other backup into the repository is under way.
         now_s: the time, in seconds since 1970.
+        own_uuids: the UUIDs of this cluster's devices: a node of another cluster may have the name
+            of this one.
     """
     found = {}
     for archive, comment in archives.items():
@@ -218,8 +225,10 @@ def open_archives(
             continue
         # An earlier release names no node: of it the time of the restore point has to do.
         node, begun_s, _ = writer_of(comment) or Writer("another node", name.taken_s)
+        uuid = uuid_of(comment)
+        is_own = node == here and (not uuid or uuid in own_uuids)
         # One that lies far ahead was begun by a wrong clock, and would be open for years.
-        if node != here and abs(now_s - begun_s) < _ENDS_WITHIN_S:
+        if not is_own and abs(now_s - begun_s) < _ENDS_WITHIN_S:
             found[archive] = node
     return found
 
@@ -228,6 +237,11 @@ def _begun(archive: str, device: str) -> BackupName | None:
     """Return of which backup of a device an archive is the begin; None: of none."""
     name, is_begun, _ = archive.partition(WRITING)
     return BackupName.read(name) if is_begun and archive.startswith(f"{device}@") else None
+
+
+def device_uuids(cluster: Cluster) -> frozenset[str]:
+    """Return the UUIDs of all devices of a cluster."""
+    return frozenset(device.uuid for device in cluster.cib.devices)
 
 
 def backups_in_use(cluster: Cluster) -> frozenset[str]:

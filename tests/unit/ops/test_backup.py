@@ -346,7 +346,7 @@ def test_a_named_restore_point_is_stored_again_after_an_attempt_that_died(bed: B
     assert bed.run("snapshot create web --name good")[0] == 0
     (point,) = bed.points()
     begun = f"{BackupName('web', point.made_s, 'good')}{WRITING}"
-    bed.borg.kept[begun] = comment_of(64 << 20, "a" * 32, Writer(bed.here, point.made_s))
+    bed.borg.kept[begun] = comment_of(64 << 20, point.uuid, Writer(bed.here, point.made_s))
     assert bed.run("backup run web@good")[0] == 0
     assert begun not in bed.borg.kept
 
@@ -479,8 +479,33 @@ def other_nodes(bed: Bed, name: BackupName) -> str:
     """Put an archive there that n1 has written, and not yet given its name."""
     begun = f"{name}{WRITING}"
     writer = Writer("n1", int(bed.env.clock.wall_s()))
-    bed.borg.kept[begun] = comment_of(64 << 20, "a" * 32, writer)
+    (device,) = (each for each in bed.session().observe().cib.devices if each.name.value == "web")
+    bed.borg.kept[begun] = comment_of(64 << 20, device.uuid, writer)
     return begun
+
+
+def test_another_clusters_backups_of_the_name_stay(bed: Bed) -> None:
+    """Its device has the name of this one, its node too, and it keeps more."""
+    for _ in range(2):
+        assert bed.run("backup run web")[0] == 0
+        bed.env.clock.sleep(5)
+    own = bed.backups()
+    others = [str(BackupName("web", 1_600_000_000 + day, "for-backup")) for day in range(3)]
+    for number, each in enumerate((*others, f"web@x.20270101-000000{WRITING}")):
+        writer = Writer(bed.here, int(bed.env.clock.wall_s()), 1 + number)
+        bed.borg.kept[each] = comment_of(64 << 20, "e" * 32, writer)
+    status, found = bed.run("backup prune web --keep-last 1 --yes")
+    assert status == 0 and [each["code"] for each in found] == ["SAN-BKP-031"]
+    assert bed.backups() == [*others, own[-1]]
+    # It has read for hours, and waits for the repository to give it its name.
+    assert f"web@x.20270101-000000{WRITING}" in bed.borg.kept
+    assert bed.run("backup run web")[0] == 0
+    assert f"web@x.20270101-000000{WRITING}" in bed.borg.kept
+    status, found = bed.run("backup prune web --keep-last 1 --yes --all-uuids")
+    assert status == 9 and found[0]["code"] == "SAN-BKP-008"
+    del bed.borg.kept[f"web@x.20270101-000000{WRITING}"]
+    assert bed.run("backup prune web --keep-last 1 --yes --all-uuids")[0] == 0
+    assert len(bed.backups()) == 2
 
 
 def test_what_another_node_is_about_to_name_is_not_deleted(bed: Bed) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from sanctl.model.backup import OWN_POINT, Backup, BackupName
-from sanctl.plan.device.backup_pruning import Pruning, plan_pruning
+from sanctl.plan.device.backup_pruning import Pruning, others_problems, plan_pruning
 
 OLD, NEW = "e" * 32, "a" * 32
 NOW = int(datetime(2026, 11, 25, 12, tzinfo=UTC).timestamp())
@@ -46,6 +46,17 @@ def test_each_device_of_the_name_keeps_its_own() -> None:
     own = [backup(days * DAY, number) for number, days in ((2, 1), (1, 2))]
     assert gone([*own, *earlier, *silent], last=1) == [32, 31, 21, 2]
     assert gone([*own, *earlier, *silent], last=2) == [32]
+
+
+def test_those_of_another_clusters_device_of_the_name_stay() -> None:
+    other = [backup(days * DAY, uuid=OLD) for days in (30, 31)]
+    silent = [backup(days * DAY, uuid="") for days in (20, 21)]
+    own = [backup(days * DAY) for days in (1, 2)]
+    found = plan_pruning([*own, *other, *silent], "web", {"last": 1}, NOW, (), own_uuids={NEW})
+    assert found == Pruning((own[1].name,), (), (), (other[1].name, silent[1].name))
+    (problem,) = others_problems("web", found)
+    assert problem.code == "SAN-BKP-031" and str(other[1].name) in problem.text
+    assert others_problems("web", found._replace(of_others=())) == ()
 
 
 def test_a_clock_that_was_ahead_makes_nothing_the_newest() -> None:

@@ -168,6 +168,9 @@ def test_what_is_left_of_backups_that_broke_off() -> None:
     [
         (comment_of(1, "a" * 32, Writer("n1", GOOD_S)), 60, None),
         (comment_of(1, "a" * 32, Writer("n2", GOOD_S)), 60, "n2"),
+        # A node of that name of another cluster.
+        (comment_of(1, "e" * 32, Writer("n1", GOOD_S)), 60, "n1"),
+        (comment_of(1, "e" * 32, Writer("n1", GOOD_S)), 7 * 24 * 3600, None),
         (comment_of(1, "a" * 32, Writer("n2", GOOD_S)), 7 * 24 * 3600 - 1, "n2"),
         (comment_of(1, "a" * 32, Writer("n2", GOOD_S)), 7 * 24 * 3600, None),
         # Its clock is ahead.
@@ -185,7 +188,10 @@ def test_an_archive_that_another_node_may_be_about_to_make_a_backup(
 ) -> None:
     wanted = {f"{BEGUN}.writing": node} if node else {}
     now_s = GOOD_S + age_s
-    assert backups.open_archives(archives_of(comment), "web", here="n1", now_s=now_s) == wanted
+    found = backups.open_archives(
+        archives_of(comment), "web", here="n1", now_s=now_s, own_uuids={"a" * 32}
+    )
+    assert found == wanted
 
 
 def test_what_is_kept() -> None:
