@@ -52,6 +52,8 @@ CODES = {
     "cluster what it ended with. What it has sent need not be sent again.",
     "SAN-BKP-026": "An entry of sanctl_backups in the inventory makes no timer for backups: its "
     "device, calendar event, repository, counts or wait are wrong, or storage nodes differ in it.",
+    "SAN-BKP-030": "borg notes on each node where a repository is, and goes on with one that is at "
+    "another place only once somebody has said that it was moved.",
     "SAN-BKP-031": "Backups that would go are of a device that this cluster does not have: one "
     "that was deleted, or one of that name of another cluster, which may keep more of them.",
     "SAN-CLONE-001": "A device that is made from a restore point has the size that the restore "
@@ -241,7 +243,7 @@ CODES = {
     "SAN-SNAP-005": "No restore point was made, because the state of the device changed meanwhile "
     "or does not allow one: it is not served from a good replica, or a replica was lost.",
     "SAN-SNAP-006": "The order for a restore point was withdrawn or replaced before the restore "
-    "point was there, so it was not made.",
+    "point was there, so it was not made. Or the device is larger than the configuration says.",
     "SAN-SNAP-007": "The replicas could not be copied within half a second, and hosts' I/O is not "
     "held any longer. No restore point was made.",
     "SAN-SNAP-008": "A restore point is named as DEVICE@POINT.",

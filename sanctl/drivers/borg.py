@@ -12,6 +12,7 @@ variable and no log.
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import tarfile
 import time
@@ -54,6 +55,7 @@ _ANY = range(256)
 _MEMBER_BYTES = 4096
 _BLOCK = tarfile.BLOCKSIZE
 
+LOCKED, MOVED = "SAN-BKP-012", "SAN-BKP-030"
 _CODES = {
     "Repository.DoesNotExist": "SAN-BKP-010",
     "Repository.InvalidRepository": "SAN-BKP-010",
@@ -71,13 +73,16 @@ _CODES = {
     "Archive.DoesNotExist": "SAN-BKP-016",
     "Archive.AlreadyExists": "SAN-BKP-017",
     "Repository.AlreadyExists": "SAN-BKP-018",
+    # It is asked where an encrypted repository was at another place before; and is told no here.
+    "Cache.RepositoryAccessAborted": MOVED,
 }
 _HINTS = {
     "SAN-BKP-010": "is it mounted? A new one is made by 'sanctl backup init'",
     "SAN-BKP-011": f"the right one belongs in {SECRETS}/NAME.passphrase on this node",
-    "SAN-BKP-012": "another backup or check uses it: try again later, or give 'sanctl backup run' "
-    "--wait SECONDS, and it waits for its turn. Where none does, because a server was lost: "
-    "'borg break-lock' (docs/howto/backups.md)",
+    LOCKED: "another backup or check uses it: try again later, or give 'sanctl backup run' "
+    "--wait SECONDS, and it waits for its turn. Where none does, because a server was lost",
+    MOVED: "borg on this node knows the repository at another place. If it was moved, or its "
+    "server has another name, once on each node that says so",
     "SAN-BKP-013": "'sanctl backup prune' makes room; nothing that is there was lost",
     "SAN-BKP-014": "is the server up, is borg installed there, does it know this node's key?",
     "SAN-BKP-016": "'sanctl backup list' shows those that there are",
@@ -276,14 +281,11 @@ class Borg:
         check_secret(f"{secret}.passphrase")
         common = ("--log-json", "--lock-wait", str(lock_s))
         env = {
-            "BORG_BASE_DIR": BASE,
-            "BORG_PASSCOMMAND": f"cat {secret}.passphrase",
+            **_environment(self.repository),
             # Each would be asked on a terminal; nobody is there.
             "BORG_RELOCATED_REPO_ACCESS_IS_OK": "no",
             "BORG_UNKNOWN_UNENCRYPTED_REPO_ACCESS_IS_OK": "no",
         }
-        if self.repository.is_remote:
-            env["BORG_RSH"] = " ".join(_ssh(secret))
         os.makedirs(BASE, mode=0o700, exist_ok=True)
         return (*PROGRAM, arguments[0], *common, *arguments[1:]), env
 
@@ -311,14 +313,35 @@ class Borg:
             return CommandError(
                 Problem("SAN-BKP-015", f"repository {name}: borg was killed ({-result.status})")
             )
-        return CommandError(problem_of(parse_failure(result.stderr), name))
+        return CommandError(problem_of(parse_failure(result.stderr), self.repository))
 
 
-def problem_of(failure: Failure, repository: str) -> Problem:
+def problem_of(failure: Failure, repository: Repository) -> Problem:
     """Return the problem that borg's failure is, with a code of ours."""
     code = _CODES.get(failure.kind, "SAN-BKP-015")
     said = f"{failure.text} ({failure.remote})" if failure.remote else failure.text
-    return Problem(code, f"repository {repository}: {said}", _HINTS.get(code, ""))
+    hint = _HINTS.get(code, "")
+    if code == LOCKED:
+        hint += f": {shell_line(repository, 'break-lock')}"
+    elif code == MOVED:
+        hint += f": {shell_line(repository, 'list', BORG_RELOCATED_REPO_ACCESS_IS_OK='yes')}"
+    return Problem(code, f"repository {repository.name}: {said}", hint)
+
+
+def shell_line(repository: Repository, command: str, **variables: str) -> str:
+    """Return the line by which an operator has borg do a command, as sanctl would on this node."""
+    words = {**_environment(repository), **variables}
+    given = " ".join(f"{name}={shlex.quote(value)}" for name, value in words.items())
+    return f"{given} borg {command} {shlex.quote(repository.location)}"
+
+
+def _environment(repository: Repository) -> dict[str, str]:
+    """Return where borg has what it knows, and by what it gets into a repository."""
+    secret = f"{SECRETS}/{repository.name}"
+    env = {"BORG_BASE_DIR": BASE, "BORG_PASSCOMMAND": f"cat {secret}.passphrase"}
+    if repository.is_remote:
+        env["BORG_RSH"] = " ".join(_ssh(secret))
+    return env
 
 
 def check_secret(path: str) -> None:

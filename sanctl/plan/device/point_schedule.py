@@ -20,7 +20,11 @@ from sanctl.model.point_hook import PointHook
 from sanctl.model.point_schedule import NAME_PREFIX, PointSchedule, Rule, ScheduledSlot
 from sanctl.model.restore_point import MAX_ALL_POINTS, MAX_POINTS, PointOrder, RestorePoint
 from sanctl.plan.cluster.preconditions import existing_device, refuse_without_quorum
-from sanctl.plan.device.restore_points import plan_point_deletion, plan_point_order
+from sanctl.plan.device.restore_points import (
+    plan_point_deletion,
+    plan_point_order,
+    refuse_larger,
+)
 
 #: After a failure the schedule tries again when its shortest interval, or this, has passed.
 _TRY_AGAIN_S = 3600
@@ -112,13 +116,14 @@ def plan_scheduled_point(cluster: Cluster, point: RestorePoint, now_s: float) ->
     points = cluster.cib.points_of(point.device)
     known = {rule.interval: rule for rule in schedule.rules} if schedule else {}
     rules = [known.get(interval) for interval in point.slot.intervals] if point.slot else []
+    if device is not None and device.uuid == point.uuid:
+        refuse_larger(device, point)
     if (
         device is None
         or point.slot is None
         or device.uuid != point.uuid
         or device.is_stopping
         or device.is_half_restored
-        or point.size_bytes > device.size.bytes
         or not set(point.nodes) <= {node.value for node in device.nodes}
         or any(
             rule is None

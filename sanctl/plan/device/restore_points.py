@@ -9,7 +9,7 @@ from sanctl.errors import CommandError, Problem, Refused, UsageError
 from sanctl.model.cib_change import Change, ClearParameter, RemovePoint, SetParameter, SetPoint
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
-from sanctl.model.names import DeviceName, NodeName, PoolName
+from sanctl.model.names import DeviceName, NodeName, PoolName, format_bytes
 from sanctl.model.restore_point import (
     MAX_ALL_POINTS,
     MAX_ENTRIES,
@@ -193,13 +193,15 @@ def plan_point_recorded(
     if is_recorded(cluster, point):
         return ()
     device = cluster.cib.device(point.device)
+    stands = device is not None and device.uuid == point.uuid and device.point_order == order
+    if device is not None and stands:
+        refuse_larger(device, point)
     if (
         device is None
         or device.uuid != point.uuid
         or device.point_order != order
         or device.is_stopping
         or device.is_half_restored
-        or point.size_bytes > device.size.bytes
         or not set(point.nodes) <= {node.value for node in device.nodes}
         or any(each.name == point.name for each in cluster.cib.points_of(point.device))
     ):
@@ -207,6 +209,25 @@ def plan_point_recorded(
             Problem("SAN-SNAP-006", f"the order for restore point {point.name} was withdrawn")
         )
     return (SetPoint(point=point),)
+
+
+def refuse_larger(device: DeviceSpec, point: RestorePoint) -> None:
+    """Raise CommandError if a device has a greater size for hosts than the CIB says.
+
+    Its growth was taken back (alteration.py) while the replicas were about to grow.
+    """
+    if point.size_bytes <= device.size.bytes:
+        return
+    raise CommandError(
+        Problem(
+            "SAN-SNAP-006",
+            f"restore point {point.name} was not made: hosts see device {device.name} with "
+            f"{format_bytes(point.size_bytes)}, and its size in the configuration is "
+            f"{device.size}, as a growth was taken back while its replicas grew, or an older CIB "
+            "was put back",
+            f"'sanctl device resize {device.name} {point.size_bytes}' gives it the size it has",
+        )
+    )
 
 
 def plan_order_withdrawal(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import stat
 import sys
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ from sanctl.system import pipe_wait
 from sanctl.system.runner import CommandResult, LocalRunner, PipedProgram, is_installed
 
 NAME = BackupName(device="web", taken_s=1_795_580_901, point="good")
+NAS = Repository(name="nas", location="ssh://sanctl@nas.example.net/./vms")
 WRITER = Writer("n1", 1767312000)
 SIZE = 3 * block_stream.CHUNK_BYTES + 4096
 _STAND_IN = r"""
@@ -223,12 +225,12 @@ def test_a_secret_that_others_can_read(tmp_path: Path) -> None:
 
 def test_what_another_server_says_is_told() -> None:
     failure = Failure("ConnectionClosedWithHint", "Connection closed", "Host key verification")
-    problem = problem_of(failure, "nas")
+    problem = problem_of(failure, NAS)
     assert problem.code == "SAN-BKP-014" and "(Host key verification)" in problem.text
 
 
 def test_a_repository_that_another_node_uses_can_be_waited_for() -> None:
-    problem = problem_of(Failure("LockTimeout", "Failed to create/acquire the lock", ""), "nas")
+    problem = problem_of(Failure("LockTimeout", "Failed to create/acquire the lock", ""), NAS)
     assert problem.code == "SAN-BKP-012"
     assert "--wait SECONDS" in problem.hint and "break-lock" in problem.hint
 
@@ -281,3 +283,33 @@ def test_with_borg_itself(
     repository.keep(NAME)
     assert repository.recorded_digest(NAME) == digest
     assert repository.backups()[0].size_bytes == SIZE
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "end"),
+    [
+        ("LockTimeout", "SAN-BKP-012", "borg break-lock"),
+        (
+            "Cache.RepositoryAccessAborted",
+            "SAN-BKP-030",
+            "BORG_RELOCATED_REPO_ACCESS_IS_OK=yes borg list",
+        ),
+    ],
+)
+def test_the_line_for_the_operator_has_what_borg_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, code: str, end: str
+) -> None:
+    """Without the key and the host's key the server lets nobody in."""
+    monkeypatch.setattr(borg, "SECRETS", str(tmp_path))
+    for kept in ("key", "known_hosts"):
+        (tmp_path / f"nas.{kept}").touch()
+    problem = problem_of(Failure(kind, "why", ""), NAS)
+    assert problem.code == code and problem.hint.endswith(f"{end} {NAS.location}")
+    line = problem.hint.partition(": ")[2].partition(": ")[2] or problem.hint
+    words = dict(each.split("=", 1) for each in shlex.split(line) if each.startswith("BORG_"))
+    assert words["BORG_BASE_DIR"] == borg.BASE
+    assert words["BORG_PASSCOMMAND"] == f"cat {tmp_path}/nas.passphrase"
+    assert f"-i {tmp_path}/nas.key" in words["BORG_RSH"]
+    assert f"UserKnownHostsFile={tmp_path}/nas.known_hosts" in words["BORG_RSH"]
+    local = problem_of(Failure(kind, "why", ""), Repository(name="nas", location="/nas"))
+    assert "BORG_RSH" not in local.hint and local.hint.endswith(f"{end} /nas")

@@ -205,10 +205,12 @@ def test_a_due_point_and_its_record(bed: Bed) -> None:
         (seen_with(bed), made._replace(device="none")),
         (seen_with(bed), made._replace(uuid="b" * 32)),
         (seen_with(bed), made._replace(nodes=("n1", "n3"))),
-        (seen_with(bed), made._replace(size_bytes=found.device.size.bytes + 4096)),
     ):
         with pytest.raises(CommandError, match="SAN-SCHED-004"):
             plan.plan_scheduled_point(seen, wrong, now_s)
+    larger = made._replace(size_bytes=found.device.size.bytes + 4096)
+    with pytest.raises(CommandError, match=r"SAN-SNAP-006.*device resize"):
+        plan.plan_scheduled_point(seen_with(bed), larger, now_s)
 
 
 def test_what_refuses_a_point_by_hand_refuses_one_by_schedule(bed: Bed) -> None:

@@ -484,6 +484,23 @@ def test_a_copy_that_is_too_large_or_a_device_that_nobody_serves() -> None:
     assert {"SAN-SITE-020", "SAN-REST-004"} <= codes
 
 
+def test_that_the_configuration_has_another_size_is_said() -> None:
+    """A growth was taken back as its reload was under way: both replicas grew all the same."""
+    order = PointOrder("new", "4" * 16, 1000)
+    seen = cluster(ORDER._replace(state=DONE))
+    device = replace(seen.cib.devices[0], point_order=order)
+    seen = replace(seen, cib=replace(seen.cib, devices=(device,)))
+    made = GOOD._replace(name="new", token=order.token, size_bytes=(1 << 30) + 4096)
+    with pytest.raises(CommandError) as refused:
+        plan_point_recorded(seen, made, order)
+    (problem,) = refused.value.problems
+    assert problem.code == "SAN-SNAP-006" and "the configuration is 64 MiB" in problem.text
+    assert "sanctl device resize web 1073745920" in problem.hint
+    # Withdrawn it is, whatever its size.
+    with pytest.raises(CommandError, match="was withdrawn"):
+        plan_point_recorded(seen, made, order._replace(token="5" * 16))
+
+
 @pytest.mark.parametrize("is_half", [False, True])
 def test_no_restore_point_is_recorded_of_what_is_neither_state(is_half: bool) -> None:
     order = PointOrder("new", "4" * 16, 1000)
