@@ -218,7 +218,8 @@ CODES = {
     "another release than the server was set up for. Nothing was done there.",
     "SAN-SITE-035": "What a second site has noted of a copy cannot be read: it is damaged, or of a "
     "later release of sanctl. That copy may be the newest one, so none is taken in its place "
-    "unasked, and none of the device is removed.",
+    "unasked, and none of the device is removed. Or the folder of the device's copies cannot be "
+    "read there, as of a damaged disk: then none of them is known. Others are not concerned.",
     "SAN-SITE-036": "A device that is to take over was made from a copy that is not the newest one "
     "at the site: what hosts wrote up to the newer one would be given up.",
     "SAN-SITE-037": "A second site does not have the copy that was proven there last: its storage "

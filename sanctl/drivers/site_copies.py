@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sanctl.drivers.site_protocol import SiteError
-from sanctl.plan.site.moments import GroupCopy, protected_tokens
+from sanctl.plan.site.moments import UNLISTED, GroupCopy, protected_tokens
 
 FOLDER = re.compile(r"[a-z0-9-]{1,63}\.[0-9a-f]{32}")
 COPY = re.compile(r"([a-z0-9-]{1,40})\.([0-9a-f]{16})")
@@ -47,6 +47,18 @@ def copies_in(folder: str) -> list[dict[str, Any]]:
 def unread_in(folder: str) -> list[str]:
     """Return the names of the copies in a folder whose notes cannot be read."""
     return [name for name, _ in _known_in(folder)[1]]
+
+
+def copies_of(folder: str) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the proven copies in a folder, and the names of those whose notes cannot be read.
+
+    Where the folder itself cannot be read, as with a damaged disk, UNLISTED stands for its copies.
+    """
+    try:
+        found, unread = _known_in(folder)
+    except OSError:
+        return [], [UNLISTED]
+    return found, [name for name, _ in unread]
 
 
 def _known_in(folder: str) -> tuple[list[dict[str, Any]], list[tuple[str, str]]]:
@@ -154,10 +166,17 @@ def protected_in(path: str, folder: str) -> frozenset[str]:
 
 
 def _group_copies(path: str) -> tuple[list[GroupCopy], list[str]]:
-    """Return the copies at a site that are of groups, and the tokens of which nothing is known."""
-    found, unread = [], []
+    """Return the copies at a site that are of groups, and the tokens of which nothing is known.
+
+    Among those are the copies whose group has a device with a folder that cannot be read.
+    """
+    found, unread, unlisted = [], [], set()
     for folder in device_folders(path):
-        copies, unknown = _known_in(f"{path}/{folder}")
+        try:
+            copies, unknown = _known_in(f"{path}/{folder}")
+        except OSError:
+            unlisted.add(folder)
+            continue
         unread += [token for _, token in unknown]
         found += [
             GroupCopy(
@@ -172,4 +191,5 @@ def _group_copies(path: str) -> tuple[list[GroupCopy], list[str]]:
             for copy in copies
             if copy["group"]
         ]
+    unread += [each.token for each in found if not unlisted.isdisjoint(each.group)]
     return found, unread

@@ -38,6 +38,7 @@ from sanctl.drivers.site_copies import (
     FOLDER,
     KNOWN,
     copies_in,
+    copies_of,
     counter_of,
     device_folders,
     names_in,
@@ -134,13 +135,15 @@ class Receiver:
         self._answer_state(self._require_mark())
 
     def folders(self, path: str, id: str) -> None:
-        """Answer with the proven copies of all devices, by the names of their folders."""
+        """Answer with the proven copies of all devices, by the names of their folders.
+
+        A folder that the disk does not give keeps no other one: it is told as such.
+        """
         self._require_site(path, id)
-        names = device_folders(path)
-        unread = {each: unread_in(f"{path}/{each}") for each in names}
+        found = {each: copies_of(f"{path}/{each}") for each in device_folders(path)}
         self._line.answer(
-            folders={each: copies_in(f"{path}/{each}") for each in names},
-            unread={name: each for name, each in unread.items() if each},
+            folders={name: copies for name, (copies, _) in found.items()},
+            unread={name: unread for name, (_, unread) in found.items() if unread},
         )
 
     def open(self, path: str, id: str, device: str) -> None:

@@ -83,7 +83,8 @@ def find_copy(
         unread=unread,
     )
     if not wanted.point:
-        refuse_lost(site.name, choice.copy.folder, before, noted_at(cluster, site.name), folders)
+        after = noted_at(cluster, site.name)
+        refuse_lost(site.name, choice.copy.folder, before, after, folders, unread=unread)
     return choice
 
 

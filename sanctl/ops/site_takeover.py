@@ -17,7 +17,11 @@ from sanctl.model.site_takeover import Claim, Ending, Successor, Takeover
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.site.definition import existing_site
-from sanctl.plan.site.group_choice import devices_taking_over, taken_together
+from sanctl.plan.site.group_choice import (
+    devices_taking_over,
+    refuse_unlisted,
+    taken_together,
+)
 from sanctl.plan.site.grouping import folder_of
 from sanctl.plan.site.takeover import (
     choose_taken,
@@ -95,6 +99,8 @@ def take_over(
                 there |= link.folders(site.path, site.mark)
                 unread |= link.unread
             folders |= there
+    for copy in found.values() if not allows_mix else ():
+        refuse_unlisted(copy.site, copy.folder, folders, unread)
     devices = devices_taking_over(cluster, names, folders, allows_mix=allows_mix)
     # Of all before any is noted.
     _refuse_rivals(devices)
@@ -195,18 +201,21 @@ def find_taken(
         None of them, if the named one was not taken over.
 
     Raises:
-        Refused: there is no such site, or several devices may be meant.
+        Refused: there is no such site, several devices may be meant, or the site cannot read which
+            belong together.
         CommandError: the site cannot be reached.
     """
     site = existing_site(session.observe(), site_name)
     with connect(site) as link:
         found = link.takeovers(site.path, site.mark)
         folders = {} if allows_mix else link.folders(site.path, site.mark)
+        unread = link.unread
     session.change(lambda seen: plan_takeovers(seen, site.name, found), reads_replicas=False)
     known = known_takeovers(session.observe(), site.name, found)
     named = choose_taken(site.name, known, wanted)
     if named is None:
         return ()
+    refuse_unlisted(site.name, named[0], folders, unread)
     return (*((each, known[each]) for each in taken_together(named[0], known, folders)), named)
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from sanctl.cli.views.site import utc
@@ -13,6 +13,7 @@ from sanctl.model.site_restore import RestoreRecord
 from sanctl.plan.site.choosing import unread_problem
 from sanctl.plan.site.copy_ages import CopyAge, worst_s
 from sanctl.plan.site.lost_copies import lost_problem
+from sanctl.plan.site.moments import UNLISTED
 from sanctl.plan.site.rpo import DeviceLoss, Elsewhere
 
 if TYPE_CHECKING:
@@ -67,11 +68,16 @@ class RpoReport(NamedTuple):
     def unclear(self) -> tuple[Problem, ...]:
         """Of which copies sites cannot read what they are."""
         return tuple(
-            unread_problem(each.place, f"{loss.device}.", each.unread, "it does not count")
+            unread_problem(each.place, f"{loss.device}.", each.unread, _counts(each.unread))
             for loss in self.devices
             for each in loss.elsewhere
             if each.unread
         )
+
+
+def _counts(unread: Sequence[str]) -> str:
+    """Say what counts instead of copies that a site cannot read."""
+    return "what the cluster has noted counts" if UNLISTED in unread else "it does not count"
 
 
 def age_text(seconds: int | None) -> str:

@@ -10,12 +10,23 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.site import ProvenCopy
 from sanctl.model.site_copy import SiteCopy, WantedCopy
 from sanctl.plan.site.copy_order import newest_first, rival_of
+from sanctl.plan.site.moments import UNLISTED
 
 _SHOWN = 8
 
 
 def unread_problem(site: str, folder: str, names: Sequence[str], hint: str) -> Problem:
-    """Return that notes of a device's copies cannot be read, so that any may be the newest one."""
+    """Return that notes of a device's copies cannot be read, so that any may be the newest one.
+
+    Or that its folder there cannot be, so that none of its copies is known.
+    """
+    if UNLISTED in names:
+        return Problem(
+            "SAN-SITE-035",
+            f"site {site} cannot read the folder {folder.rstrip('.')}, so it is not known which "
+            f"copies of {folder.partition('.')[0]} are there",
+            f"look at the kernel's log there: its disk or filesystem may be damaged; {hint}",
+        )
     shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
     return Problem(
         "SAN-SITE-035",
@@ -48,6 +59,9 @@ def refuse_unread(
     for each in (folder, *others):
         if unread.get(each):
             hint = f"or say {folder.partition('.')[0]}@POINT"
+            if UNLISTED in unread[each]:
+                # The moment is not known to be complete: no name of one helps.
+                hint += " with --allow-mix: what the devices then hold may not belong together"
             raise Refused(unread_problem(site, each, unread[each], hint))
 
 

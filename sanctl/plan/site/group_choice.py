@@ -19,10 +19,15 @@ from sanctl.model.site import ProvenCopy
 from sanctl.model.site_copy import SiteCopy, WantedCopy
 from sanctl.model.site_takeover import Successor
 from sanctl.plan.cluster.preconditions import existing_device
-from sanctl.plan.site.choosing import choose_copy, meant_folder, refuse_unread
+from sanctl.plan.site.choosing import (
+    choose_copy,
+    meant_folder,
+    refuse_unread,
+    unread_problem,
+)
 from sanctl.plan.site.copy_order import is_surely_older, newest_first
 from sanctl.plan.site.grouping import group_copies, moments_of
-from sanctl.plan.site.moments import GroupCopy, Moment, moment_of
+from sanctl.plan.site.moments import UNLISTED, GroupCopy, Moment, moment_of
 from sanctl.plan.site.takeover import copy_taken, utc_text
 
 _OPTION = "--allow-mix"
@@ -262,6 +267,26 @@ def _group_of(copy: SiteCopy, folders: Folders) -> tuple[str, ...]:
     own = [each for each in copies if each.token == copy.token]
     newest = max(own or copies, key=lambda each: each.number, default=None)
     return tuple(each for each in newest.group if each != copy.folder) if newest else ()
+
+
+def refuse_unlisted(
+    site: str, folder: str, folders: Folders, unread: Mapping[str, Sequence[str]]
+) -> None:
+    """Refuse where a site cannot read the folder of a device, or of one that it is copied with.
+
+    It is not known then which devices belong together.
+
+    Args:
+        site: the site's name.
+        folder: the device's folder there, DEVICE.UUID.
+        folders: all proven copies at the site, by folder.
+        unread: the names of copies there whose notes cannot be read, by folder.
+    """
+    group = {each for copy in folders.get(folder, ()) for each in copy.group}
+    for each in (folder, *sorted(group)):
+        if UNLISTED in unread.get(each, ()):
+            hint = f"or {_OPTION}: then of {folder.partition('.')[0]} alone"
+            raise Refused(unread_problem(site, each, unread[each], hint))
 
 
 def taken_together(

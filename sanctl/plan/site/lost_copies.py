@@ -18,8 +18,10 @@ from sanctl.model.site import ProvenCopy
 from sanctl.model.site_group import CompleteMoment
 from sanctl.plan.site.copy_order import newest_first
 from sanctl.plan.site.grouping import moments_of
+from sanctl.plan.site.moments import UNLISTED
 
 Folders = Mapping[str, Sequence[ProvenCopy]]
+Unread = Mapping[str, Sequence[str]]
 
 
 class Noted(NamedTuple):
@@ -51,15 +53,22 @@ def noted_at(cluster: Cluster, site: str) -> Noted:
     )
 
 
-def lost_copy(folder: str, before: Noted, after: Noted, folders: Folders) -> ProvenCopy | None:
+def lost_copy(
+    folder: str, before: Noted, after: Noted, folders: Folders, unread: Unread | None = None
+) -> ProvenCopy | None:
     """Return the noted copy of a device that a site lacks; None: it has it, or none is noted.
+
+    Of a folder that the site cannot read nothing is known to be lost.
 
     Args:
         folder: the device's folder at the site, DEVICE.UUID.
         before: what the cluster had noted before the site was asked.
         after: what it has noted since.
         folders: what the site has answered: its proven copies, by folder.
+        unread: the names of copies there whose notes cannot be read, by folder.
     """
+    if folder in _unlisted(unread):
+        return None
     noted, earlier = after.copies.get(folder), before.copies.get(folder)
     if noted is None or earlier is None or noted.token != earlier.token:
         return None
@@ -67,18 +76,29 @@ def lost_copy(folder: str, before: Noted, after: Noted, folders: Folders) -> Pro
 
 
 def lost_moment(
-    folder: str, before: Noted, after: Noted, folders: Folders
+    folder: str, before: Noted, after: Noted, folders: Folders, unread: Unread | None = None
 ) -> CompleteMoment | None:
     """Return the noted complete moment of a device's group that a site lacks, and no later one has.
 
-    A run that died may have made a later one complete that is not noted: then nothing is lost.
+    A run that died may have made a later one complete that is not noted: then nothing is lost. Nor
+    is it known to be where the site cannot read the folder of one of the group.
     """
-    member = folder[: folder.index(".") + 9]
+    member = _member(folder)
     noted = after.moments.get(member)
     if noted is None or before.moments.get(member) != noted:
         return None
+    if any(after.moments.get(_member(each)) == noted for each in _unlisted(unread)):
+        return None
     has_it = any(each.made_s >= noted.made_s for each in moments_of(folder, folders))
     return None if has_it else noted
+
+
+def _member(folder: str) -> str:
+    return folder[: folder.index(".") + 9]
+
+
+def _unlisted(unread: Unread | None) -> list[str]:
+    return [folder for folder, names in (unread or {}).items() if UNLISTED in names]
 
 
 def lost_problem(site: str, folder: str, name: str, newest: str, hint: str) -> Problem:
@@ -100,7 +120,15 @@ def lost_problem(site: str, folder: str, name: str, newest: str, hint: str) -> P
     )
 
 
-def refuse_lost(site: str, folder: str, before: Noted, after: Noted, folders: Folders) -> None:
+def refuse_lost(
+    site: str,
+    folder: str,
+    before: Noted,
+    after: Noted,
+    folders: Folders,
+    *,
+    unread: Unread | None = None,
+) -> None:
     """Refuse to take the newest copy of a device unasked where a newer one was proven.
 
     Args:
@@ -109,11 +137,13 @@ def refuse_lost(site: str, folder: str, before: Noted, after: Noted, folders: Fo
         before: what the cluster had noted before the site was asked.
         after: what it has noted since.
         folders: what the site has answered: its proven copies, by folder.
+        unread: the names of copies there whose notes cannot be read, by folder.
 
     Raises:
         Refused: the site lacks what this cluster has noted last.
     """
-    lost = lost_copy(folder, before, after, folders) or lost_moment(folder, before, after, folders)
+    asked = (folder, before, after, folders, unread)
+    lost = lost_copy(*asked) or lost_moment(*asked)
     if lost is not None:
         there = newest_first(folders.get(folder, ()))
         hint = f"or say {folder.partition('.')[0]}@POINT: then what was written after it is lost"

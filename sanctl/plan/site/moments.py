@@ -16,6 +16,8 @@ from typing import NamedTuple
 #: So many first digits are the same in the tokens of restore points that were made at one moment:
 #: as in model/restore_point.py, which a site does not have.
 MOMENT_DIGITS = 12
+#: In the place of the names of copies that cannot be read: the folder cannot be, so none is known.
+UNLISTED = "*"
 
 
 class GroupCopy(NamedTuple):

@@ -212,13 +212,13 @@ def _as_answered(
 ) -> tuple[CopyRecord | None, GroupRecord | None, str]:
     """Return what is noted of a device's copies as far as the site has it, and what it lacks."""
     if group is not None:
-        moment = lost_moment(folder, answer.noted, noted, answer.folders)
+        moment = lost_moment(folder, answer.noted, noted, answer.folders, answer.unread)
         if moment is None:
             return record, group, ""
         found = next(iter(moments_of(folder, answer.folders)), None)
         there = CompleteMoment(found.name, found.made_s, found.made_s) if found else None
         return record, group._replace(complete=there), moment.name
-    copy = lost_copy(folder, answer.noted, noted, answer.folders)
+    copy = lost_copy(folder, answer.noted, noted, answer.folders, answer.unread)
     if record is None or copy is None:
         return record, group, ""
     newest = next(iter(newest_first(answer.folders.get(folder, ()))), None)

@@ -16,6 +16,7 @@ import pytest
 from sanctl.drivers.site_protocol import digest_of
 from sanctl.errors import CommandError
 from sanctl.model.site import ProvenCopy
+from sanctl.plan.site.moments import UNLISTED
 from tests.fakes.local_site import local_link
 from tests.unit.drivers.test_site_receiver import MARK, digest, folder
 
@@ -86,6 +87,22 @@ def test_the_site_numbers_what_is_proven(folder: Path) -> None:
     assert {(each.group, each.left) for copies in found.values() for each in copies} == {(BOTH, ())}
     # Which one is the newer is not clear by that.
     assert remove_all(folder, DB) == () == remove_all(folder, WEB)
+
+
+def test_a_folder_that_cannot_be_read_costs_no_moment(folder: Path) -> None:
+    third = f"log.{'c' * 32}"
+    for number in (1, 2):
+        for device in BOTH:
+            make(folder, number, device)
+    (folder / third).write_text("no folder, as of a damaged filesystem")
+    with local_link() as link:
+        assert sorted(link.folders(str(folder), MARK)) == [DB, third, WEB]
+        assert link.unread == {third: (UNLISTED,)}
+    assert remove_all(folder, WEB) == ("p1",), "it is of another device"
+    (folder / DB).rename(folder / "lost")
+    (folder / DB).write_text("no folder")
+    # The moment may be complete, and is the only one.
+    assert remove_all(folder, WEB) == ()
 
 
 def test_a_device_that_has_left(folder: Path) -> None:

@@ -21,6 +21,7 @@ from sanctl.ops.session import Session
 from sanctl.ops.site_takeover import give_back
 from tests.fakes.local_site import local_link
 from tests.support.json_contract import breaches
+from tests.unit.ops.test_replicate import printed
 from tests.unit.ops.test_replicate_group import Group, group
 from tests.unit.ops.test_site_restore import run
 
@@ -50,6 +51,13 @@ def point_of(group: Group, name: str) -> str:
     device = group.bed.seen().cib.device(name)
     assert device is not None and device.restore is not None and device.restore.copy is not None
     return device.restore.copy.point
+
+
+def damage(group: Group, name: str) -> None:
+    """Have the site's filesystem give a device's folder no more."""
+    (found,) = group.folder.glob(f"{name}.*")
+    found.rename(group.folder / f"lost-{name}")
+    found.write_text("no folder")
 
 
 def test_both_are_made_from_the_newest_complete_moment(
@@ -85,14 +93,45 @@ def test_a_folder_that_cannot_be_listed_keeps_nobody_from_a_takeover_with_a_mix(
     there: Group, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run("replicate restore web --from far --to web-dr", monkeypatch, capsys)
-    (there.folder / f"other.{'f' * 32}").write_text("no folder, as of a damaged filesystem")
-    assert "SAN-SITE" in run("replicate takeover web-dr", monkeypatch, capsys, status=5)
+    damage(there, "db")
+    # Whether the devices belong together is not known, whatever else is accepted.
+    for more in ("", " --allow-older"):
+        text = run(f"replicate takeover web-dr{more}", monkeypatch, capsys, status=4)
+        assert "SAN-SITE-035" in text and "--allow-mix" in text and "the folder db." in text
     line = "replicate takeover web-dr --allow-mix"
     assert "SAN-SITE-036" in run(line, monkeypatch, capsys, status=4), "a later one of web alone"
     run(f"{line} --allow-older", monkeypatch, capsys)
-    assert "SAN-SITE" in run("replicate giveback web --at far --yes", monkeypatch, capsys, status=5)
-    text = run("replicate giveback web --at far --yes --allow-mix", monkeypatch, capsys)
+    line = "replicate giveback web --at far --yes"
+    assert "SAN-SITE-035" in run(line, monkeypatch, capsys, status=4)
+    text = run(f"{line} --allow-mix", monkeypatch, capsys)
     assert text.count("has ended") == 1
+
+
+def test_of_a_group_with_a_folder_that_cannot_be_read_no_moment_is_the_newest(
+    there: Group, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damage(there, "db")
+    line = "replicate restore web --from far --to web-dr"
+    text = run(line, monkeypatch, capsys, status=4)
+    assert "SAN-SITE-035" in text and "--allow-mix" in text
+    # What it cannot read is not gone (SAN-SITE-037).
+    run(f"{line} --allow-mix", monkeypatch, capsys)
+    assert point_of(there, "web-dr") == "to-far-3"
+    printed("report rpo", monkeypatch)
+    text = capsys.readouterr().err
+    assert "SAN-SITE-035" in text and "SAN-SITE-037" not in text
+    assert "what the cluster has noted counts" in text
+
+
+def test_a_folder_of_no_device_of_the_group_keeps_nobody_from_a_takeover(
+    there: Group, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (there.folder / f"other.{'f' * 32}").write_text("no folder, as of a damaged filesystem")
+    for name in ("web", "db"):
+        run(f"replicate restore {name} --from far --to {name}-dr", monkeypatch, capsys)
+    run("replicate takeover web-dr", monkeypatch, capsys)
+    text = run("replicate giveback web --at far --yes", monkeypatch, capsys)
+    assert text.count("has ended") == 2
 
 
 def test_a_giveback_that_ends_half_way_goes_on(

@@ -518,3 +518,42 @@ def test_of_a_device_of_which_no_copy_can_be_read_that_is_said(
         note.write_text("")
     out = run("replicate restore web --from far --to back", monkeypatch, capsys, status=4)
     assert "SAN-SITE-035" in out
+
+
+def test_a_folder_that_cannot_be_read_keeps_no_other_device_from_its_copies(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = sites.folder / f"db.{'d' * 32}"
+    bad.write_text("no folder, as of a damaged filesystem")
+    run("replicate restore web --from far --to back", monkeypatch, capsys)
+    run("replicate takeover back", monkeypatch, capsys)
+    run("replicate giveback web --at far --yes", monkeypatch, capsys)
+    run("replicate failback web --from far --copy web --yes", monkeypatch, capsys)
+    # It is neither empty nor absent.
+    for line in ("restore db --from far --to db", "failback back --from far --copy db --yes"):
+        text = run(f"replicate {line}", monkeypatch, capsys, status=4)
+        assert "SAN-SITE-035" in text and bad.name in text, line
+    capsys.readouterr()
+    assert printed("site copies far --output json", monkeypatch) == 1
+    out = capsys.readouterr().out
+    assert breaches("site copies", out) == []
+    found = json.loads(out)
+    assert [each["code"] for each in found["problems"]] == ["SAN-SITE-035"]
+    assert len(found["data"]) == 2
+    sites.change(0)
+    assert sites.run(keep=1).removed
+
+
+def test_of_a_device_whose_own_folder_cannot_be_read_nothing_is_said_to_be_gone(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("replicate restore web --from far --to back", monkeypatch, capsys)
+    (folder,) = sites.folder.glob("web.*")
+    folder.rename(sites.folder / "lost")
+    folder.write_text("no folder")
+    assert "SAN-SITE-035" in run("replicate takeover back", monkeypatch, capsys, status=4)
+    capsys.readouterr()
+    printed("report rpo", monkeypatch)
+    output = capsys.readouterr()
+    assert "SAN-SITE-035" in output.err and "SAN-SITE-037" not in output.err
+    assert "to-far-2" in output.out
