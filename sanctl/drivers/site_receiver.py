@@ -119,7 +119,10 @@ class Receiver:
         self._line.answer()
 
     def survey(self, path: str, new_id: str) -> None:
-        """Look at a directory, and mark it as a site unless it is one; answer with its id."""
+        """Look at a directory, and mark it as a site unless it is one; answer with its id.
+
+        One that is marked needs no room and may be mounted read-only: what is there is of use.
+        """
         self._path = path
         require_folder(path)
         others = [each for each in os.listdir(path) if each != "lost+found"]
@@ -128,7 +131,7 @@ class Receiver:
                 "SAN-SITE-006",
                 f"{path} is no site yet, and not empty: it has {', '.join(sorted(others)[:4])}",
             )
-        self._require_reflink()
+        self._require_reflink(is_marked=MARK in others)
         if MARK not in others:
             text = json.dumps({"format": FORMAT, "id": new_id})
             write_file(f"{path}/{MARK}", text.encode())
@@ -441,14 +444,21 @@ class Receiver:
             )
         return found
 
-    def _require_reflink(self) -> None:
-        """Raise SiteError unless files in the directory can share blocks; tried with two."""
+    def _require_reflink(self, *, is_marked: bool) -> None:
+        """Raise SiteError unless files in the directory can share blocks; tried with two.
+
+        In one that is marked no file may be possible: then a copy fails as it begins, and says why.
+        """
         flags = os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC
-        handles = [os.open(self._path, flags, 0o600) for _ in range(2)]
+        handles: list[int] = []
         try:
+            for _ in range(2):
+                handles.append(os.open(self._path, flags, 0o600))  # noqa: PERF401 - each is closed
             clone(*handles)
         except OSError as error:
             if error.errno not in {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOTTY}:
+                if is_marked:
+                    return
                 raise
             raise SiteError(
                 "SAN-SITE-006",

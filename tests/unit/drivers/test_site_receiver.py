@@ -385,6 +385,36 @@ def test_a_site_is_marked_once(folder: Path) -> None:
         assert link.survey(str(folder), "c" * 32) == MARK
 
 
+@pytest.mark.parametrize("number", ["EROFS", "ENOSPC", "EIO"])
+def test_a_site_that_takes_nothing_more_is_found_and_read(
+    folder: Path, tmp_path: Path, number: str
+) -> None:
+    """As one that is full, or was mounted read-only to save it."""
+    content = os.urandom(4096)
+    make(folder, ONE, content)
+    other = tmp_path / "other"
+    other.mkdir()
+    takes_nothing = f"""
+_open = os.open
+def _no_new(path, flags, *words, **more):
+    if flags & (os.O_CREAT | os.O_WRONLY | os.O_RDWR):
+        raise OSError(errno.{number}, os.strerror(errno.{number}))
+    return _open(path, flags, *words, **more)
+os.open = _no_new
+"""
+    with local_link(more=takes_nothing.encode()) as link:
+        assert link.survey(str(folder), "c" * 32) == MARK
+        assert [each.token for each in opened(link, folder)] == [ONE]
+        assert list(link.folders(str(folder), MARK)) == [DEVICE]
+        link.read(ONE, len(content))
+        with pytest.raises(CommandError, match="SAN-SITE"):
+            link.begin(TWO, ONE, len(content), 0)
+    refused = pytest.raises(CommandError, match="SAN-SITE")
+    with local_link(more=takes_nothing.encode()) as link, refused:
+        link.survey(str(other), "c" * 32)
+    assert os.listdir(other) == []
+
+
 def test_digests_do_not_depend_on_holes(tmp_path: Path) -> None:
     content = bytes(CHUNK_BYTES) + os.urandom(4096) + bytes(2 * CHUNK_BYTES - 5)
     full, holes = tmp_path / "full", tmp_path / "holes"
