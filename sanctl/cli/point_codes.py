@@ -161,7 +161,8 @@ CODES = {
     "SAN-SITE-006": "The directory of a second site is not there, is another one than the one that "
     "was added (its filesystem may not be mounted), is not empty, or its filesystem cannot share "
     "blocks between files. Nothing was written.",
-    "SAN-SITE-007": "The second site has no room for a copy. What was proven there stays.",
+    "SAN-SITE-007": "The second site has no room for a copy. What was proven there stays, but for "
+    "what is beyond the number of copies that are to be kept.",
     "SAN-SITE-008": "The two ends of a connection to a second site did not understand each other, "
     "or data did not come as it was sent. What came is no copy.",
     "SAN-SITE-009": "A restore point and its copy at a second site have different digests, or what "
@@ -231,6 +232,9 @@ CODES = {
     "SAN-SITE-039": "A site is not removed while it says that another device has taken over one of "
     "this cluster: with the site goes all that tells of the takeover, SAN-HLT-116 among it, and "
     "hosts may write to both. To be accepted only where it is known who goes on.",
+    "SAN-SITE-040": "A node is making a copy of the device at that site. Another run would take "
+    "its place there, and what was sent so far, in days maybe, would be thrown away. To be "
+    "accepted only where it is of no use.",
     "SAN-SNAP-001": "The pool's filesystem cannot share blocks between files, so its devices have "
     "no restore points. XFS can, unless it was made with reflink=0; ext4 cannot.",
     "SAN-SNAP-002": "Copying the data file of a replica, and comparing it with its copy while "

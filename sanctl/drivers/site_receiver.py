@@ -28,6 +28,7 @@ import json
 import os
 import re
 import sys
+import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -88,6 +89,9 @@ _SPARE_BYTES = 64 << 20
 #: So much is written before it is flushed. Where a disk is slower than the line, the rest would
 #: else be flushed in one step at the end, of hours.
 _FLUSHED_BYTES = 16 << 20
+#: How long what was removed may take until its blocks are free.
+_FREED_S = 120.0
+_ROOM_POLL_S = 0.5
 _PARTIAL = re.compile(r"[0-9a-f]{16}\.partial")
 
 
@@ -102,6 +106,8 @@ class Receiver:
         self._size_bytes = 0
         #: How much was written since the last flush.
         self._dirty_bytes = 0
+        #: Copies were removed over this connection.
+        self._has_removed = False
         #: The digest of the partial copy, if nothing was written since; empty: not known.
         self._digest = ""
 
@@ -252,14 +258,7 @@ class Receiver:
 
         The base is in the folder of another device, if one is named.
         """
-        status = os.statvfs(self._path)
-        free = status.f_bavail * status.f_frsize
-        if free < needed_bytes + _SPARE_BYTES:
-            raise SiteError(
-                "SAN-SITE-007",
-                f"{self._path} has {free >> 20} MiB free, and the copy needs "
-                f"{needed_bytes + _SPARE_BYTES >> 20} MiB",
-            )
+        self._require_room(needed_bytes + _SPARE_BYTES)
         if not re.fullmatch(r"[0-9a-f]{16}", token):
             raise SiteError("SAN-SITE-008", f"{token!r} is no token")
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
@@ -275,6 +274,23 @@ class Receiver:
         os.ftruncate(self._handle, size_bytes)
         self._size_bytes, self._dirty_bytes, self._digest = size_bytes, 0, ""
         self._line.answer()
+
+    def _require_room(self, needed_bytes: int) -> None:
+        """Raise SiteError unless so much is free. XFS frees what was removed some time later."""
+        deadline = time.monotonic() + (_FREED_S if self._has_removed else 0.0)
+        while True:
+            status = os.statvfs(self._path)
+            free = status.f_bavail * status.f_frsize
+            if free >= needed_bytes:
+                return
+            if time.monotonic() >= deadline:
+                raise SiteError(
+                    "SAN-SITE-007",
+                    f"{self._path} has {free >> 20} MiB free, and the copy needs "
+                    f"{needed_bytes >> 20} MiB",
+                )
+            self._line.alive()
+            time.sleep(_ROOM_POLL_S)
 
     def _clone(self, base: str, folder: str) -> None:
         origin = self._open_copy_in(folder, base)
@@ -311,6 +327,7 @@ class Receiver:
         self._dirty_bytes += length
         if self._dirty_bytes >= _FLUSHED_BYTES:
             self._dirty_bytes = 0
+            self._require_own()
             self._line.patiently(lambda: os.fdatasync(self._handle))
 
     def _zero(self, body: bytes) -> None:
@@ -325,8 +342,14 @@ class Receiver:
         self._digest = ""
         self._line.alive()
 
+    def _require_own(self) -> None:
+        """Raise SiteError if a later run has removed the copy: what is sent would go nowhere."""
+        if not is_same_file(self._handle, self._partial):
+            raise SiteError("SAN-SITE-016", "a later run for this device has taken over")
+
     def chunks(self) -> None:
         """Flush, read the copy from the disk, and answer with the digests of its chunks."""
+        self._require_own()
         self._line.patiently(lambda: os.fsync(self._handle))
         os.posix_fadvise(self._handle, 0, 0, os.POSIX_FADV_DONTNEED)
         found = chunk_digests(self._handle, self._size_bytes, self._line.alive)
@@ -358,8 +381,7 @@ class Receiver:
             raise SiteError("SAN-SITE-008", f"{name!r} is no name of a copy")
         with self._locks(of_group=bool(group)):
             refuse_taken_over(self._folder)
-            if not is_same_file(self._handle, self._partial):
-                raise SiteError("SAN-SITE-016", "a later run for this device has taken over")
+            self._require_own()
             folder = os.path.basename(self._folder)
             number = next_number(self._path, device_folders(self._path) if group else [folder])
             # First: a number is given once, also where the note of the copy cannot be read later.
@@ -405,6 +427,7 @@ class Receiver:
                         unlink_if_there(f"{path}.json")
                 except OSError as error:
                     stuck.append(f"{each['name']}: {error.strerror}")
+        self._has_removed = self._has_removed or bool(removed)
         self._line.answer(removed=removed, stuck=stuck)
 
     @contextlib.contextmanager

@@ -13,14 +13,15 @@ What holds if the process, its node or the site dies after each step:
 5. Both ends have read all of it, and the digests are equal: the file gets its name. If only the
    answer was lost, the next run is told by the site, and goes on from it.
 6. The CIB notes that, and the restore point before it, which was the base, goes.
-7. The site removes the oldest copies. The next run does that, too.
+7. The site removes the oldest copies. The next run does that, too. A site that is full in step 4
+   removes them first, as far as they are not kept, and the copy begins once more.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -32,11 +33,12 @@ from sanctl.model.names import DeviceName
 from sanctl.model.restore_point import PointOrder, RestorePoint
 from sanctl.model.site import ProvenCopy, Site
 from sanctl.ops.cib_room import within_room
-from sanctl.ops.copy_watch import watched
+from sanctl.ops.copy_watch import copies_under_way, watched
 from sanctl.ops.session import Session
 from sanctl.ops.site_takeover import refuse_taken_over
 from sanctl.ops.snapshot import create_point_patiently
 from sanctl.plan.site.choosing import copies_in_use
+from sanctl.plan.site.copy_progress import refuse_second
 from sanctl.plan.site.copying import (
     Base,
     choose_base,
@@ -50,6 +52,7 @@ from sanctl.plan.site.copying import (
 from sanctl.plan.site.definition import existing_site
 from sanctl.plan.site.grouping import ALONE, CopyGroup, folder_of, retained
 
+_NO_ROOM = "SAN-SITE-007"
 _FILE_S = 30.0
 _POLL_S = 0.5
 
@@ -155,19 +158,42 @@ class DeviceRun(NamedTuple):
 
         Where a note cannot be read nothing is removed: it is not known which are the newest.
         """
-        copy, name = made.copy, self.site.name
+        copy = made.copy
         self.session.change(lambda seen: plan_proven(seen, self.device, self.site, copy))
         if keep is None or there.unread:
             return made
-        stay = copies_in_use(self.session.observe(), name)
-        copies = (*there.copies, copy)
+        removed, stuck = self._remove_surplus((*there.copies, copy), keep, copy.token)
+        return made._replace(removed=(*made.removed, *removed), stuck=stuck)
+
+    def make_room(self, there: CopiesThere, keep: int) -> tuple[str, ...]:
+        """Remove what is not kept of a device before a copy of it; return the names.
+
+        Where the site is full the copy could never be proven, after which they go else. The one
+        that it is to begin as stays.
+
+        Raises:
+            CommandError: the site cannot be reached.
+        """
+        copies = self.link.open(self.site.path, self.site.mark, folder_of(self.device))
+        if there.unread or self.link.unread:
+            return ()
+        points = self.session.observe().cib.points_of(self.device.name)
+        base = choose_base(there.copies, points, self.node.name)
+        return self._remove_surplus(copies, keep, base.copy.token if base else "")[0]
+
+    def _remove_surplus(
+        self, copies: Sequence[ProvenCopy], keep: int, latest: str
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Have the site remove copies of the opened device; return which, and which it could not.
+
+        `latest` stays, and what devices are filled from; of a group also its newest moments.
+        """
+        stay = copies_in_use(self.session.observe(), self.site.name)
         if any(each.group for each in copies):
             folders = self.link.folders(self.site.path, self.site.mark)
             stay |= retained(folder_of(self.device), folders, keep)
-        surplus = surplus_copies(copies, keep, stay, copy.token)
-        if not surplus:
-            return made
-        return made._replace(removed=self.link.remove(surplus), stuck=self.link.stuck)
+        surplus = surplus_copies(copies, keep, stay, latest)
+        return (self.link.remove(surplus), self.link.stuck) if surplus else ((), ())
 
     def _origin(self) -> Base | None:
         """Return the copy that the device was made from, if the site has it."""
@@ -236,6 +262,44 @@ class DeviceRun(NamedTuple):
         return link.prove(copy), sent, base_error or sent.base_error
 
 
+def send_patiently(
+    run: DeviceRun,
+    point: RestorePoint,
+    there: CopiesThere,
+    *,
+    keep: int | None,
+    connect: Callable[[], SiteLink],
+    group: CopyGroup = ALONE,
+) -> tuple[DeviceRun, CopyMade]:
+    """Send a restore point as `DeviceRun.send`; where the site is full, once more after removals.
+
+    Args:
+        run: the copy of the device.
+        point: its restore point.
+        there: what the site had of the device.
+        keep: how many copies it keeps; None: all, and nothing is removed.
+        connect: makes another connection to the site: one ends with what it has refused.
+        group: the group that the copy is of.
+
+    Returns:
+        The run by the connection that is open still, and the copy.
+
+    Raises:
+        CommandError: there is no copy.
+    """
+    try:
+        return run, run.send(point, there, group)
+    except CommandError as error:
+        if keep is None or all(each.code != _NO_ROOM for each in error.problems):
+            raise
+        again = run._replace(link=connect())
+        removed = again.make_room(there, keep)
+        if not removed:
+            raise
+    made = again.send(point, there, group)
+    return again, made._replace(removed=removed)
+
+
 def point_name(site: str, moment_s: int) -> str:
     """Return the name of the restore point that is made for a site."""
     return datetime.fromtimestamp(moment_s, UTC).strftime(f"to-{site}-%Y%m%d-%H%M%S")
@@ -253,6 +317,7 @@ def replicate(
     from_active: bool,
     timeout_s: float,
     limit_bytes_s: int | None = None,
+    accepted: Collection[str] = (),
 ) -> CopyMade:
     """Copy a device to a second site once.
 
@@ -268,19 +333,28 @@ def replicate(
         timeout_s: how long the restore point may take.
         limit_bytes_s: how much is sent in a second at most, 0 for as much as the line takes; None:
             what the site says.
+        accepted: codes of refusals that were accepted.
 
     Raises:
-        Refused: there is no such device or site, or this node is not to send it.
+        Refused: there is no such device or site, this node is not to send it, or another copy of
+            it is under way.
         CommandError: a node or the site could not do its part, and says why. No copy was made.
         NotConverged: the restore point was not made in time.
     """
     cluster = session.observe()
     site = existing_site(cluster, site_name)
     device = refuse_sender(cluster, name, node.name, from_active=from_active)
+    refuse_second((name.value,), site.name, copies_under_way(session, cluster), accepted)
     session.reporter.update(f"connecting to site {site.name}")
-    with connect(site) as link:
-        link.limit(site.limit_bytes_s if limit_bytes_s is None else limit_bytes_s, session.clock)
-        run = DeviceRun(session, link, site, device, node)
+    with contextlib.ExitStack() as links:
+
+        def connected() -> SiteLink:
+            link = links.enter_context(connect(site))
+            rate = site.limit_bytes_s if limit_bytes_s is None else limit_bytes_s
+            link.limit(rate, session.clock)
+            return link
+
+        run = DeviceRun(session, connected(), site, device, node)
         there = run.ask()
         token = ""
 
@@ -304,7 +378,7 @@ def replicate(
                 timeout_s=timeout_s,
                 begins=note,
             )
-            made = run.send(point, there)
+            run, made = send_patiently(run, point, there, keep=keep, connect=connected)
         except BaseException:
             if token:
                 give_up(session, device, site, token)

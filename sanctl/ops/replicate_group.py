@@ -19,7 +19,8 @@ they can be, and the run fails in the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Collection, Sequence
 
 from sanctl.drivers.site_link import SiteLink
 from sanctl.errors import CommandError, Problem, SanctlError
@@ -31,15 +32,18 @@ from sanctl.model.site import Site
 from sanctl.model.site_copy import WantedCopy
 from sanctl.model.site_group import CompleteMoment
 from sanctl.ops.cib_room import within_room
+from sanctl.ops.copy_watch import copies_under_way
 from sanctl.ops.replicate import (
     CopiesThere,
     CopyMade,
     DeviceRun,
     SourceNode,
     give_up,
+    send_patiently,
 )
 from sanctl.ops.session import Session
 from sanctl.ops.snapshot import create_group
+from sanctl.plan.site.copy_progress import refuse_second
 from sanctl.plan.site.copying import plan_attempt, refuse_sender
 from sanctl.plan.site.definition import existing_site
 from sanctl.plan.site.group_record import plan_group_begun, plan_group_complete
@@ -59,6 +63,7 @@ def replicate_group(
     from_active: bool,
     timeout_s: float,
     limit_bytes_s: int | None = None,
+    accepted: Collection[str] = (),
 ) -> dict[str, CopyMade]:
     """Copy several devices to a second site once, as they are at one moment; return the copies.
 
@@ -74,10 +79,11 @@ def replicate_group(
         timeout_s: how long the restore points may take.
         limit_bytes_s: how much is sent in a second at most, 0 for as much as the line takes; None:
             what the site says.
+        accepted: codes of refusals that were accepted.
 
     Raises:
-        Refused: there is no such device or site, this node is not to send one of them, or the site
-            has a moment with a device more.
+        Refused: there is no such device or site, this node is not to send one of them, another copy
+            of one is under way, or the site has a moment with a device more.
         CommandError: a node or the site could not do its part, and says why. The moment is not
             complete at the site.
         NotConverged: the restore points were not made in time.
@@ -87,6 +93,8 @@ def replicate_group(
     devices = {
         name: refuse_sender(cluster, name, node.name, from_active=from_active) for name in orders
     }
+    names = [name.value for name in orders]
+    refuse_second(names, site.name, copies_under_way(session, cluster), accepted)
     there: dict[DeviceName, CopiesThere] = {}
     session.reporter.update(f"connecting to site {site.name}")
     with connect(site) as link:
@@ -119,12 +127,20 @@ def replicate_group(
             device = devices[name]
             session.reporter.update(f"connecting to site {site.name}")
             try:
-                with connect(site) as link:
-                    rate = site.limit_bytes_s if limit_bytes_s is None else limit_bytes_s
-                    link.limit(rate, session.clock)
+                with contextlib.ExitStack() as links:
+
+                    def connected(links: contextlib.ExitStack = links) -> SiteLink:
+                        link = links.enter_context(connect(site))
+                        rate = site.limit_bytes_s if limit_bytes_s is None else limit_bytes_s
+                        link.limit(rate, session.clock)
+                        return link
+
+                    link = connected()
                     link.open(site.path, site.mark, folder_of(device))
                     run = DeviceRun(session, link, site, device, node)
-                    sent = run.send(point, there[name], group)
+                    run, sent = send_patiently(
+                        run, point, there[name], keep=keep, connect=connected, group=group
+                    )
                     # From here on the restore point is the base of the next copy.
                     del left[name]
                     made[point.device] = run.note(sent, there[name], keep)

@@ -4,7 +4,8 @@
 Of sanctl-copy@DEVICE.SITE.group.service, DEVICE the first of a group, the copies of all of it.
 
 It may end at any point: what is left follows from the CIB and the site (sanctl/ops/replicate.py).
-Each standby of the device starts it, and all but the first one end at once. A node makes one copy
+Each standby of the device starts it, and all but the first one end at once; that one, too, while a
+copy of the device is under way, as by the node that was first before. A node makes one copy
 at a time: one that finds another under way ends, and the next monitor starts it again.
 """
 
@@ -14,6 +15,7 @@ import hashlib
 import os
 import sys
 import time
+from collections.abc import Sequence
 
 from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.replica import parts
@@ -23,8 +25,10 @@ from sanctl.drivers.pacemaker import Pacemaker
 from sanctl.drivers.point_files import final_path
 from sanctl.drivers.site_link import SiteLink
 from sanctl.errors import CommandError, Problem, SanctlError
+from sanctl.model.cluster import Cluster
 from sanctl.model.names import DeviceName, format_bytes
 from sanctl.model.restore_point import PointOrder, RestorePoint
+from sanctl.ops.copy_watch import copies_under_way
 from sanctl.ops.replicate import CopyMade, SourceNode, point_name, replicate
 from sanctl.ops.replicate_group import replicate_group
 from sanctl.ops.session import Session
@@ -82,7 +86,7 @@ def _copy(name: str, site: str) -> None:
     sender = sender_of(cluster, device)
     why = "no node serves it" if cluster.active_node(device.name) is None else _NO_STANDBY
     _say_wait(turn, site, why if sender is None else "")
-    if sender != here:
+    if sender != here or _is_under_way(session, cluster, (name,), site):
         return
     due.note_attempt(turn)
     now_s = int(time.time())
@@ -113,7 +117,7 @@ def _copy_group(first: str, site: str) -> None:
         return
     sender = sender_of_group(cluster, group)
     _say_wait(turn, site, _NO_GROUP_STANDBY if sender is None else "")
-    if sender != here:
+    if sender != here or _is_under_way(session, cluster, group.devices, site):
         return
     due.note_attempt(turn)
     now_s = int(time.time())
@@ -138,6 +142,15 @@ def _say_wait(turn: due.Turn, site: str, why: str) -> None:
     if due.note_wait(turn, why) and why:
         text = f"no copy at site {site}: {why}; the copy waits for that"
         _log(turn.devices[0], text, priority=journal.WARNING)
+
+
+def _is_under_way(session: Session, cluster: Cluster, devices: Sequence[str], site: str) -> bool:
+    """Whether a copy of one of the devices is being made: as by the node that was first before.
+
+    What it has sent would be thrown away, which may be days. The next monitor looks again.
+    """
+    copies = copies_under_way(session, cluster)
+    return any((device, site) in copies for device in devices)
 
 
 def _session() -> Session:

@@ -15,7 +15,7 @@ from sanctl.cli.commands.replicate_hold import release, set_
 from sanctl.cli.commands.replicate_restore import failback, restore
 from sanctl.cli.commands.replicate_takeover import giveback, takeover
 from sanctl.cli.environment import environment
-from sanctl.cli.options import output_option, timeout_option
+from sanctl.cli.options import accept_option, output_option, timeout_option
 from sanctl.cli.output import finish, print_table
 from sanctl.cli.views.site import (
     copy_data,
@@ -92,6 +92,7 @@ replicate.add_command(release)
     metavar="RATE",
     help="How much is sent in a second at most: 500K, 10M; or none. [what 'sanctl site set' says]",
 )
+@accept_option
 @timeout_option(60)
 @output_option
 def run(
@@ -103,6 +104,7 @@ def run(
     keep: int | None,
     from_active: bool,
     limit_rate: str | None,
+    accepted: tuple[str, ...],
     timeout_s: float,
     output: str,
 ) -> None:
@@ -153,6 +155,7 @@ def run(
                 from_active=from_active,
                 timeout_s=timeout_s,
                 limit_bytes_s=limit,
+                accepted=accepted,
             )
         else:
             alone = copy_once(
@@ -166,6 +169,7 @@ def run(
                 from_active=from_active,
                 timeout_s=timeout_s,
                 limit_bytes_s=limit,
+                accepted=accepted,
             )
             made = {wanted[0].value: alone}
         cluster = session.observe()

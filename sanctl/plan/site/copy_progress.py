@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 
+from sanctl.errors import Problem, Refused
 from sanctl.model.copy_progress import CopyProgress
 from sanctl.model.site import CopyRecord
 
@@ -12,6 +13,46 @@ from sanctl.model.site import CopyRecord
 #: waits for the site at each sign of life, of which there is one every 15 s; it gives up after 90 s
 #: without one. The clocks of two nodes may disagree a little.
 FRESH_S = 120
+
+
+#: Accepted where the copy that is under way may be thrown away.
+UNDER_WAY = "SAN-SITE-040"
+
+
+def refuse_second(
+    devices: Sequence[str],
+    site: str,
+    copies: Mapping[tuple[str, str], tuple[str, CopyProgress]],
+    accepted: Collection[str] = (),
+) -> None:
+    """Refuse a run while a copy of one of its devices is under way: it would take its place.
+
+    Args:
+        devices: the names of the devices.
+        site: the site's name.
+        copies: the copies that nodes say they make now, by device and site.
+        accepted: the codes that were accepted.
+
+    Raises:
+        Refused: what was sent so far of a copy would be thrown away.
+    """
+    problems = []
+    for device in devices:
+        node, progress = copies.get((device, site), ("", None))
+        if progress is None or UNDER_WAY in accepted:
+            continue
+        percent = progress.percent
+        far = progress.step.phase + (f", {percent:.0f} %" if percent is not None else "")
+        problems.append(
+            Problem(
+                UNDER_WAY,
+                f"node {node} is making a copy of device {device} at site {site} ({far}): another "
+                "run would take its place, and what was sent so far would be thrown away",
+                "wait: 'sanctl replicate status' shows how far it is; or --accept " + UNDER_WAY,
+            )
+        )
+    if problems:
+        raise Refused(*problems)
 
 
 def under_way(

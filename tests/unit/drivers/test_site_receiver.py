@@ -173,6 +173,23 @@ def test_a_later_run_takes_over(folder: Path) -> None:
     assert names(folder) == [f"to-far.{TWO}", f"to-far.{TWO}.json"]
 
 
+@pytest.mark.parametrize("is_written", [True, False])
+def test_what_a_later_run_has_removed_ends_at_once(folder: Path, *, is_written: bool) -> None:
+    """Not days later, when all is sent."""
+    with local_link() as link, local_link() as later:
+        opened(link, folder)
+        link.begin(ONE, "", 64 << 20, 0)
+        opened(later, folder)
+        later.begin(TWO, "", 4096, 0)
+        with pytest.raises(CommandError, match="SAN-SITE-016"):
+            for at in range(0, (32 << 20) * is_written, CHUNK_BYTES):
+                link.put(at, os.urandom(CHUNK_BYTES))
+            if not is_written:
+                link.ask_chunks()
+            link.chunks()
+        assert (folder / DEVICE / f"{TWO}.partial").exists()
+
+
 def test_a_copy_of_which_nothing_is_known_is_left_alone(folder: Path) -> None:
     make(folder, ONE, b"x" * 4096)
     (folder / DEVICE / f"to-far.{ONE}.json").write_text("{}")

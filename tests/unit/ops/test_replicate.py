@@ -24,6 +24,13 @@ from sanctl.drivers import point_files, reflink
 from sanctl.drivers.site_link import SiteLink
 from sanctl.errors import CommandError, NotConverged, Refused
 from sanctl.model.cib_change import SetCopy, SetGroupRecord, SetSite
+from sanctl.model.copy_progress import (
+    PROGRESS_PREFIX,
+    SENDING,
+    WAITING,
+    CopyProgress,
+    CopyStep,
+)
 from sanctl.model.extent import Extent
 from sanctl.model.names import DeviceName
 from sanctl.model.restore_point import RestorePoint
@@ -99,6 +106,7 @@ class Sites:
         keep: int | None = None,
         site: str = "far",
         limit_bytes_s: int | None = None,
+        accepted: tuple[str, ...] = (),
     ) -> CopyMade:
         self.number += 1
         return replicate(
@@ -112,6 +120,7 @@ class Sites:
             from_active=False,
             timeout_s=30,
             limit_bytes_s=limit_bytes_s,
+            accepted=accepted,
         )
 
     def change(self, at: int, length: int = BLOCK) -> None:
@@ -462,6 +471,79 @@ def test_the_newest_are_kept(sites: Sites) -> None:
     assert sites.run(keep=2).removed == ("to-far-1", "to-far-2")
     assert sorted(sites.copies()) == [f"to-far-{n}.{n:016x}" for n in (3, 4)]
     assert sites.run(keep=9).removed == ()
+
+
+def test_a_copy_that_is_under_way_is_not_thrown_away_unasked(
+    sites: Sites,
+) -> None:
+    sites.run()
+    record = sites.bed.seen().cib.copies[0]._replace(attempt="7" * 16)
+    sites.bed.session.change(lambda _: (SetCopy(record=record),))
+    now_s = int(sites.bed.session.clock.wall_s())
+    progress = CopyProgress("7" * 16, CopyStep(SENDING, 42, 100), now_s, now_s)
+    sites.bed.cluster.private_attributes["n1", f"{PROGRESS_PREFIX}web.far"] = str(progress)
+    with pytest.raises(Refused, match=r"SAN-SITE-040: node n1 .*sending, 42 %.*--accept"):
+        sites.run()
+    waiting = progress._replace(step=CopyStep(WAITING, 0, 100))
+    sites.bed.cluster.private_attributes["n1", f"{PROGRESS_PREFIX}web.far"] = str(waiting)
+    with pytest.raises(Refused, match=r"\(waiting\)"):
+        sites.run()
+    assert sites.bed.seen().cib.copies[0].attempt == "7" * 16
+    assert sites.run(accepted=("SAN-SITE-040",)).copy.name == "to-far-4"
+
+
+#: A site that has room for a copy only beside so many, and some time after others were removed.
+FULL = b"""
+import glob
+_FREED_S = 2.0
+_looked = []
+class _Status:
+    f_frsize, f_blocks = 1, 1 << 50
+    def __init__(self, free):
+        self.f_bavail = free
+def _statvfs(path):
+    count = sum(not each.endswith(".json") for each in glob.glob(path + "/web.*/to-*"))
+    _looked.append(count)
+    return _Status((1 << 50) * (count <= %d and _looked.count(count) > 2))
+os.statvfs = _statvfs
+"""
+
+
+def test_a_full_site_removes_what_is_not_kept_before_the_copy(sites: Sites) -> None:
+    for _ in range(4):
+        sites.change(0)
+        sites.run()
+    before = sites.copies()
+    sites.more = FULL % 2
+    for keep in (None, 4, 9):
+        with pytest.raises(CommandError, match="SAN-SITE-007"):
+            sites.run(keep=keep)
+        assert sites.copies() == before, "so many are to be kept"
+    sites.change(0)
+    made = sites.run(keep=2)
+    assert made.removed == ("to-far-1", "to-far-2", "to-far-3")
+    assert made.base is not None and made.base.name == "to-far-4" and made.is_by_extents
+    assert sites.points() == [made.copy.name]
+    # What a copy begins as stays, also if the site stays full.
+    sites.more = FULL % 0
+    with pytest.raises(CommandError, match="SAN-SITE-007"):
+        sites.run(keep=1)
+    assert [name.partition(".")[0] for name in sites.copies()] == [made.copy.name]
+    sites.more = b""
+    assert sites.run().is_by_extents
+
+
+def test_a_full_site_removes_no_copy_of_which_another_one_cannot_be_read(sites: Sites) -> None:
+    for _ in range(3):
+        sites.change(0)
+        sites.run()
+    (note,) = sites.folder.glob("*/to-far-3.*.json")
+    note.write_text("{")
+    before = sites.copies()
+    sites.more = FULL % 0
+    with pytest.raises(CommandError, match="SAN-SITE-007"):
+        sites.run(keep=1)
+    assert sites.copies() == before
 
 
 def test_what_cannot_begin_changes_nothing(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,9 +39,10 @@ class Group(Sites):
     """The same with a device db, both served by n1; `dies_at` is the connection that breaks."""
 
     dies_at = 0
+    more_always = b""
 
     def connect(self, site: Site) -> SiteLink:
-        self.more = _DIES if self.connected + 1 == self.dies_at else b""
+        self.more = _DIES if self.connected + 1 == self.dies_at else self.more_always
         return super().connect(site)
 
     def run_both(
@@ -286,3 +287,18 @@ def test_the_command(
         assert printed(f"replicate run {wrong} --to far", monkeypatch) == 2
         assert "SAN-SNAP-016" in capsys.readouterr().err
     assert printed("replicate run web --without db --to far", monkeypatch) == 2
+
+
+def test_a_site_that_stays_full_keeps_the_newest_complete_moment(group: Group) -> None:
+    group.run_both()
+    group.run_both()
+    newest = group.complete()[0]
+    full = b"_FREED_S = 0.1\nos.statvfs = lambda path: os.statvfs_result([1, 1] + [0] * 8)\n"
+    group.more_always = full
+    with pytest.raises(CommandError, match="SAN-SITE-007"):
+        group.run_both(keep=1)
+    assert group.complete() == [newest]
+    assert group.at_site("web") == group.at_site("db") == [newest]
+    group.more_always = b""
+    group.run_both(keep=1)
+    assert len(group.complete()) == 1 and group.complete() != [newest]

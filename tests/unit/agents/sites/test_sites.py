@@ -18,7 +18,8 @@ from sanctl.agents.sites import due, program
 from sanctl.drivers import gate, point_files
 from sanctl.drivers.node_facts import NodeFacts
 from sanctl.errors import CommandError, Problem
-from sanctl.model.cib_change import SetCopySchedule, SetGroupRecord, SetSite
+from sanctl.model.cib_change import SetCopy, SetCopySchedule, SetGroupRecord, SetSite
+from sanctl.model.copy_progress import PROGRESS_PREFIX, SENDING, CopyProgress, CopyStep
 from sanctl.model.packed_states import STATES_ATTRIBUTE, pack
 from sanctl.model.point_schedule import PointSchedule, Rule
 from sanctl.model.site import CopyRecord, CopySchedule
@@ -214,6 +215,22 @@ def test_nor_without_room_for_the_note(runs: Runs, monkeypatch: pytest.MonkeyPat
     turn = due.Turn.of_device(SCHEDULE)
     monkeypatch.setattr(state_files.StateFile, "write", fail)
     assert not due.note_wait(turn, "so")
+
+
+def test_a_copy_that_another_node_makes_is_left_alone(runs: Runs, clock: list[float]) -> None:
+    """It was the first standby while this node was away, and may be at it for days."""
+    token = "7" * 16
+    record = CopyRecord("web", "far", "d" * 32, token, None)
+    runs.bed.session.change(lambda _: (SetSite(site=SITE), SetCopySchedule(schedule=SCHEDULE)))
+    runs.bed.session.change(lambda _: (SetCopy(record=record),))
+    now_s = int(runs.bed.env.clock.wall_s())
+    step = CopyStep(SENDING, 1, 2)
+    said = runs.bed.cluster.private_attributes
+    said["n1", f"{PROGRESS_PREFIX}web.far"] = str(CopyProgress(token, step, now_s, now_s))
+    assert runs.on("n2") == []
+    # No attempt is used up, and what is old is of a process that was killed.
+    said["n1", f"{PROGRESS_PREFIX}web.far"] = str(CopyProgress(token, step, 0, now_s - 999))
+    assert runs.on("n2") == ["n2 to-far-20251125-120000"]
 
 
 GROUP = GroupRecord(("db.dddddddd", "web.00000000"), "far", 0, PointSchedule(0, (Rule(900, 7),)))
