@@ -187,7 +187,8 @@ CODES = {
     "do where a node's clock is wrong. Nothing was changed.",
     "SAN-SITE-020": "A copy at a second site is larger than the device that is to hold it.",
     "SAN-SITE-021": "Another device, made from a copy of this one, has taken it over at the second "
-    "site. No copy of this one is made or removed there, and no third device takes it over.",
+    "site. No copy of this one is made or removed there, and no third device takes it over unless "
+    "the one that has is named.",
     "SAN-SITE-022": "Only a device that was made from a copy at a second site, or put back to one, "
     "takes over the device that was copied.",
     "SAN-SITE-023": "A device awaits its second sites after a restart of the whole cluster, and "

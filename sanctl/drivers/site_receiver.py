@@ -180,7 +180,7 @@ class Receiver:
 
         Under the locks of the site and of each folder: whatever is decided by is there still when
         it is written. No copy comes meanwhile, and of two clusters that take the same devices over
-        one has all.
+        one has all. A takeover that a claim names ends by it.
         """
         self._require_site(path, id)
         folders = {device: self._made_folder(device) for device in sorted(claims)}
@@ -190,7 +190,9 @@ class Receiver:
             for device, folder in folders.items():
                 refuse_claim(folder, **claims[device])
             changed = {
-                device: note_takeover(folder, claims[device]["wanted"])
+                device: note_takeover(
+                    folder, claims[device]["wanted"], claims[device].get("replaced")
+                )
                 for device, folder in folders.items()
             }
         self._line.answer(changed=changed)

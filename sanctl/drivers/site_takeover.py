@@ -74,12 +74,15 @@ def refuse_taken_over(folder: str) -> None:
     if found is not None:
         raise SiteError(
             "SAN-SITE-021",
-            f"{os.path.basename(folder)} was taken over by device {found.get('device', 'unknown')}",
+            f"{os.path.basename(folder)} was taken over by device {_device_of(found)}",
         )
 
 
 def refuse_claim(
-    folder: str, wanted: dict[str, object], seen: Collection[str] | None = None
+    folder: str,
+    wanted: dict[str, object],
+    seen: Collection[str] | None = None,
+    replaced: dict[str, object] | None = None,
 ) -> None:
     """Raise SiteError if a device does not take another one over.
 
@@ -88,11 +91,13 @@ def refuse_claim(
         wanted: the takeover.
         seen: the tokens of the copies that it was decided by. One that has come since may be newer:
             what is in it alone would be given up unasked. None: whatever there is.
+        replaced: the takeover that ends by this one, with when and by whom; None: none does.
     """
     found = read_takeover(folder)
     if found is not None:
-        # Since then no copy has come. Another one's claim stays.
-        if found.get("uuid") != wanted["uuid"]:
+        # Since then no copy has come. Another one's claim stays, unless it was named.
+        is_named = replaced is not None and _which(found) == _which(replaced)
+        if found.get("uuid") != wanted["uuid"] and not is_named:
             refuse_taken_over(folder)
         return
     if seen is None:
@@ -107,10 +112,19 @@ def refuse_claim(
         )
 
 
-def note_takeover(folder: str, wanted: dict[str, object]) -> bool:
-    """Note who takes a device over, where nothing refuses that; return whether that is new."""
-    if read_takeover(folder) is not None:
-        return False
+def note_takeover(
+    folder: str, wanted: dict[str, object], replaced: dict[str, object] | None = None
+) -> bool:
+    """Note who takes a device over, where nothing refuses that; return whether that is new.
+
+    At no moment nobody has taken it over: the one note takes the place of the other.
+    """
+    found = read_takeover(folder)
+    if found is not None:
+        if replaced is None or found.get("uuid") == wanted["uuid"]:
+            return False
+        # First: else the other cluster would take it for lost once the new one is given back.
+        note_ending(folder, replaced)
     write_file(f"{folder}/{TAKEOVER_NAME}", json.dumps(wanted).encode())
     return True
 
@@ -138,13 +152,18 @@ def note_ending(folder: str, ending: dict[str, object]) -> bool:
     if found is not None and _which(found) != _which(ending):
         raise SiteError(
             "SAN-SITE-021",
-            f"{os.path.basename(folder)} was taken over by device "
-            f"{found.get('device', 'unknown')} after the question, and that takeover stays",
+            f"{os.path.basename(folder)} was taken over by device {_device_of(found)} after the "
+            "question, and that takeover stays",
         )
     known = [each for each in read_endings(folder) if not _is_same(each, ending)]
     text = json.dumps([*known, ending][-_ENDINGS:])
     write_file(f"{folder}/{ENDINGS_NAME}", text.encode())
     return found is not None
+
+
+def _device_of(found: dict[str, object]) -> str:
+    """Return which device a takeover is by, for people."""
+    return f"{found.get('device', 'unknown')}.{str(found.get('uuid', ''))[:8]}".rstrip(".")
 
 
 def _which(fields: dict[str, object]) -> tuple[str, int]:

@@ -57,24 +57,6 @@ class Successor(NamedTuple):
         return cls(words[0], words[1], words[2], int(words[3]))
 
 
-class Claim(NamedTuple):
-    """What is noted at the site of a device that is taken over, if all is there as it was seen.
-
-    Attributes:
-        successor: the device that goes on.
-        seen: the tokens of the copies of the device taken over that were looked at; None: whatever
-            the site has of it.
-    """
-
-    successor: Successor
-    seen: tuple[str, ...] | None = None
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """What the site is told."""
-        return {"wanted": self.successor._asdict(), "seen": self.seen}
-
-
 class Ending(NamedTuple):
     """A takeover that was given back, as the site has it.
 
@@ -102,6 +84,27 @@ class Ending(NamedTuple):
             int(ended) if _NUMBER.fullmatch(ended) else 0,
             by if _WHO.fullmatch(by) else _UNKNOWN,
         )
+
+
+class Claim(NamedTuple):
+    """What is noted at the site of a device that is taken over, if all is there as it was seen.
+
+    Attributes:
+        successor: the device that goes on.
+        seen: the tokens of the copies of the device taken over that were looked at; None: whatever
+            the site has of it.
+        replaced: the takeover by another device that ends by this one; None: none does.
+    """
+
+    successor: Successor
+    seen: tuple[str, ...] | None = None
+    replaced: Ending | None = None
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What the site is told."""
+        told: dict[str, Any] = {"wanted": self.successor._asdict(), "seen": self.seen}
+        return told if self.replaced is None else {**told, "replaced": self.replaced.fields}
 
 
 class SiteTakeovers(NamedTuple):

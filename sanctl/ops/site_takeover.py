@@ -29,6 +29,7 @@ from sanctl.plan.site.takeover import (
     ending_of,
     known_takeovers,
     plan_takeovers,
+    taken_by,
     taken_over_problem,
 )
 from sanctl.plan.site.takeover_age import older_problem
@@ -58,6 +59,7 @@ def take_over(
     *,
     allows_mix: bool,
     allows_older: bool = False,
+    replaced: Sequence[str] = (),
 ) -> tuple[TakenOver, ...]:
     """Note at the site that devices go on instead of those whose copies they were made from.
 
@@ -73,6 +75,7 @@ def take_over(
         connect: makes a connection to a site.
         allows_mix: these devices alone, whatever moments they were made from.
         allows_older: also if the site has newer copies than those that they were made from.
+        replaced: the begins of the UUIDs of devices that go on until now, and then no more.
 
     Raises:
         Refused: there is no such device, it was not made from a copy or does not hold it yet, the
@@ -118,6 +121,7 @@ def take_over(
             existing_site(cluster, site_name),
             [device for device in devices if copy_taken(device).site == site_name],
             seen=None if allows_older else seen.get(site_name, {}),
+            replaced=replaced,
             node=node,
             connect=connect,
         )
@@ -147,6 +151,7 @@ def _take_over(
     devices: Sequence[DeviceSpec],
     *,
     seen: Mapping[str, Sequence[ProvenCopy]] | None,
+    replaced: Sequence[str],
     node: str,
     connect: Callable[[Site], SiteLink],
 ) -> dict[str, TakenOver]:
@@ -156,17 +161,21 @@ def _take_over(
     whatever dies in between, none of both is copied.
     """
     copies = {device.name.value: copy_taken(device) for device in devices}
-    claims = {
-        copy.folder: Claim(
-            Successor(device.name.value, device.uuid, copy.point, int(session.clock.wall_s())),
-            None if seen is None else tuple(each.token for each in seen.get(copy.folder, ())),
-        )
-        for device in devices
-        for copy in [copies[device.name.value]]
-    }
     session.reporter.update(f"connecting to site {site.name}")
     done = {}
     with connect(site) as link:
+        now_s = int(session.clock.wall_s())
+        before = link.takeovers(site.path, site.mark).successors
+        claims = {}
+        for device in devices:
+            copy = copies[device.name.value]
+            current = before.get(copy.folder)
+            ends = taken_by(device, current, replaced) if current is not None else None
+            claims[copy.folder] = Claim(
+                Successor(device.name.value, device.uuid, copy.point, now_s),
+                None if seen is None else tuple(each.token for each in seen.get(copy.folder, ())),
+                Ending(ends, now_s, node) if ends is not None else None,
+            )
         changed = link.take_over(site.path, site.mark, claims)
         found = link.takeovers(site.path, site.mark)
         known = known_takeovers(session.observe(), site.name, found)

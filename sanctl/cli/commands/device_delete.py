@@ -31,6 +31,7 @@ from sanctl.plan.device.deletion import (
     uuids_of,
 )
 from sanctl.plan.device.restore_points import refuse_with_points
+from sanctl.plan.site.takeover import deletion_note
 
 
 @click.command(short_help="Delete devices and their data on every node.")
@@ -141,9 +142,11 @@ def _ask(cluster: Cluster, names: tuple[DeviceName, ...]) -> None:
     for name in names:
         found = cluster.cib.device(name)
         size = f" of {found.size}" if found else ""
+        note = deletion_note(found) if found else ""
         click.echo(
-            f"device {name}{size}: its data will be lost. What a host still writes to it gets no "
-            "error where multipath queues: it waits, for a new device of the same name, too.",
+            f"device {name}{size}: its data will be lost. {note}What a host still writes to it "
+            "gets no error where multipath queues: it waits, for a new device of the same name, "
+            "too.",
             err=True,
         )
     which = f"device {names[0]}" if len(names) == 1 else f"these {len(names)} devices"

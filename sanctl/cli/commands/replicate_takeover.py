@@ -15,7 +15,7 @@ from sanctl.model.names import DeviceName
 from sanctl.model.site import parse_site_name
 from sanctl.model.site_copy import WantedCopy
 from sanctl.ops.site_takeover import find_taken, give_back, take_over
-from sanctl.plan.site.takeover import successor_text
+from sanctl.plan.site.takeover import parse_replaced, successor_text
 
 if TYPE_CHECKING:
     from sanctl.cli.documents import site as site_documents
@@ -35,9 +35,21 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Also if the site has a newer copy than the one that DEVICE was made from, or none of it.",
 )
+@click.option(
+    "--instead-of",
+    "replaced",
+    multiple=True,
+    metavar="UUID",
+    help="Also if the device with this UUID has taken over: it goes on no more.",
+)
 @output_option
 def takeover(
-    *, devices: tuple[str, ...], allows_mix: bool, allows_older: bool, output: str
+    *,
+    devices: tuple[str, ...],
+    allows_mix: bool,
+    allows_older: bool,
+    replaced: tuple[str, ...],
+    output: str,
 ) -> None:
     """Note at the site that DEVICE goes on instead of the one whose copy it was made from.
 
@@ -48,10 +60,13 @@ def takeover(
     If that one was copied together with others (replicate run --group), the devices here that were
     made from the same moment take over with it; without one of them it is refused. So it is where
     the site has a newer copy than the one that DEVICE was made from, and while it is being filled.
+    And where a third device has taken over, as one from a copy that turned out bad, unless named.
     """
     env = environment()
     names = [DeviceName.parse(device) for device in dict.fromkeys(devices)]
+    replaced = tuple(map(parse_replaced, replaced))
     option = " --allow-mix" * allows_mix + " --allow-older" * allows_older
+    option += "".join(f" --instead-of {each}" for each in replaced)
     with (
         env.session() as session,
         env.logged(
@@ -67,6 +82,7 @@ def takeover(
             env.site_link,
             allows_mix=allows_mix,
             allows_older=allows_older,
+            replaced=replaced,
         )
 
     def text() -> None:

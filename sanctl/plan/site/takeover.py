@@ -8,16 +8,19 @@ note that is gone at the site without that was lost there, and who goes on is no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from sanctl.errors import Problem, Refused
+from sanctl.errors import CommandError, Problem, Refused, UsageError
 from sanctl.model.cib_change import Change, RemoveTakeover, SetTakeover
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.device_restore import DONE
 from sanctl.model.site_copy import SiteCopy, WantedCopy
 from sanctl.model.site_takeover import Ending, SiteTakeovers, Successor, Takeover
+
+_REPLACED = re.compile(r"[0-9a-f]{8,32}")
 
 
 def copy_taken(device: DeviceSpec) -> SiteCopy:
@@ -59,6 +62,21 @@ def copy_taken(device: DeviceSpec) -> SiteCopy:
             "only a device that 'sanctl replicate restore' has made, or 'sanctl replicate "
             "failback' has filled, takes over the one that was copied",
         )
+    )
+
+
+def deletion_note(device: DeviceSpec) -> str:
+    """Return what a deletion of a device means where it may go on instead of another; often empty.
+
+    Whether it has taken that one over the site knows, which is not asked.
+    """
+    copy = device.restore.held_copy if device.restore is not None else None
+    if copy is None or copy.uuid == device.uuid:
+        return ""
+    return (
+        f"It was made from {copy.name}: if it has taken {copy.device} over (sanctl replicate "
+        "takeover), hosts have nothing to go on with, and the takeover stays at the site until it "
+        "is handed on or given back. "
     )
 
 
@@ -164,6 +182,50 @@ def plan_takeovers(cluster: Cluster, site: str, found: SiteTakeovers) -> tuple[C
         if not replaced:
             changes.append(RemoveTakeover(takeover=known))
     return tuple(changes)
+
+
+def taken_by(device: DeviceSpec, successor: Successor, replaced: Sequence[str]) -> Successor | None:
+    """Return the takeover by another device that is to end by that of a device; None: none is.
+
+    Args:
+        device: the device that is to go on.
+        successor: the one that goes on by now.
+        replaced: the begins of the UUIDs of those that are to go on no more.
+
+    Raises:
+        CommandError: another device goes on that was not named.
+    """
+    if successor.uuid == device.uuid:
+        return None
+    if any(successor.uuid.startswith(each) for each in replaced):
+        return successor
+    taken = copy_taken(device)
+    raise CommandError(
+        Problem(
+            "SAN-SITE-021",
+            f"{successor_text(successor)} goes on instead of {taken.device}.{taken.uuid[:8]} "
+            f"already, says site {taken.site}",
+            f"if {device.name} is to go on instead of it, and no host writes to that one any more: "
+            f"'sanctl replicate takeover {device.name} --instead-of {successor.uuid[:8]}'",
+        )
+    )
+
+
+def parse_replaced(text: str) -> str:
+    """Return the begin of the UUID of a device that is to go on no more.
+
+    Raises:
+        UsageError: it is none, or too short to tell devices apart.
+    """
+    if not _REPLACED.fullmatch(text):
+        raise UsageError(
+            Problem(
+                "SAN-SITE-001",
+                f"{text!r} is not the begin of a device's UUID",
+                "write 8 to 32 hex digits, as the refusal (SAN-SITE-021) names them",
+            )
+        )
+    return text
 
 
 def successor_text(successor: Successor) -> str:

@@ -587,6 +587,28 @@ def test_of_two_that_take_the_same_devices_over_one_has_all(folder: Path) -> Non
         assert link.takeovers(str(folder), MARK).successors == {DEVICE: third}
 
 
+def test_a_takeover_that_a_claim_names_ends_by_it(folder: Path) -> None:
+    third = Successor("third", "3" * 32, "to-far", 9)
+    other = f"db.{'d' * 32}"
+    with local_link() as link:
+        assert link.take_over(str(folder), MARK, {DEVICE: Claim(SUCCESSOR)}) == {DEVICE: True}
+    stale = Ending(SUCCESSOR._replace(at_s=SUCCESSOR.at_s + 1), 9, "n1")
+    with local_link() as link, pytest.raises(CommandError, match=r"SAN-SITE-021.*\.[0-9a-f]{8}$"):
+        claims = {other: Claim(third), DEVICE: Claim(third, None, stale)}
+        link.take_over(str(folder), MARK, claims)
+    ending = Ending(SUCCESSOR, 9, "n1")
+    with local_link() as link:
+        assert list(link.takeovers(str(folder), MARK).successors) == [DEVICE], "all or none"
+        claims = {other: Claim(third), DEVICE: Claim(third, None, ending)}
+        changed = {DEVICE: True, other: True}
+        assert link.take_over(str(folder), MARK, claims) == changed
+        found = link.takeovers(str(folder), MARK)
+        assert found.successors == {DEVICE: third, other: third}
+        assert found.endings == {DEVICE: (ending,)}
+        assert not any(link.take_over(str(folder), MARK, claims).values())
+        assert link.takeovers(str(folder), MARK) == found
+
+
 def test_of_two_that_take_each_other_over_one_goes_on(folder: Path) -> None:
     """Each ended the other's takeover, and said that it goes on; both were copied."""
     back, back_uuid = f"web-dr.{SUCCESSOR.uuid}", DEVICE.partition(".")[2]

@@ -53,6 +53,13 @@ def sites(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Sites:
     return made
 
 
+def device_uuid(sites: Sites, name: str) -> str:
+    """Return the UUID of a device."""
+    device = sites.bed.seen().cib.device(name)
+    assert device is not None
+    return device.uuid
+
+
 def run(
     line: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -283,7 +290,52 @@ def test_a_third_device_does_not_take_over(
     for name in ("back", "third"):
         run(f"replicate restore web --from far --to {name}", monkeypatch, capsys)
     run("replicate takeover back", monkeypatch, capsys)
-    assert "SAN-SITE-021" in run("replicate takeover third", monkeypatch, capsys, status=5)
+    text = run("replicate takeover third", monkeypatch, capsys, status=5)
+    uuid = device_uuid(sites, "back")
+    assert "SAN-SITE-021" in text and f"third --instead-of {uuid[:8]}'" in text
+
+
+def test_the_deletion_of_a_device_that_may_go_on_says_so(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("replicate restore web --from far --to back", monkeypatch, capsys)
+    text = run("device delete back", monkeypatch, capsys, status=2)
+    assert "was made from web." in text and "has taken web over" in text and "Delete" in text
+    # Neither one that was made anew, nor one that was put back to a copy of itself.
+    assert "taken" not in run("device delete web --with-points", monkeypatch, capsys, status=2)
+    run("replicate failback web --from far --copy web --yes", monkeypatch, capsys)
+    assert "taken" not in run("device delete web --with-points", monkeypatch, capsys, status=2)
+
+
+def test_a_takeover_is_handed_on(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The copy was bad: another device goes on, and at no moment nobody has taken over."""
+    run("replicate restore web --from far --to back", monkeypatch, capsys)
+    run("replicate takeover back", monkeypatch, capsys)
+    uuid = device_uuid(sites, "back")
+    run("device delete back --yes", monkeypatch, capsys)
+    run("replicate restore web@to-far-1 --from far --to back", monkeypatch, capsys)
+    line = "replicate takeover back --allow-older"
+    assert uuid[:8] in run(line, monkeypatch, capsys, status=5)
+    text = run(f"{line} --instead-of {'9' * 8}", monkeypatch, capsys, status=5)
+    assert "SAN-SITE-021" in text, "another one than was named stays"
+    for wrong in ("back", uuid[:7], uuid.upper() + "x"):
+        assert "SAN-SITE-001" in run(f"{line} --instead-of {wrong}", monkeypatch, capsys, status=2)
+    assert "goes on" in run(f"{line} --instead-of {uuid[:8]}", monkeypatch, capsys)
+    (file,) = sites.folder.glob("web.*/takeover.json")
+    assert json.loads(file.read_text())["uuid"] == device_uuid(sites, "back") != uuid
+    (known,) = sites.bed.seen().cib.takeovers
+    assert known.successor.uuid == device_uuid(sites, "back") and not known.is_lost
+    # Typed again it is what it was; and the first one is not lost, but has ended.
+    assert "it did before" in run(f"{line} --instead-of {uuid}", monkeypatch, capsys)
+    run("replicate giveback web --at far --yes", monkeypatch, capsys)
+    (ended,) = sites.folder.glob("web.*/given-back.json")
+    assert [each["uuid"] for each in json.loads(ended.read_text())] == [
+        uuid,
+        known.successor.uuid,
+    ]
+    assert sites.bed.seen().cib.takeovers == () and sites.run()
 
 
 def test_of_two_devices_of_one_copy_one_alone_takes_over(
