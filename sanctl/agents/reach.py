@@ -20,7 +20,7 @@ from sanctl.agents import ocf
 from sanctl.agents.publish import attrd_cache
 from sanctl.drivers import icmp_echo, node_attributes
 from sanctl.errors import CommandError, Problem, SanctlError
-from sanctl.model.cluster import REACH_RESOURCE
+from sanctl.model.cib_names import REACH_RESOURCE
 from sanctl.plan.failover import reach
 from sanctl.plan.failover.reach import Watch
 from sanctl.system import journal, state_files

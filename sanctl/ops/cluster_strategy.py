@@ -9,7 +9,8 @@ from sanctl.config import parse, render
 from sanctl.drivers import corosync
 from sanctl.errors import NotConverged, Problem, Refused
 from sanctl.model.cib_change import Change, SetNodeAttribute
-from sanctl.model.cluster import POOL_RESOURCE, Cluster
+from sanctl.model.cib_names import POOL_RESOURCE
+from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import NodeState
 from sanctl.model.crm_mon import Role as MonRole
 from sanctl.model.names import NodeName

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sanctl.errors import NotConverged
-from sanctl.model.cluster import DRAINED_ATTRIBUTE, Cluster
+from sanctl.model.cib_names import DRAINED_ATTRIBUTE
+from sanctl.model.cluster import Cluster
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.convergence import Progress

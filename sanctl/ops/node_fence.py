@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from sanctl.drivers.stonith import StonithPort
 from sanctl.errors import CommandError, NotConverged, Problem, Refused, SanctlError
-from sanctl.model.cluster import DRAINED_ATTRIBUTE, Cluster
+from sanctl.model.cib_names import DRAINED_ATTRIBUTE
+from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import MEMBER_STATES, NodeState
 from sanctl.model.findings import Finding, Severity
 from sanctl.model.names import NodeName

@@ -7,7 +7,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from sanctl.model.cib_change import Change
-from sanctl.model.cluster import STANDBY_ATTRIBUTE, Cluster
+from sanctl.model.cib_names import STANDBY_ATTRIBUTE
+from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import Failure
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.ops.session import Session

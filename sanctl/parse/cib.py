@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The CIB's XML and sanctl's node attributes, read into model.cluster.Cib.
+"""The CIB's XML and sanctl's node attributes, read into model.cib.Cib.
 
 Lenient where operators and other tools write (unknown elements are ignored), strict about sanctl's
 own resources: a resource that cannot be read as a device is reported by id, never skipped silently.
@@ -15,8 +15,8 @@ from types import MappingProxyType
 from sanctl.errors import CommandError, Problem, SanctlError, Unreachable
 from sanctl.model.backup_failure import BackupFailure
 from sanctl.model.cache_policy import parse_cache_policy
-from sanctl.model.clone_origin import CloneOrigin
-from sanctl.model.cluster import (
+from sanctl.model.cib import Cib, CibNode, MoveConstraint
+from sanctl.model.cib_names import (
     DRAINED_ATTRIBUTE,
     GROUP_PREFIX,
     GROUPS_OF_DEVICE,
@@ -25,10 +25,8 @@ from sanctl.model.cluster import (
     REACH_ATTRIBUTE,
     REACH_CLONE,
     STANDBY_ATTRIBUTE,
-    Cib,
-    CibNode,
-    MoveConstraint,
 )
+from sanctl.model.clone_origin import CloneOrigin
 from sanctl.model.device import (
     DeviceSpec,
     OutdatedMark,

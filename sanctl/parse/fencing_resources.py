@@ -6,7 +6,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 
-from sanctl.model.cluster import FencingResource
+from sanctl.model.cib import FencingResource
 from sanctl.parse.watched_resources import disabled_by
 
 _COLLECTIVES = frozenset({"group", "clone", "master"})

@@ -16,7 +16,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from sanctl.model.cluster import clone_id
+from sanctl.model.cib_names import clone_id
 from sanctl.model.names import DeviceName
 
 #: The exit statuses of a monitor that finds a replica: standby, active.

@@ -61,7 +61,7 @@ from sanctl.model.cib_change import (
     SetStopped,
     SetTakeover,
 )
-from sanctl.model.cluster import (
+from sanctl.model.cib_names import (
     GROUP_PREFIX,
     HOST_PREFIX,
     HOSTS_ID,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 
 from sanctl.model.backup_failure import BACKUPS_ID, FAILURE_PREFIX
-from sanctl.model.cluster import GROUPS_OF_DEVICE, clone_id, follow_id
+from sanctl.model.cib_names import GROUPS_OF_DEVICE, clone_id, follow_id
 from sanctl.model.device import DeviceSpec, deletion_id
 from sanctl.model.host_group import HostGroupName
 from sanctl.model.names import DeviceName, NodeName

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping
 
 from sanctl.model.cache_policy import NO_CACHE
-from sanctl.model.cluster import GROUPS_OF_DEVICE, REACH_ATTRIBUTE, clone_id, follow_id
+from sanctl.model.cib_names import GROUPS_OF_DEVICE, REACH_ATTRIBUTE, clone_id, follow_id
 from sanctl.model.device import DeviceSpec, deletion_id
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.model.promotion_score import FOLLOW, PREFERENCE, UNREACHED_PENALTY

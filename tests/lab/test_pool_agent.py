@@ -17,7 +17,7 @@ from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines import node_faults
 from sanctl.lab.machines.node_faults import DiskBehaviour
-from sanctl.model.cluster import POOL_RESOURCE
+from sanctl.model.cib_names import POOL_RESOURCE
 from sanctl.model.crm_mon import Mon, Role
 from sanctl.parse.crm_mon import parse_crm_mon
 from sanctl.system.runner import LocalRunner

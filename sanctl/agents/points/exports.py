@@ -16,7 +16,7 @@ from sanctl.drivers import cib, host_secrets, lio_export
 from sanctl.drivers.lio_acl import Chap
 from sanctl.drivers.lio_export import Export
 from sanctl.errors import SanctlError
-from sanctl.model.cluster import HOST_PREFIX, HOSTS_ID
+from sanctl.model.cib_names import HOST_PREFIX, HOSTS_ID
 from sanctl.plan.device.export_access import (
     CibHosts,
     ExportAccess,

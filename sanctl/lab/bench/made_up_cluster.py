@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sanctl.model.cluster import POOL_RESOURCE, POOLS_CLONE
+from sanctl.model.cib_names import POOL_RESOURCE, POOLS_CLONE
 from sanctl.model.device import MINORS, DeviceSpec, access_digest
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName
 from sanctl.model.outdated_mark import mark_attributes

@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from sanctl.errors import Problem, Refused
-from sanctl.model.cluster import CibNode, Cluster, clone_id
+from sanctl.model.cib import CibNode
+from sanctl.model.cib_names import clone_id
+from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import MEMBER_STATES, NodeState
 from sanctl.model.device import DeviceSpec
 from sanctl.model.meta_attribute import deletions

@@ -7,7 +7,8 @@ from collections.abc import Collection
 
 from sanctl.errors import Problem, Refused
 from sanctl.model.cib_change import Change, RemoveNodeAttribute, SetNodeAttribute
-from sanctl.model.cluster import STANDBY_ATTRIBUTE, Cluster
+from sanctl.model.cib_names import STANDBY_ATTRIBUTE
+from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import MEMBER_STATES, NodeState
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.plan.cluster.preconditions import (

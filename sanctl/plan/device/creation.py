@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sanctl.errors import Problem, Refused
+from sanctl.model.cib_names import clone_id
 from sanctl.model.clone_origin import CloneOrigin
-from sanctl.model.cluster import Cluster, clone_id
+from sanctl.model.cluster import Cluster
 from sanctl.model.device import (
     MINORS,
     DeviceSpec,

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from sanctl.errors import Problem, Refused
 from sanctl.model.cib_change import AddFollow, Change, RemoveFollow
-from sanctl.model.cluster import Cluster, follow_id
+from sanctl.model.cib_names import follow_id
+from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import MEMBER_STATES, Role
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName, NodeName

@@ -12,7 +12,13 @@ from __future__ import annotations
 import re
 
 from sanctl.errors import Problem
-from sanctl.model.cluster import POOL_RESOURCE, POOLS_CLONE, REACH_CLONE, REACH_RESOURCE, clone_id
+from sanctl.model.cib_names import (
+    POOL_RESOURCE,
+    POOLS_CLONE,
+    REACH_CLONE,
+    REACH_RESOURCE,
+    clone_id,
+)
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName
 from sanctl.model.vote_mode import VOTES_ATTRIBUTE

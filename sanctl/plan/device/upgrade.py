@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from sanctl.model.cib_change import Change, CompleteDevice
-from sanctl.model.cluster import Cluster, clone_id
+from sanctl.model.cib_names import clone_id
+from sanctl.model.cluster import Cluster
 from sanctl.plan.cluster.preconditions import refuse_without_quorum
 from sanctl.render.device_elements import short_timeouts
 

@@ -9,14 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sanctl.model.cluster import (
-    HOST_PREFIX,
-    POOL_RESOURCE,
-    REACH_RESOURCE,
-    Cluster,
-    MoveConstraint,
-    clone_id,
-)
+from sanctl.model.cib import MoveConstraint
+from sanctl.model.cib_names import HOST_PREFIX, POOL_RESOURCE, REACH_RESOURCE, clone_id
+from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import MEMBER_STATES, Failure, NodeState
 from sanctl.model.device import DeviceSpec, Tombstone
 from sanctl.model.findings import Finding, Severity, sorted_findings

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sanctl.model.cluster import Cluster, FencingResource
+from sanctl.model.cib import FencingResource
+from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import MEMBER_STATES, NodeState, Role
 from sanctl.model.findings import Finding, Severity
 from sanctl.model.sbd_mode import DISK, DISKLESS, MODES, OFF

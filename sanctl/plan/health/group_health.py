@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sanctl.model.cluster import GROUP_PREFIX, Cluster
+from sanctl.model.cib_names import GROUP_PREFIX
+from sanctl.model.cluster import Cluster
 from sanctl.model.findings import Finding, Severity
 from sanctl.plan.host.groups import lacking_hosts
 

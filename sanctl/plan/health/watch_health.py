@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sanctl.model.cluster import POOLS_CLONE, REACH_CLONE, Cluster
+from sanctl.model.cib_names import POOLS_CLONE, REACH_CLONE
+from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import NodeState, Role
 from sanctl.model.findings import Finding, Severity
 from sanctl.model.names import NodeName

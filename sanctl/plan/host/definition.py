@@ -17,7 +17,8 @@ from sanctl.model.cib_change import (
     SetHost,
     SetHostGroup,
 )
-from sanctl.model.cluster import GROUP_PREFIX, HOST_PREFIX, Cluster, host_id
+from sanctl.model.cib_names import GROUP_PREFIX, HOST_PREFIX, host_id
+from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.host import Host, HostName
 from sanctl.model.host_group import HostGroup, HostGroupName

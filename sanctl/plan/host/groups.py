@@ -19,7 +19,8 @@ from sanctl.model.cib_change import (
     SetGroupsOfDevice,
     SetHostGroup,
 )
-from sanctl.model.cluster import Cluster, host_group_id
+from sanctl.model.cib_names import host_group_id
+from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.host import Host, HostName
 from sanctl.model.host_group import HostGroup, HostGroupName

@@ -14,7 +14,7 @@ from sanctl.agents import ocf, reach
 from sanctl.agents.publish import attrd_cache
 from sanctl.drivers import icmp_echo
 from sanctl.errors import CommandError, Problem
-from sanctl.model.cluster import REACH_ATTRIBUTE
+from sanctl.model.cib_names import REACH_ATTRIBUTE
 from sanctl.plan.device.short_monitor import MINUTE_S
 from sanctl.plan.failover.reach import Look, Watch
 from tests.fakes.node import FakeNode

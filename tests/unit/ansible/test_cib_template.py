@@ -12,7 +12,7 @@ import jinja2
 import pytest
 
 from sanctl.agents.reach import METADATA
-from sanctl.model.cluster import POOL_RESOURCE, POOLS_CLONE, REACH_CLONE, REACH_RESOURCE
+from sanctl.model.cib_names import POOL_RESOURCE, POOLS_CLONE, REACH_CLONE, REACH_RESOURCE
 from tests.unit.ansible.test_modules import ANSIBLE, cib
 
 _TEMPLATE = (ANSIBLE / "roles/sanctl_pacemaker/templates/cib.xml.j2").read_text()

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sanctl.model.cluster import Cluster, MoveConstraint
+from sanctl.model.cib import MoveConstraint
+from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import Role
 from sanctl.model.names import DeviceName
 from tests.unit.ops.test_device import Bench

@@ -24,8 +24,8 @@ from sanctl.model.cib_change import (
     SetParameter,
     SetStopped,
 )
+from sanctl.model.cib_names import HOSTS_ID
 from sanctl.model.clone_origin import CloneOrigin
-from sanctl.model.cluster import HOSTS_ID
 from sanctl.model.device import DeviceSpec
 from sanctl.model.host_group import HostGroup, HostGroupName
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sanctl.errors import UsageError
-from sanctl.model.cluster import clone_id
+from sanctl.model.cib_names import clone_id
 from sanctl.model.names import DeviceName
 from sanctl.plan.device.reserved_names import id_suffixes, reserved_name_problem
 

@@ -8,7 +8,8 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from sanctl.errors import SanctlError
-from sanctl.model.cluster import GROUPS_OF_DEVICE, Cluster
+from sanctl.model.cib_names import GROUPS_OF_DEVICE
+from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.host import Host, HostName
 from sanctl.model.host_group import HostGroup, HostGroupName, parse_group_names

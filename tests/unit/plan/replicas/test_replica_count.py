@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from sanctl.errors import Refused, UsageError
 from sanctl.model.cache_policy import NO_CACHE, CacheMode, CachePolicy
+from sanctl.model.cib import MoveConstraint
 from sanctl.model.cib_change import (
     AddMove,
     RemoveMove,
@@ -19,7 +20,7 @@ from sanctl.model.cib_change import (
     SetNodeAttribute,
     SetNodes,
 )
-from sanctl.model.cluster import Cluster, MoveConstraint
+from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import Instance, MonNode, NodeState, Role
 from sanctl.model.device import OutdatedMark, PoolUsage, ReplicaState, Tombstone
 from sanctl.model.meta_attribute import MetaAttribute
