@@ -92,7 +92,7 @@ def deleted(attributes: Mapping[str, str]) -> frozenset[str]:
 
 
 def publish_pools(runner: Runner, lines: list[str]) -> None:
-    """Publish what the pools have, if that has changed.
+    """Publish what the pools have, if that has changed; take back what a pool had that is gone.
 
     Args:
         runner: runs attrd_updater.
@@ -104,8 +104,12 @@ def publish_pools(runner: Runner, lines: list[str]) -> None:
     cached, text, attrd_pid = attrd_cache.of_pools(), "\n".join(lines), attrd_cache.attrd_pid()
     if attrd_cache.is_current(cached, attrd_pid, text):
         return
-    for line in lines:
-        name, _, value = line.partition("=")
+    values = dict(line.split("=", 1) for line in lines)
+    before = cached.read().partition(" ")[2].splitlines()
+    for name in {line.partition("=")[0] for line in before} - values.keys() - {""}:
+        # It has left cluster.toml: what it said of the node would stay for good.
+        node_attributes.delete(runner, f"{_POOL_ATTRIBUTE}{name}")
+    for name, value in values.items():
         node_attributes.publish(runner, f"{_POOL_ATTRIBUTE}{name}", value)
     attrd_cache.record(cached, attrd_pid, text)
 

@@ -75,7 +75,8 @@ CODES = {
     "SAN-HLT-030": "A device is stopped because its deletion has begun.",
     "SAN-HLT-166": "Pacemaker is told to stop the device (target-role=Stopped), and no deletion of "
     "it has begun: it was disabled by 'pcs resource disable' or crm_resource, or a restart of it "
-    "by crm_resource was interrupted. Its data is untouched; hosts wait.",
+    "by crm_resource was interrupted. Its data is untouched; hosts wait. A deletion that an "
+    "earlier release has begun looks the same: 'sanctl device delete' finishes it.",
     "SAN-HLT-031": "Pacemaker reports a device as active on two nodes. This must never happen: "
     "treat it as an emergency.",
     "SAN-HLT-032": "No node serves the device. Hosts wait, and get errors when their own timeouts "

@@ -18,12 +18,15 @@ import tarfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import TypeVar
 
 from sanctl.config.backups import SECRETS
 from sanctl.drivers import block_stream
 from sanctl.errors import CommandError, Problem
 from sanctl.model.backup import WRITING, Backup, BackupName, Repository
 from sanctl.parse.borg import (
+    BROKEN_CACHE,
     Failure,
     Writer,
     backups_of,
@@ -36,6 +39,7 @@ from sanctl.system import pipe_wait
 from sanctl.system.files import exists
 from sanctl.system.runner import CommandResult, PipedProgram, Runner
 
+_Result = TypeVar("_Result")
 #: borg's caches and what it knows of its repositories.
 BASE = "/var/lib/sanctl/borg"
 #: A device's changes are stored in units of that. A smaller one costs memory, here and on the other
@@ -55,7 +59,7 @@ _ANY = range(256)
 _MEMBER_BYTES = 4096
 _BLOCK = tarfile.BLOCKSIZE
 
-LOCKED, MOVED = "SAN-BKP-012", "SAN-BKP-030"
+LOCKED, MOVED, NO_CACHE = "SAN-BKP-012", "SAN-BKP-030", "SAN-BKP-032"
 _CODES = {
     "Repository.DoesNotExist": "SAN-BKP-010",
     "Repository.InvalidRepository": "SAN-BKP-010",
@@ -75,6 +79,7 @@ _CODES = {
     "Repository.AlreadyExists": "SAN-BKP-018",
     # It is asked where an encrypted repository was at another place before; and is told no here.
     "Cache.RepositoryAccessAborted": MOVED,
+    BROKEN_CACHE: NO_CACHE,
 }
 _HINTS = {
     "SAN-BKP-010": "is it mounted? A new one is made by 'sanctl backup init'",
@@ -83,6 +88,8 @@ _HINTS = {
     "--wait SECONDS, and it waits for its turn. Where none does, because a server was lost",
     MOVED: "borg on this node knows the repository at another place. If it was moved, or its "
     "server has another name, once on each node that says so",
+    NO_CACHE: f"it was removed once, and is made anew from the repository: has {BASE} room, and "
+    "does its disk read and write?",
     "SAN-BKP-013": "'sanctl backup prune' makes room; nothing that is there was lost",
     "SAN-BKP-014": "is the server up, is borg installed there, does it know this node's key?",
     "SAN-BKP-016": "'sanctl backup list' shows those that there are",
@@ -160,6 +167,20 @@ class Borg:
             CommandError: it was not stored.
             OSError: the file cannot be read.
         """
+        return self._with_cache(
+            lambda: self._store(name, path, size_bytes, progress, uuid=uuid, writer=writer)
+        )
+
+    def _store(
+        self,
+        name: BackupName,
+        path: str,
+        size_bytes: int,
+        progress: Callable[[int], None],
+        *,
+        uuid: str,
+        writer: Writer,
+    ) -> tuple[str, int | None]:
         argv = (
             "import-tar", "--json", "--comment", comment_of(size_bytes, uuid, writer),
             "--timestamp", _timestamp(name.taken_s),
@@ -204,7 +225,7 @@ class Borg:
         """
         # What was read for hours is not given up because another backup has the repository now.
         argv = ("rename", self._at(f"{name}{WRITING}"), str(name))
-        self._ask(*argv, timeout_s=_LONG_S, lock_s=_KEEP_LOCK_S)
+        self._with_cache(lambda: self._ask(*argv, timeout_s=_LONG_S, lock_s=_KEEP_LOCK_S))
 
     def delete(self, archives: tuple[str, ...]) -> None:
         """Delete archives; their room is free after `compact`.
@@ -213,7 +234,8 @@ class Borg:
             CommandError: not all of them are deleted.
         """
         for archive in archives:
-            self._ask("delete", self._at(archive), timeout_s=_LONG_S)
+            argv = ("delete", self._at(archive))
+            self._with_cache(partial(self._ask, *argv, timeout_s=_LONG_S))
 
     def compact(self) -> None:
         """Give back the room of what was deleted.
@@ -259,6 +281,21 @@ class Borg:
                     raise self._error(result) from error
                 raise
             self._checked(program.finish(timeout_s=_ASK_S))
+
+    def _with_cache(self, work: Callable[[], _Result]) -> _Result:
+        """Do what needs borg's cache on this node; again without it, where it cannot be read.
+
+        borg renames the copies that it would go back to before they are on the disk. After a loss
+        of power they, and so the cache, can be empty, and each later backup of this node failed.
+        What is in it borg reads from the repository. That is done once: the next error is another.
+        """
+        try:
+            return work()
+        except CommandError as error:
+            if error.problems[0].code != NO_CACHE:
+                raise
+        self._ask("delete", "--cache-only", self._at(), timeout_s=_LONG_S)
+        return work()
 
     def _at(self, archive: str = "") -> str:
         return f"{self.repository.location}{'::' if archive else ''}{archive}"

@@ -14,6 +14,9 @@ _DEVICE = re.compile(r"\bdevice=([0-9a-f]{32})\b")
 _WRITER = re.compile(r"\bnode=([^ ]+) begun=([0-9]{1,12})\b")
 _NUMBER = re.compile(r"\bnumber=([0-9]{1,12})\b")
 _ENDED = "borg ended without a word"
+#: What `Failure.kind` is where borg cannot read its cache on this node; borg has no id for that.
+BROKEN_CACHE = "BrokenCache"
+_CACHE_FILE = "/borg/cache.py"
 
 
 class Failure(NamedTuple):
@@ -26,7 +29,7 @@ class Failure(NamedTuple):
 
 def parse_failure(stderr: str) -> Failure:
     """Return the reason in borg's log; the first error counts."""
-    kind, text, warning, remote, is_full = "", "", "", "", False
+    kind, text, warning, remote, traceback, is_full = "", "", "", "", "", False
     for line in stderr.splitlines():
         try:
             entry: Any = json.loads(line)
@@ -42,13 +45,25 @@ def parse_failure(stderr: str) -> Failure:
             remote = message.removeprefix("Remote:").strip()
         elif entry.get("levelname") in {"ERROR", "CRITICAL"} and not kind:
             kind, text = str(entry.get("msgid", "")), message
+        elif message.startswith("Traceback"):
+            traceback = traceback or message
         elif entry.get("levelname") == "WARNING":
             warning = warning or message
     # Behind "Local Exception", or in what the other server's borg says: a traceback.
     if is_full:
         return Failure("NoSpace", "no space left on device", remote)
+    if kind == "Exception" and traceback:
+        if _CACHE_FILE in traceback:
+            kind = BROKEN_CACHE
+        text = f"{text.strip()}: {_raised(traceback)}"
     said = (text or warning or _ENDED).strip()
     return Failure(kind, said.splitlines()[0], remote)
+
+
+def _raised(traceback: str) -> str:
+    """Return the exception that a traceback ends with; facts of the machine follow it."""
+    lines = traceback.partition("\n\n")[0].splitlines()
+    return lines[-1].strip()
 
 
 class Writer(NamedTuple):

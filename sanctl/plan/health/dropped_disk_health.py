@@ -51,9 +51,9 @@ def dropped_disk_findings(
         )
 
 
-def retry_advice(device: DeviceSpec) -> str:
-    """Return when a disk that was dropped is attached again, and what tries that at once."""
+def retry_advice() -> str:
+    """Return when a disk that was dropped is attached again."""
     return (
         "once it answers it is attached again by itself: it is tried at growing intervals, an hour "
-        f"at most, and at once after 'rm -f /run/sanctl/devices/{device.name}/reattach-tried' there"
+        "at most"
     )

@@ -102,15 +102,16 @@ def _disabled_finding(cluster: Cluster, fence: FencingResource) -> Finding:
         )
         for target in fence.targets
     ]
-    is_covered = bool(others) and all(others)
+    by_watchdog = _fenced_by_watchdog(cluster)
+    is_covered = by_watchdog or (bool(others) and all(others))
+    left = ["its watchdog"] if by_watchdog else sorted({*others})
     targets = " or ".join(fence.targets) or "a node"
     return Finding(
         code="SAN-HLT-156",
         severity=WARNING if is_covered else CRITICAL,
         subject=f"fencing {fence.id}",
         what=f"it is disabled: {fence.disabled_by} has target-role=Stopped",
-        why=f"Pacemaker does not use it; to fence {targets} is left: "
-        f"{' and '.join(sorted({*others}))}"
+        why=f"Pacemaker does not use it; to fence {targets} is left: {' and '.join(left)}"
         if is_covered
         else f"Pacemaker does not use it: {targets} cannot be fenced, and what it served is not "
         "taken over when it falls silent",

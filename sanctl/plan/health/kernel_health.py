@@ -12,6 +12,8 @@ _PART = re.compile(r"[0-9]+|[a-z]+")
 #: A line of modules.dep or modules.builtin: the path below the kernel's folder.
 _DRBD = re.compile(r"^(?P<folder>\S*/)drbd\.ko(\.\w+)?(:|$)", re.MULTILINE)
 #: Where a kernel's own module is, which is DRBD 8.4.
+#: Debian, Ubuntu: what follows the version. Other distributions have none.
+_FLAVOUR = re.compile(r"-[a-z][a-z0-9_-]*$")
 _IN_TREE = "kernel/drivers/block/"
 
 
@@ -27,8 +29,10 @@ def kernel_findings(
     """
     for release in sorted(installed, key=_order):
         folders = [match["folder"] for match in _DRBD.finditer(installed[release])]
-        if _order(release) <= _order(running) or any(
-            not (is_drbd_9 and each.startswith(_IN_TREE)) for each in folders
+        if (
+            _flavour(release) != _flavour(running)
+            or _order(release) <= _order(running)
+            or any(not (is_drbd_9 and each.startswith(_IN_TREE)) for each in folders)
         ):
             continue
         which = "DRBD 9" if is_drbd_9 else "DRBD"
@@ -49,3 +53,9 @@ def _order(release: str) -> tuple[tuple[int, int, str], ...]:
         (1, int(each), "") if each.isdecimal() else (0, 0, each)
         for each in _PART.findall(release.lower())
     )
+
+
+def _flavour(release: str) -> str:
+    """Return for what a release was built, such as cloud-amd64: another one is booted by choice."""
+    found = _FLAVOUR.search(release)
+    return found[0] if found else ""

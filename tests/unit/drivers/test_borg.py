@@ -43,6 +43,15 @@ place, _, archive = at[0].partition("::") if at else ("", "", "")
 folder = pathlib.Path(place)
 if not folder.is_dir():
     fail("Repository does not exist.", "Repository.DoesNotExist")
+broken = folder / "broken-cache"
+if words[:2] == ["delete", "--cache-only"]:
+    broken.unlink()
+    sys.exit(0)
+if words[0] in ("import-tar", "rename") and broken.exists():
+    print(json.dumps({"type": "log_message", "levelname": "ERROR", "message": "Local Exception",
+                      "msgid": "Exception"}), file=sys.stderr)
+    fail("Traceback (most recent call last):\n  File \"/usr/lib/python3/borg/cache.py\"\n"
+         "ValueError: Buffer has wrong magic\n\nPlatform: Linux", None)
 if words[0] == "import-tar":
     if (folder / "full").exists():
         sys.stdin.buffer.read(100000)
@@ -170,6 +179,36 @@ def test_a_repository_without_room(repository: Borg, image: Path, tmp_path: Path
     with pytest.raises(CommandError, match="SAN-BKP-013"):
         repository.store(NAME, str(image), SIZE, lambda _done: None, uuid="a" * 32, writer=WRITER)
     assert repository.archives() == {}
+
+
+def test_a_cache_that_a_loss_of_power_has_emptied_is_made_anew(
+    repository: Borg, image: Path, tmp_path: Path
+) -> None:
+    """Each backup of that node failed with it from then on."""
+    broken = tmp_path / "nas" / "broken-cache"
+    broken.touch()
+    digest, _ = repository.store(NAME, str(image), SIZE, print, uuid="a" * 32, writer=WRITER)
+    broken.touch()
+    repository.keep(NAME)
+    assert repository.recorded_digest(NAME) == digest and not broken.exists()
+
+
+def test_a_cache_that_stays_broken_is_said(
+    repository: Borg, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "nas" / "broken-cache"
+    broken.touch()
+    ask = repository._ask
+
+    def again(*words: str, **more: Any) -> CommandResult:
+        if words[:2] == ("delete", "--cache-only"):
+            return CommandResult(argv=words, status=0, stdout="", stderr="", duration_s=0.0)
+        return ask(*words, **more)
+
+    monkeypatch.setattr(repository, "_ask", again)
+    with pytest.raises(CommandError, match=r"Local Exception: ValueError: Buffer") as caught:
+        repository.keep(NAME)
+    assert caught.value.problems[0].code == "SAN-BKP-032"
 
 
 def test_a_file_that_is_shorter_is_no_backup(repository: Borg, image: Path) -> None:

@@ -22,6 +22,7 @@ _ELSEWHERE = {
     "sanctl-new",  # meta attributes
     "sanctl-host-groups",
     "sanctl-reservations",  # a unit
+    "sanctl-backup-",  # units
     "sanctl-site",  # a user of the server of a second site
 }
 

@@ -222,3 +222,12 @@ def test_another_device_for_the_same_node_is_left() -> None:
     found = list(fencing_findings(replace(seen, cib=replace(seen.cib, fencing=fences))))
     (finding,) = [each for each in found if each.code == "SAN-HLT-156"]
     assert finding.severity is Severity.WARNING and "pdu-n2" in (finding.why or "")
+
+
+def test_a_watchdog_is_left() -> None:
+    fake = FakePacemaker()
+    seen = _disabled(fake, _fence(fake))
+    properties = {**seen.cib.properties, "stonith-watchdog-timeout": "20s"}
+    found = fencing_findings(replace(seen, cib=replace(seen.cib, properties=properties)))
+    (finding,) = [each for each in found if each.code == "SAN-HLT-156"]
+    assert finding.severity is Severity.WARNING and "its watchdog" in (finding.why or "")

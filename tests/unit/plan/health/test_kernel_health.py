@@ -60,3 +60,8 @@ def test_the_module_has_to_be_of_the_generation_that_runs(
 def test_releases_are_compared_by_their_numbers(older: str, newer: str) -> None:
     assert told({newer: NONE}, running=older) == [newer]
     assert told({older: NONE}, running=newer) == []
+
+
+def test_a_kernel_of_another_flavour_is_booted_by_choice() -> None:
+    installed = {"6.1.0-30-cloud-amd64": NONE, "6.1.0-30-amd64": NONE}
+    assert told(installed) == ["6.1.0-30-amd64"]
