@@ -106,7 +106,9 @@ def check_reader(
     if here in able and (here != active or may_be_active):
         # Of several standbys the first, where the command runs on all of them.
         return not may_be_elsewhere or here == able[0]
-    if standbys and may_be_elsewhere:
+    if may_be_elsewhere and (able if may_be_active else standbys):
+        return False
+    if may_be_elsewhere and _is_left_to_others(cluster, device, here):
         return False
     if here == active and here in able:
         raise Refused(
@@ -124,6 +126,13 @@ def check_reader(
             f"{here} cannot read {what}",
             f"run it on {' or '.join(able)}" if able else "no node that is there can",
         )
+    )
+
+
+def _is_left_to_others(cluster: Cluster, device: DeviceSpec, here: str) -> bool:
+    """Whether this node has no replica, and one that has is there: that one says why it fails."""
+    return all(node.value != here for node in device.nodes) and any(
+        cluster.mon.state(node) in MEMBER_STATES for node in device.nodes
     )
 
 

@@ -93,6 +93,23 @@ def test_without_a_standby_it_has_to_be_said(changes: dict[str, Any]) -> None:
         is_read(made, "n2")
 
 
+def test_where_the_active_node_may_read_the_others_have_not_failed() -> None:
+    made = seen(in_sync=("n1",))
+    for node, reads in (("n1", True), ("n2", False), ("n3", False)):
+        assert is_read(made, node, may_be_elsewhere=True, may_be_active=True) is reads
+
+
+def test_a_node_without_a_replica_has_not_failed() -> None:
+    made = seen(states=(NodeState.ONLINE, NodeState.OFFLINE))
+    assert not is_read(made, "n3", may_be_elsewhere=True)
+    with pytest.raises(Refused, match=r"SAN-BKP-003.*run it on n1"):
+        is_read(made, "n3")
+    # No node with a replica is there to say it.
+    made = seen(states=(NodeState.OFFLINE, NodeState.OFFLINE))
+    with pytest.raises(Refused, match=r"SAN-BKP-003.*no node that is there can"):
+        is_read(made, "n3", may_be_elsewhere=True)
+
+
 def test_a_restore_point_is_read_where_it_is() -> None:
     made = seen(in_sync=("n1",))
     assert is_read(made, "n2", GOOD)
