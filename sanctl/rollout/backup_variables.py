@@ -22,9 +22,10 @@ VARIABLE, REPOSITORIES = "sanctl_backups", "sanctl_backup_repositories"
 PREFIX = "sanctl-backup-"
 #: How long each waits for its turn by default. The role's argument_specs say the same.
 WAIT_S = 14400
+#: What an entry has. The role's argument_specs say the same.
+KEYS = frozenset({"device", "at", "repository", "keep", "wait_s", "on_active"})
 
 _CODE = "SAN-BKP-026"
-_KEYS = frozenset({"device", "at", "repository", "keep", "wait_s"})
 #: What systemd.time(7) has in calendar events. A node's systemd judges the rest.
 _CALENDAR = re.compile(r"[A-Za-z0-9*~,./:_+-]+(?: [A-Za-z0-9*~,./:_+-]+)*")
 _HIGHEST_COUNT = 9999
@@ -57,7 +58,7 @@ def check_backups(
         _note(document, "is no list", "one entry for each device")
         return []
     repositories = sorted(map(str, known)) if isinstance(known, Mapping) else []
-    found: dict[str, dict[str, str]] = {}
+    found: dict[tuple[str, str], dict[str, str]] = {}
     for entry in entries:
         problems = list(_problems(entry, repositories))
         for text, hint in problems:
@@ -65,7 +66,9 @@ def check_backups(
         if problems:
             continue
         timer = _timer(entry)
-        if found.setdefault(timer["unit"], timer) is not timer:
+        # Without a name it is the only one that there is.
+        into = entry.get("repository") or repositories[0]
+        if found.setdefault((timer["device"], into), timer) is not timer:
             _note(document, f"device {timer['device']} is there twice for one repository")
     return list(found.values())
 
@@ -79,8 +82,8 @@ def _problems(entry: Any, repositories: Sequence[str]) -> Iterator[tuple[str, st
         DeviceName.parse(device)
     except UsageError as error:
         yield error.problems[0].text, error.problems[0].hint
-    for key in sorted(map(str, set(entry) - _KEYS)):
-        yield f"device {device}: {key} is unknown", f"known: {', '.join(sorted(_KEYS))}"
+    for key in sorted(map(str, set(entry) - KEYS)):
+        yield f"device {device}: {key} is unknown", f"known: {', '.join(sorted(KEYS))}"
     at = entry.get("at")
     if not isinstance(at, str) or not _CALENDAR.fullmatch(at):
         # YAML makes seconds of a 12:00 without quotes.
@@ -95,6 +98,8 @@ def _problems(entry: Any, repositories: Sequence[str]) -> Iterator[tuple[str, st
         yield f"device {device}: {REPOSITORIES} has no repository {repository!r}", ""
     if not _is_count(entry.get("wait_s", WAIT_S)):
         yield f"device {device}: wait_s is no number of seconds", f"such as {WAIT_S}"
+    if not isinstance(entry.get("on_active", False), bool):
+        yield f"device {device}: on_active is neither true nor false", "such as on_active: true"
     keep = entry.get("keep", {})
     if not isinstance(keep, Mapping) or not all(
         unit in KEEP_UNITS and _is_count(count) and 0 < count <= _HIGHEST_COUNT
@@ -120,6 +125,7 @@ def _is_count(value: object) -> bool:
 def _timer(entry: Mapping[str, Any]) -> dict[str, str]:
     device, repository, keep = entry["device"], entry.get("repository"), entry.get("keep", {})
     words = [device, "--skip-elsewhere", f"--wait {entry.get('wait_s', WAIT_S)}"]
+    words += ["--on-active"] if entry.get("on_active") else []
     words += [f"--repository {repository}"] if repository else []
     words += [f"--keep-{unit} {keep[unit]}" for unit in KEEP_UNITS if unit in keep]
     suffix = f".{repository}" if repository else ""

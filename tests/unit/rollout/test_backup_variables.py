@@ -13,7 +13,7 @@ import pytest
 
 from sanctl.cli.commands.backup import backup
 from sanctl.rollout import inventory
-from sanctl.rollout.backup_variables import WAIT_S
+from sanctl.rollout.backup_variables import KEYS, WAIT_S
 from tests.unit.ansible.test_unit_templates import render, values
 from tests.unit.rollout.test_inventory import GROUPS, hostvars
 
@@ -37,9 +37,8 @@ def problems(entries: Any, repositories: Any = None) -> list[str]:
 
 
 def test_an_entry_becomes_a_timer() -> None:
-    found = survey(
-        [VM1, {**VM1, "repository": "nas", "wait_s": 60, "keep": {"weekly": 8, "daily": 2}}]
-    )
+    keep = {"weekly": 8, "daily": 2}
+    found = survey([VM1, {**VM1, "device": "vm2", "repository": "nas", "wait_s": 60, "keep": keep}])
     assert found["problems"] == [] and "geheim" not in repr(found)
     assert found["backups"] == [
         {
@@ -49,10 +48,10 @@ def test_an_entry_becomes_a_timer() -> None:
             "arguments": f"vm1 --skip-elsewhere --wait {WAIT_S}",
         },
         {
-            "unit": "sanctl-backup-vm1.nas",
-            "device": "vm1",
+            "unit": "sanctl-backup-vm2.nas",
+            "device": "vm2",
             "at": "02:00",
-            "arguments": "vm1 --skip-elsewhere --wait 60 --repository nas "
+            "arguments": "vm2 --skip-elsewhere --wait 60 --repository nas "
             "--keep-daily 2 --keep-weekly 8",
         },
     ]
@@ -65,7 +64,8 @@ def test_without_entries_there_are_no_timers() -> None:
 
 def test_what_a_timer_starts_is_a_command() -> None:
     keep = dict.fromkeys(("last", "hourly", "daily", "weekly", "monthly", "yearly"), 1)
-    (timer,) = survey([{**VM1, "repository": "nas", "keep": keep}])["backups"]
+    entry = {**VM1, "repository": "nas", "keep": keep, "on_active": True}
+    (timer,) = survey([entry])["backups"]
     unit = render("sanctl_backups/templates/service.j2", item=timer)
     assert values(unit, "Type") == ["oneshot"]
     program, group, command, *words = values(unit, "ExecStart")
@@ -74,6 +74,7 @@ def test_what_a_timer_starts_is_a_command() -> None:
     assert run is not None
     given = run.make_context("run", shlex.split(" ".join(words))).params
     assert given["device"] == "vm1" and given["skip_elsewhere"] and given["wait_s"] == WAIT_S
+    assert given["on_active"]
     assert all(given[f"keep_{unit}"] == 1 for unit in keep)
 
 
@@ -105,7 +106,9 @@ def test_all_nodes_look_at_the_same_moment() -> None:
         ([{**VM1, "keep": 14}], "how many backups"),
         ([{**VM1, "keep": {"day": 14}}], "how many backups"),
         ([{**VM1, "keep": {"daily": 0}}], "how many backups"),
+        ([{**VM1, "on_active": "maybe"}], "on_active"),
         ([VM1, VM1], "twice"),
+        ([VM1, {**VM1, "repository": "nas"}], "twice"),
     ],
 )
 def test_what_is_refused(entries: Any, text: str) -> None:
@@ -131,3 +134,16 @@ def test_the_role_states_the_default_that_is_used() -> None:
     specs = yaml.safe_load((_ROLE / "meta/argument_specs.yml").read_text())
     options = specs["argument_specs"]["main"]["options"]["sanctl_backups"]["options"]
     assert options["wait_s"]["default"] == WAIT_S
+    assert set(options) == KEYS and options["on_active"]["default"] is False
+
+
+def test_a_device_is_backed_up_into_several_repositories() -> None:
+    entries = [{**VM1, "repository": name} for name in ("nas", "far")]
+    found = survey(entries, {"nas": {}, "far": {}})
+    assert found["problems"] == []
+    units = [each["unit"] for each in found["backups"]]
+    assert units == ["sanctl-backup-vm1.nas", "sanctl-backup-vm1.far"]
+
+
+def test_no_node_waits_for_another_one_that_is_down() -> None:
+    assert "run_once" not in (_ROLE / "tasks/main.yml").read_text()
