@@ -38,16 +38,21 @@ def remove(device: str) -> None:
     _unlink(_path(device))
 
 
-def begin(device: str, repository: str, node: str) -> None:
-    """Note that a backup of a device begins, into which repository, on this node."""
+def begin(device: str, repository: str, node: str, begun_s: int) -> None:
+    """Note that a backup of a device begins, into which repository, on this node, and when."""
     _make_folder()
-    write_atomically(_path(device) + _INTO, f"{repository} {node}")
+    write_atomically(_path(device) + _INTO, f"{repository} {node} {begun_s}")
 
 
-def begun(device: str) -> tuple[str, str] | None:
-    """Return repository and node of a backup that has told no end; None: there is none."""
+def begun(device: str) -> tuple[str, str, int | None] | None:
+    """Return repository, node and time of a backup that has told no end; None: there is none.
+
+    The time is in seconds since 1970; None: an earlier release has noted none.
+    """
     words = read_text_or(_path(device) + _INTO, "").split()
-    return (words[0], words[1]) if len(words) == 2 else None
+    if len(words) not in {2, 3}:
+        return None
+    return words[0], words[1], int(words[2]) if words[2:] and words[2].isdecimal() else None
 
 
 def end(device: str) -> None:

@@ -128,7 +128,7 @@ def run_backup(
         ):
             if not is_next:
                 raise no_turn(into, borg.lock_s)
-            backup_notes.begin(name, into, request.here)
+            backup_notes.begin(name, into, request.here, int(session.clock.wall_s()))
             outcome = _run(
                 session,
                 topology,

@@ -30,7 +30,8 @@ def noting_failure(session: Session, device: str, repository: str, *, here: str)
         code = error.problems[0].code if isinstance(error, SanctlError) else _UNREADABLE
         with contextlib.suppress(SanctlError, OSError):
             if code not in _NO_FAILURE:
-                _note_failure(session, device, repository, code=code, node=here)
+                now_s = int(session.clock.wall_s())
+                _note_failure(session, device, repository, code=code, node=here, failed_s=now_s)
             backup_notes.end(device)
         raise
 
@@ -45,14 +46,18 @@ def note_success(session: Session, device: str, repository: str) -> None:
 def note_broken_off(session: Session, device: str) -> None:
     """Note in the cluster that a backup of this node was killed, if it has told no end.
 
+    The node may have been away for days, and others may have made backups since: it failed when it
+    began.
+
     Raises:
         SanctlError: it cannot be noted now.
         OSError: this node's note cannot be read or removed.
     """
     begun = backup_notes.begun(device)
     if begun is not None:
-        repository, node = begun
-        _note_failure(session, device, repository, code=_BROKEN_OFF, node=node)
+        repository, node, begun_s = begun
+        failed_s = int(session.clock.wall_s()) if begun_s is None else begun_s
+        _note_failure(session, device, repository, code=_BROKEN_OFF, node=node, failed_s=failed_s)
         backup_notes.end(device)
 
 
@@ -67,9 +72,10 @@ def forget_failure(session: Session, device: str, repository: str) -> bool:
     )
 
 
-def _note_failure(session: Session, device: str, repository: str, *, code: str, node: str) -> None:
-    now_s = int(session.clock.wall_s())
+def _note_failure(
+    session: Session, device: str, repository: str, *, code: str, node: str, failed_s: int
+) -> None:
     session.change(
-        lambda seen: plan_failed(seen, device, repository, code=code, node=node, now_s=now_s),
+        lambda seen: plan_failed(seen, device, repository, code=code, node=node, failed_s=failed_s),
         reads_replicas=False,
     )

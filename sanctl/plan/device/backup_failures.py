@@ -14,9 +14,11 @@ from sanctl.plan.cluster.preconditions import refuse_without_quorum
 
 
 def plan_failed(
-    cluster: Cluster, device: str, repository: str, *, code: str, node: str, now_s: int
+    cluster: Cluster, device: str, repository: str, *, code: str, node: str, failed_s: int
 ) -> tuple[Change, ...]:
     """Return the changes after a backup failed: it is noted, and since when none succeeds.
+
+    None where a later failure is known: of one that broke off a node may tell days afterwards.
 
     Args:
         cluster: as observed.
@@ -24,7 +26,7 @@ def plan_failed(
         repository: the repository's name.
         code: the code of the failure.
         node: the node on which it failed.
-        now_s: when, in seconds since 1970.
+        failed_s: when, in seconds since 1970.
 
     Raises:
         Refused: this part of the cluster cannot note it.
@@ -35,8 +37,10 @@ def plan_failed(
     refuse_without_quorum(cluster)
     before = _known(cluster, device, repository)
     is_same = before is not None and before.uuid == found.uuid
-    since_s = before.since_s if before is not None and is_same else now_s
-    failure = BackupFailure(device, repository, found.uuid, code, node, now_s, since_s)
+    if before is not None and is_same and before.failed_s > failed_s:
+        return ()
+    since_s = before.since_s if before is not None and is_same else failed_s
+    failure = BackupFailure(device, repository, found.uuid, code, node, failed_s, since_s)
     return (SetBackupFailure(failure=failure),)
 
 

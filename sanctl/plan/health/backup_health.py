@@ -33,7 +33,8 @@ def backup_findings(cluster: Cluster) -> Iterator[Finding]:
             do=f"'sanctl explain {failure.code}', and on {failure.node} 'journalctl "
             f"SANCTL_DEVICE={failure.device} SANCTL_ACTION=backup'; then 'sanctl backup run "
             f"{where}' on a standby: the finding ends with its success. If there is to be none "
-            f"any more: 'sanctl backup forget {where}'",
+            f"any more, or 'sanctl backup list {where}' shows a newer one: 'sanctl backup forget "
+            f"{where}'",
         )
 
 

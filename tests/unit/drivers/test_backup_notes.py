@@ -90,8 +90,9 @@ def test_a_node_that_cannot_note_a_turn_has_it_all_the_same(
 
 def test_what_is_noted_of_a_backup_that_has_told_no_end() -> None:
     assert backup_notes.begun("web") is None
-    backup_notes.begin("web", "nas", "n1")
-    assert backup_notes.begun("web") == ("nas", "n1") and backup_notes.noted() == ("web",)
+    backup_notes.begin("web", "nas", "n1", 1_800_000_000)
+    assert backup_notes.begun("web") == ("nas", "n1", 1_800_000_000)
+    assert backup_notes.noted() == ("web",)
     backup_notes.write("web", "0" * 16)
     assert backup_notes.noted() == ("web",)
     backup_notes.end("web")
@@ -99,3 +100,20 @@ def test_what_is_noted_of_a_backup_that_has_told_no_end() -> None:
     backup_notes.remove("web")
     backup_notes.end("web")
     assert backup_notes.noted() == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "begun"),
+    [
+        ("nas n1", ("nas", "n1", None)),
+        ("nas n1 yesterday", ("nas", "n1", None)),
+        ("nas", None),
+        ("nas n1 1 2", None),
+    ],
+)
+def test_what_an_earlier_release_has_noted_of_a_begin(
+    folders: Path, text: str, begun: tuple[str, str, int | None] | None
+) -> None:
+    (folders / "notes").mkdir()
+    (folders / "notes/web.into").write_text(text)
+    assert backup_notes.begun("web") == begun
