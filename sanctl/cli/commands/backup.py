@@ -186,7 +186,8 @@ def run(
         output,
         data=made_data(made, borg, pruned),
         text=text,
-        status=failure.exit_status if failure else ExitStatus.OK,
+        # Its own status would be that of a backup that was not made.
+        status=ExitStatus.PARTIAL if failure else ExitStatus.OK,
         problems=problems,
     )
 
