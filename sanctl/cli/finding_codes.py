@@ -308,8 +308,9 @@ CODES = {
     "playbook was run for some of them, or one file was changed by hand. Nodes publish a digest; a "
     "witness, which runs no agent, is not compared.",
     "SAN-HLT-164": "Storage nodes have different files /etc/sanctl/drbd.secret. What is connected "
-    "stays so; the next connection of a replica is refused. Nodes publish a few digits of a digest "
-    "for which the secret is the key.",
+    "stays so; the next connection of a replica is refused. 'drbdsetup show DEVICE' has the one "
+    "that is in use (shared-secret); the playbook refuses nodes that differ. Nodes publish a few "
+    "digits of a digest for which the secret is the key.",
     "SAN-HLT-165": "DRBD's bitmaps of the replicas on a node take more than a quarter of its "
     "memory: SAN-DOC-011, of any storage node.",
     "SAN-HLT-119": "The hook of a device's newest restore point failed: before it, and the point "

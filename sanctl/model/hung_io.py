@@ -10,6 +10,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
+from sanctl.model.name_list import in_words
+
 #: The kind of the note that holds the word, and the word's key in the published state.
 NOTE_KIND, KEY = "hung-io", "hung"
 #: More names would say no more to an operator, and the value is published for each change.
@@ -52,7 +54,7 @@ class HungIo(NamedTuple):
             return ""
         if self.more:
             return f"{', '.join(self.needed_by)} and {self.more} more"
-        return " and ".join(filter(None, (", ".join(self.needed_by[:-1]), self.needed_by[-1])))
+        return in_words(self.needed_by)
 
 
 def hung_io(cause: HungCause, since_s: int, needed_by: tuple[str, ...] | None) -> HungIo:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import MEMBER_STATES
 from sanctl.model.findings import Finding, Severity
+from sanctl.model.name_list import in_words
 
 _WHY = (
     "schedules run at other times than they say, a 'device move' may have no effect, as its "
@@ -33,7 +34,7 @@ def clock_findings(cluster: Cluster) -> Iterator[Finding]:
         yield _finding(
             f"node {name}",
             f"its clock is {word} {'ahead of' if ahead[0] > 0 else 'behind'} those of "
-            f"{' and '.join(names)}",
+            f"{in_words(names)}",
             name,
         )
         pairs = {pair: each for pair, each in pairs.items() if pair not in others}

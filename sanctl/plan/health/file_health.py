@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from sanctl.model.cluster import Cluster
 from sanctl.model.findings import Finding, Severity
+from sanctl.model.name_list import in_words
 
 
 def file_findings(cluster: Cluster) -> Iterator[Finding]:
@@ -39,8 +40,9 @@ def file_findings(cluster: Cluster) -> Iterator[Finding]:
             subject="cluster",
             what=f"/etc/sanctl/drbd.secret differs: one on {', another on '.join(groups)}",
             why="replicas stay connected as they are, and refuse each other at the next connection",
-            do="copy the one by which the replicas are connected to the other nodes, owner root, "
-            "mode 0600, before a node restarts",
+            do="'drbdsetup show DEVICE' on the node that serves a device has the one by which its "
+            "replicas are connected (shared-secret): copy the file with that one to the other "
+            "nodes, owner root, mode 0600, before a node restarts",
         )
 
 
@@ -50,4 +52,4 @@ def _groups(digests: Mapping[str, str]) -> list[str]:
     for node, digest in sorted(digests.items()):
         if digest:
             alike.setdefault(digest, []).append(node)
-    return sorted(" and ".join(nodes) for nodes in alike.values())
+    return sorted(in_words(nodes) for nodes in alike.values())

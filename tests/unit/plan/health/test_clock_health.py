@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import xml.etree.ElementTree as ET
+
 from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import Role
 from sanctl.model.findings import Finding, Severity
 from sanctl.parse.cib import parse_cib
 from sanctl.parse.crm_mon import parse_crm_mon
@@ -16,6 +19,13 @@ WELL = "total=100 free=90"
 
 def found(away: str = "", **pools: str) -> list[Finding]:
     fake = FakePacemaker(golden="one-device")
+    if "n4" in pools:
+        fake.states["n4"] = "online"
+        fake.roles[("sanctl-pool", "n4")] = Role.STARTED
+        for folder, tag in (("configuration/nodes", "node"), ("status", "node_state")):
+            parent = fake.root.find(folder)
+            assert parent is not None
+            ET.SubElement(parent, tag, id="4", uname="n4")
     for node, value in pools.items():
         fake.attribute(node, "sanctl-pool-main", value)
         fake.attribute(node, "sanctl-pool-other", value)
@@ -33,6 +43,13 @@ def test_the_node_that_differs_from_all_others_is_named() -> None:
     assert (one.severity, one.subject) == (Severity.WARNING, "node n2")
     assert one.what == "its clock is 10 min ahead of those of n1 and n3"
     assert "on n2" in (one.do or "")
+
+
+def test_of_three_others_the_last_alone_is_named_after_an_and() -> None:
+    (one,) = found(
+        n1=f"{WELL} clock-off=4:9", n2=f"{WELL} clock-off=4:9", n4=f"{WELL} clock-off=3:-9"
+    )
+    assert one.what == "its clock is 9 s ahead of those of n1, n2 and n3"
 
 
 def test_a_witness_that_is_behind_is_named_by_the_others() -> None:

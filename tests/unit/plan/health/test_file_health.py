@@ -9,6 +9,7 @@ from sanctl.model.cluster import Cluster
 from sanctl.parse.cib import parse_cib
 from sanctl.parse.crm_mon import parse_crm_mon
 from sanctl.plan.health.cluster_health import all_findings
+from sanctl.plan.health.file_health import file_findings
 from tests.fakes.pacemaker import FakePacemaker
 from tests.fakes.topology import topology
 
@@ -38,6 +39,20 @@ def test_files_that_differ_are_named_with_their_nodes() -> None:
 @pytest.mark.parametrize("other", ["toml=a drbd-secret=c", "", "drbd-secret=c"])
 def test_who_has_the_same_or_does_not_say_is_not_named(other: str) -> None:
     assert found("toml=a drbd-secret=c", other) == {}
+
+
+def test_the_secret_in_use_is_said_to_be_what_drbdsetup_shows() -> None:
+    """The advice was to copy "the one by which the replicas are connected", and not how to see it.
+
+    The playbook refuses nodes whose secrets differ.
+    """
+    fake = FakePacemaker(golden="one-device")
+    for node, digest in (("n1", "c"), ("n2", "d")):
+        fake.attribute(node, "sanctl-pool-main", f"total=100 free=90 drbd-secret={digest}")
+    cluster = Cluster.seen(parse_cib(fake.root), parse_crm_mon(fake.monitor()))
+    (one,) = file_findings(cluster)
+    assert "drbdsetup show" in one.do
+    assert "shared-secret" in one.do
 
 
 def test_a_node_that_is_away_is_not_compared() -> None:
