@@ -48,4 +48,7 @@ def standby_reason(cluster: Cluster, name: NodeName) -> StandbyReason | None:
 def node_state_text(cluster: Cluster, name: NodeName) -> str:
     """Return a node's state in words: that of a standby with its reason."""
     reason = standby_reason(cluster, name)
-    return _TEXTS[reason] if reason is not None else cluster.mon.state(name).value
+    if reason is not None:
+        return _TEXTS[reason]
+    state = cluster.mon.state(name)
+    return "in maintenance" if state is NodeState.MAINTENANCE else state.value
