@@ -137,6 +137,7 @@ def _check_pools(*, may_mount: bool = True) -> None:
     """
     usable: dict[str, str] = {}
     published: list[str] = []
+    unread: list[str] = []
     deadline_runner = pool_duties.deadline_runner(_RUNNER)
     # First, and for all: what could not be read of the CIB must not pass for what is not in it.
     attributes = pool_attributes.read(_RUNNER)
@@ -204,7 +205,11 @@ def _check_pools(*, may_mount: bool = True) -> None:
         except Exception as error:
             # One of sanctl's own says nothing of the pool: what was published of it stays.
             pool_duties.log_failed(f"pool {name}", error)
-    duties.run("what the pools have", lambda: pool_attributes.publish_pools(_RUNNER, published))
+            unread.append(name)
+    duties.run(
+        "what the pools have",
+        lambda: pool_attributes.publish_pools(_RUNNER, published, unread=unread),
+    )
     duties.run("deleted devices", lambda: deleted_devices.delete_files(usable, attributes))
     if may_mount:
         duties.run("points", lambda: _keep_points_up(deadline_runner, usable, attributes))

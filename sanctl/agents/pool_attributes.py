@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from sanctl.agents import deleted_devices
@@ -91,12 +91,13 @@ def deleted(attributes: Mapping[str, str]) -> frozenset[str]:
     )
 
 
-def publish_pools(runner: Runner, lines: list[str]) -> None:
+def publish_pools(runner: Runner, lines: list[str], *, unread: Collection[str] = ()) -> None:
     """Publish what the pools have, if that has changed; take back what a pool had that is gone.
 
     Args:
         runner: runs attrd_updater.
         lines: `POOL=VALUE` of each pool.
+        unread: pools of which nothing can be said now: what was published of them stays.
 
     Raises:
         CommandError: pacemaker-attrd did not take it.
@@ -106,7 +107,7 @@ def publish_pools(runner: Runner, lines: list[str]) -> None:
         return
     values = dict(line.split("=", 1) for line in lines)
     before = cached.read().partition(" ")[2].splitlines()
-    for name in {line.partition("=")[0] for line in before} - values.keys() - {""}:
+    for name in {line.partition("=")[0] for line in before}.difference(values, unread, [""]):
         # It has left cluster.toml: what it said of the node would stay for good.
         node_attributes.delete(runner, f"{_POOL_ATTRIBUTE}{name}")
     for name, value in values.items():

@@ -17,6 +17,7 @@ FAILURE_PREFIX = "sanctl-backup."
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
 _UUID = re.compile(r"[0-9a-f]{32}")
+_TIME = re.compile(r"[0-9]{1,11}")
 _CODE = re.compile(r"SAN-[A-Z]{1,10}-[0-9]{3}")
 
 
@@ -64,7 +65,7 @@ class BackupFailure(NamedTuple):
             or not _UUID.fullmatch(words[0])
             or not _CODE.fullmatch(words[1])
             or not words[2]
-            or not all(word.isdecimal() for word in words[3:])
+            or not all(_TIME.fullmatch(word) for word in words[3:])
         ):
             return None
         uuid, code, node = words[:3]

@@ -128,7 +128,9 @@ def run_backup(
         ):
             if not is_next:
                 raise no_turn(into, borg.lock_s)
-            backup_notes.begin(name, into, request.here, int(session.clock.wall_s()))
+            # No reason to make no backup: a kill alone would not be told.
+            with contextlib.suppress(OSError):
+                backup_notes.begin(name, into, request.here, int(session.clock.wall_s()))
             outcome = _run(
                 session,
                 topology,
@@ -313,10 +315,10 @@ def remove_abandoned(session: Session) -> tuple[str, ...]:
 
     Raises:
         SanctlError: one of them cannot be removed now.
-        OSError: the notes cannot be read.
+        OSError: the notes cannot be read, or one of them not removed.
     """
     done = []
-    failure: SanctlError | None = None
+    failure: SanctlError | OSError | None = None
     for device in backup_notes.noted():
         with backup_notes.running(device) as is_mine:
             if not is_mine:
@@ -326,7 +328,7 @@ def remove_abandoned(session: Session) -> tuple[str, ...]:
                 if had_point:
                     _forget_own(session, device)
                 note_broken_off(session, device)
-            except SanctlError as error:
+            except (SanctlError, OSError) as error:
                 failure = error  # Those of the other devices do not wait for it.
                 continue
             done += [device] if had_point else []

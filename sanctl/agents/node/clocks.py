@@ -39,8 +39,12 @@ def field() -> str:
         if age_s is None or not 0.0 <= age_s < _EVERY_S:
             # First: where there can be no socket each monitor would log it.
             note.write(text)
-            seen = beyond_limit(_offsets())
-            said = format_offsets(to_publish(seen, parse_offsets(before), parse_offsets(said)))
+            offsets = _offsets()
+            seen = beyond_limit(offsets)
+            published = to_publish(
+                seen, parse_offsets(before), parse_offsets(said), answered=offsets.keys()
+            )
+            said = format_offsets(published)
             note.write(f"{format_offsets(seen)} {said}")
     except (SanctlError, OSError) as error:
         journal.write(

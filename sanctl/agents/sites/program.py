@@ -35,6 +35,7 @@ from sanctl.ops.session import Session
 from sanctl.plan.cluster.cib_size import DEFAULT_IPC_BUFFER_BYTES
 from sanctl.plan.device.point_group import group_orders
 from sanctl.plan.site.choosing import stuck_problem
+from sanctl.plan.site.copy_progress import UNDER_WAY
 from sanctl.plan.site.copying import base_problem
 from sanctl.plan.site.group_record import is_group_due, sender_of_group
 from sanctl.plan.site.schedule import is_due, sender_of
@@ -100,6 +101,7 @@ def _copy(name: str, site: str) -> None:
         keep=schedule.rule.keep,
         from_active=False,
         timeout_s=_POINT_S,
+        accepted={UNDER_WAY},  # It has just looked, and its attempt is noted.
     )
     _say_made(name, site, made, now_s)
 
@@ -132,6 +134,7 @@ def _copy_group(first: str, site: str) -> None:
         keep=rule.keep,
         from_active=False,
         timeout_s=_POINT_S,
+        accepted={UNDER_WAY},  # It has just looked, and its attempt is noted.
     )
     for name, made in copies.items():
         _say_made(name, site, made, now_s)

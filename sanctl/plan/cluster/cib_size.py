@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from sanctl.errors import Problem
 from sanctl.model.cib_change import (
     Change,
+    SetBackupFailure,
     SetCopy,
     SetCopySchedule,
     SetGroupRecord,
@@ -105,6 +106,8 @@ def added_text(cluster: Cluster, changes: Iterable[Change]) -> str:
             old, new = "" if known is None else known.value, change.schedule.value
         elif isinstance(change, SetSite):
             old, new = "", change.site.value
+        elif isinstance(change, SetBackupFailure):
+            old, new = "", change.failure.value
         elif isinstance(change, SetTakeover):
             old, new = "", change.takeover.value
         elif isinstance(change, SetGroupRecord):

@@ -128,8 +128,16 @@ def refuse_without_quorum(cluster: Cluster) -> None:
         raise Refused(*problems)
 
 
-def refuse_unless_changeable(cluster: Cluster, device: DeviceSpec) -> None:
+def refuse_unless_changeable(
+    cluster: Cluster, device: DeviceSpec, *, tells_agents: bool = True
+) -> None:
     """Check that Pacemaker would carry out a change of this device.
+
+    Args:
+        cluster: as observed.
+        device: the device.
+        tells_agents: whether a parameter of the device changes, of which Pacemaker tells the agents
+            of all its nodes.
 
     Raises:
         Refused: no quorum, the device is unmanaged, a node of it is in maintenance, it is stopped,
@@ -138,7 +146,7 @@ def refuse_unless_changeable(cluster: Cluster, device: DeviceSpec) -> None:
     problems = [
         *quorum_problems(cluster),
         *unmanaged_problems(cluster, device),
-        *kept_node_problems(cluster, device),
+        *(kept_node_problems(cluster, device) if tells_agents else ()),
     ]
     if device.is_deleting:
         problems.append(

@@ -101,7 +101,7 @@ def due_point(cluster: Cluster, name: str, token: str, now_s: float) -> DuePoint
     slot = ScheduledSlot.of(rules, now_s)
     order = PointOrder(point_name(slot), token, int(now_s), schedule.hook)
     # For what it refuses.
-    plan_point_order(cluster, device.name, order, now_s)
+    plan_point_order(cluster, device.name, order, now_s, by_schedule=True)
     return DuePoint(device, order, slot)
 
 
@@ -139,7 +139,7 @@ def plan_scheduled_point(cluster: Cluster, point: RestorePoint, now_s: float) ->
             )
         )
     order = PointOrder(point.name, point.token, point.made_s)
-    plan_point_order(cluster, device.name, order, now_s)
+    plan_point_order(cluster, device.name, order, now_s, by_schedule=True)
     return (SetPoint(point=point),)
 
 

@@ -85,16 +85,24 @@ def refuse_another_point(cluster: Cluster, shown: RestorePoint) -> None:
 
 
 def plan_point_order(
-    cluster: Cluster, name: DeviceName, order: PointOrder, now_s: float
+    cluster: Cluster,
+    name: DeviceName,
+    order: PointOrder,
+    now_s: float,
+    *,
+    by_schedule: bool = False,
 ) -> tuple[Change, ...]:
     """Return the change that orders a restore point.
+
+    One that is made by schedule is not ordered by a parameter of the device, so that a node in
+    maintenance does not matter.
 
     Raises:
         Refused: there is no such device or it cannot be changed now; it has a restore point of that
             name or too many; another order is open; it is going back to a restore point.
     """
     device = existing_device(cluster, name)
-    refuse_unless_changeable(cluster, device)
+    refuse_unless_changeable(cluster, device, tells_agents=not by_schedule)
     refuse_while_restoring(device)
     points = cluster.cib.points_of(name)
     # Of a node that is away, those that are being deleted stay until it is back.

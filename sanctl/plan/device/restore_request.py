@@ -16,7 +16,7 @@ from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import MEMBER_STATES
 from sanctl.model.device import DeviceSpec
-from sanctl.model.device_restore import COPYING, RestoreOrder
+from sanctl.model.device_restore import COPYING, ORDERED, RestoreOrder
 from sanctl.model.host_session import HostSession
 from sanctl.model.names import DeviceName, format_bytes
 from sanctl.model.restore_point import PointOrder, RestorePoint
@@ -152,7 +152,9 @@ def plan_restore(
         if order is None:
             raise Refused(unreadable_problem(device))
         if goal.is_that_of(order):
-            return ()
+            if order.state != ORDERED or order.may_keep_on_few or not _may_keep_on_few(request):
+                return ()
+            return (order_change(device, order._replace(may_keep_on_few=True)),)
         if order.state != COPYING:
             problems.append(being_restored_problem(device))
         if problems:
@@ -190,10 +192,15 @@ def plan_restore(
         goal.token,
         request.kept.token if request.kept else "",
         int(now_s),
-        may_keep_on_few=request.kept is not None and KEPT_NOT_EVERYWHERE in request.accepted,
+        # A node of an earlier release cannot read it, so it is there only where it says something.
+        may_keep_on_few=_may_keep_on_few(request) and bool(_kept_problems(cluster, device, ())),
     )
     # One patch: no host is served between the point that keeps the present state and the copy.
     return (*kept_changes, order_change(device, ordered))
+
+
+def _may_keep_on_few(request: RestoreRequest) -> bool:
+    return request.kept is not None and KEPT_NOT_EVERYWHERE in request.accepted
 
 
 class _Goal(NamedTuple):

@@ -6,7 +6,7 @@ For the pool agent, which imports nothing of the findings (clock_health.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 #: Far more than a time service leaves, and far less than harms.
 LIMIT_S = 5
@@ -19,7 +19,11 @@ def beyond_limit(offsets: Mapping[int, float]) -> dict[int, int]:
 
 
 def to_publish(
-    seen: Mapping[int, int], before: Mapping[int, int], said: Mapping[int, int]
+    seen: Mapping[int, int],
+    before: Mapping[int, int],
+    said: Mapping[int, int],
+    *,
+    answered: Collection[int],
 ) -> dict[int, int]:
     """Return what is published: what two looks have found, in the number that was said first.
 
@@ -29,8 +33,9 @@ def to_publish(
         seen: what this look has found beyond the limit.
         before: what the look before it had.
         said: what is published.
+        answered: the nodes that have answered this look. An answer that is lost once says nothing.
     """
-    found = {}
+    found = {peer: said[peer] for peer in said if peer in before and peer not in answered}
     for peer, offset in seen.items():
         if peer in before:
             last = said.get(peer)

@@ -107,7 +107,7 @@ def test_a_pool_of_which_an_error_of_sanctl_says_nothing_is_not_called_a_failed_
 ) -> None:
     """Other nodes keep a disk that they should give up while a peer's pool has failed."""
     said: list[list[str]] = []
-    monkeypatch.setattr(pool_attributes, "publish_pools", lambda _, lines: said.append(lines))
+    monkeypatch.setattr(pool_attributes, "publish_pools", lambda _, lines, **__: said.append(lines))
     monitor.fails = {"remount": ValueError("?")}
     monitor.run()
     monitor.fails = {"remount": OSError(errno.EIO, "I/O error")}
@@ -121,7 +121,7 @@ def test_a_pool_that_is_mounted_read_only_is_none_with_room(
     """It was published as a good one: devices were placed there, and failed starts not repeated."""
     said: list[list[str]] = []
     listed = monitor.node.folder / "mountinfo"
-    monkeypatch.setattr(pool_attributes, "publish_pools", lambda _, lines: said.append(lines))
+    monkeypatch.setattr(pool_attributes, "publish_pools", lambda _, lines, **__: said.append(lines))
     monkeypatch.setattr(pool_mount, "MOUNTS", str(listed))
     usable: list[object] = []
     monkeypatch.setattr(pool, "_clean_up", lambda _runner, found: usable.append({*found}))
@@ -150,7 +150,7 @@ def test_a_pool_whose_disk_bcache_has_stopped_is_remounted_before_its_flash_is_a
         assert not waits
         return " cache=write-through"
 
-    monkeypatch.setattr(pool_attributes, "publish_pools", lambda _, lines: said.append(lines))
+    monkeypatch.setattr(pool_attributes, "publish_pools", lambda _, lines, **__: said.append(lines))
     monkeypatch.setattr(fs_shutdown, "awaits_mount", lambda _pool: waits)
     monkeypatch.setattr(fs_shutdown, "remount", remount)
     monkeypatch.setattr(pool, "_cache_fields", cache_fields)

@@ -26,7 +26,9 @@ def published(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> list[str]
     # The topology's own, and one more.
     monkeypatch.setattr(agent, "_pools_here", lambda: [*pools, *pools])
     monkeypatch.setattr(pool_attributes, "read", lambda _runner: {})
-    monkeypatch.setattr(pool_attributes, "publish_pools", lambda _, lines: found.extend(lines))
+    monkeypatch.setattr(
+        pool_attributes, "publish_pools", lambda _, lines, **__: found.extend(lines)
+    )
     monkeypatch.setattr(pool_files, "check_marker", lambda *_: None)
     monkeypatch.setattr(pool_files, "space_bytes", lambda _: (1 << 40, 1 << 39))
     monkeypatch.setattr(drbdsetup, "is_installed", lambda: True)

@@ -65,8 +65,9 @@ def test_a_clock_that_stays_off_is_published_and_does_not_change_with_each_look(
     usage = parse_pool_usage("total=1 free=1 clock-off=2:-600,3:5,x:1,4:")
     assert usage.clock_offsets == ((2, -600), (3, 5))
     clocks.ahead = {"10.77.2.2": -700.0}
+    assert look() == " clock-off=2:-700,3:5", "an answer that is lost once says nothing"
     assert look() == " clock-off=2:-700"
-    clocks.ahead = {}
+    clocks.ahead = {"10.77.2.2": 0.0}
     assert look() == ""
 
 
@@ -88,5 +89,11 @@ def test_a_node_alone_in_its_cluster_asks_nobody(
 
 
 def test_the_number_follows_a_clock_that_is_being_set() -> None:
-    assert to_publish({2: 6}, {2: 600}, {2: 600}) == {2: 6}
-    assert to_publish({2: 12}, {2: 7}, {2: 7}) == {2: 7}
+    assert to_publish({2: 6}, {2: 600}, {2: 600}, answered={2}) == {2: 6}
+    assert to_publish({2: 12}, {2: 7}, {2: 7}, answered={2}) == {2: 7}
+
+
+def test_an_answer_that_is_lost_once_takes_nothing_back() -> None:
+    assert to_publish({}, {2: 7}, {2: 7}, answered={3}) == {2: 7}
+    assert to_publish({}, {}, {2: 7}, answered={3}) == {}
+    assert to_publish({}, {2: 7}, {2: 7}, answered={2}) == {}

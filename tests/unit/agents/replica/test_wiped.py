@@ -71,3 +71,16 @@ def test_where_attrd_has_lost_all_too_the_pools_are_given_to_it_at_once(
     in_cib |= {"sanctl-pool-main": "total=1"}
     cib_check.have_done(in_cib, has_lost_all=not pool_attributes.has_own(in_cib))
     assert (score.age_s() or 0.0) > 1e6
+
+
+def test_what_a_pool_has_said_is_taken_back_where_it_has_left(
+    fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would speak for its node for good; of one that cannot be read now it stays."""
+    monkeypatch.setattr(attrd_cache, "attrd_pid", lambda: "7")
+    attrd_cache.record(attrd_cache.of_pools(), "7", "main=total=1\nold=total=2\nhung=total=3")
+    pool_attributes.publish_pools(LocalRunner(), ["main=total=1"], unread=["hung"])
+    assert fake_node.commands("attrd_updater") == [
+        "attrd_updater --name sanctl-pool-old --delete",
+        "attrd_updater --name sanctl-pool-main --update=total=1",
+    ]

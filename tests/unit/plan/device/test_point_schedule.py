@@ -12,11 +12,19 @@ import pytest
 from sanctl.errors import CommandError, Problem, Refused
 from sanctl.model.cib_change import RemoveSchedule, SetPoint, SetSchedule
 from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import NodeState
 from sanctl.model.names import DeviceName
 from sanctl.model.point_hook import HookResult, PointHook
 from sanctl.model.point_schedule import PointSchedule, Rule, ScheduledSlot, parse_rules
-from sanctl.model.restore_point import MAX_ALL_POINTS, MAX_POINTS, PointFailure, RestorePoint
+from sanctl.model.restore_point import (
+    MAX_ALL_POINTS,
+    MAX_POINTS,
+    PointFailure,
+    PointOrder,
+    RestorePoint,
+)
 from sanctl.plan.device import point_schedule as plan
+from sanctl.plan.device.restore_points import plan_point_order
 from sanctl.plan.health.schedule_health import hook_findings, schedule_findings
 from tests.unit.ops.test_snapshot import Bed, bed_with_device
 
@@ -223,6 +231,19 @@ def test_what_refuses_a_point_by_hand_refuses_one_by_schedule(bed: Bed) -> None:
     # Those that wait for a node to come back do not count.
     deleting = [each._replace(is_deleting=True) for each in full]
     assert plan.due_point(seen_with(bed, *deleting), "web", "1" * 16, NOON) is not None
+
+
+def test_a_node_in_maintenance_stops_no_schedule(bed: Bed) -> None:
+    """Such a point changes no parameter of the device, of which agents would have to be told."""
+    seen = seen_with(bed)
+    nodes = [
+        replace(each, state=NodeState.MAINTENANCE) if each.name == "n2" else each
+        for each in seen.mon.nodes
+    ]
+    seen = replace(seen, mon=replace(seen.mon, nodes=tuple(nodes)))
+    assert plan.due_point(seen, "web", "1" * 16, NOON) is not None
+    with pytest.raises(Refused, match="SAN-DEV-018"):
+        plan_point_order(seen, NAME, PointOrder("by-hand", "2" * 16, int(NOON)), NOON)
 
 
 def test_the_schedule_goes_into_the_cib_and_with_the_device(bed: Bed) -> None:

@@ -361,6 +361,12 @@ def test_a_point_that_not_all_nodes_have_is_accepted_by_its_code() -> None:
         assert refused_codes(alone, keeping(other)) == ["SAN-REST-011"]
     assert refused_codes(alone, keeping(("SAN-REST-011",))) == []
     assert refused_codes(alone, replace(keeping(), kept=None)) == ["SAN-REST-011"]
+    # What is accepted later belongs to the order that has not begun.
+    (change,) = restore_request.plan_restore(
+        cluster(ORDER, points=(GOOD, KEPT)), keeping(("SAN-REST-012",)), {}, 2000.0
+    )
+    assert isinstance(change, SetParameter)
+    assert RestoreOrder.parse(change.value) == ORDER._replace(may_keep_on_few=True)
     # The same one that is under way is waited for.
     seen = cluster(ORDER, points=(GOOD._replace(nodes=("n1",)), KEPT))
     assert restore_request.plan_restore(seen, keeping(), {}, 2000.0) == ()
