@@ -296,7 +296,8 @@ CODES = {
     "should be. A node keeps for a day how often that was; a stop of the replica there, as before "
     "a disk is replaced, ends it. Once may have been a cable or a full pool, and is a note; twice "
     "and more is a warning.",
-    "SAN-HLT-161": "The clocks of two nodes differ by five seconds or more. Each storage node asks "
+    "SAN-HLT-161": "The clocks of two nodes differ by five seconds or more, a "
+    "warning from a minute on. Each storage node asks "
     "the kernels of the others once a minute, by ICMP timestamps, and says so after two looks; "
     "where a firewall keeps these back, or all addresses are of IPv6, nothing is known, and "
     "whole days are not seen. One node that differs from several others is named; of two it is not "

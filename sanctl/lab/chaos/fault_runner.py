@@ -181,8 +181,12 @@ class FaultRunner:
 
     def _judge(self, result: FaultResult, watch: PrimaryWatch) -> None:
         before_check_s = time.time()
+        ahead_s: dict[str, float] = {}
         for load in self.loads:
             try:
+                if load.host.name not in ahead_s:
+                    ahead_s[load.host.name] = self.bed.skew_s(load.host.name)
+                load.ahead_s = ahead_s[load.host.name]
                 load.fetch()
             except SanctlError as error:
                 result.problems.append(f"{load.device}: the ledger's log cannot be read: {error}")

@@ -49,7 +49,8 @@ class DeviceLedger:
     target: str
     records: list[Record] = field(default_factory=list)
     read_bytes: int = _HEAD_BYTES
-    # Measured once: no fault touches a host's clock, and all guests run on the same one.
+    # No fault touches a host's clock; but this machine's own may be set in the hours of a run, and
+    # a guest keeps the time that it has.
     ahead_s: float = 0.0
 
     def fetch(self) -> list[Record]:

@@ -16,6 +16,8 @@ _WHY = (
     "constraint ends by the clock, and journals do not line up"
 )
 _MINUTES_FROM_S = 120
+#: Less makes journals hard to compare, and no move void: its constraint lasts ten minutes.
+_WARNING_FROM_S = 60
 
 
 def clock_findings(cluster: Cluster) -> Iterator[Finding]:
@@ -36,6 +38,7 @@ def clock_findings(cluster: Cluster) -> Iterator[Finding]:
             f"its clock is {word} {'ahead of' if ahead[0] > 0 else 'behind'} those of "
             f"{in_words(names)}",
             name,
+            max(map(abs, ahead)),
         )
         pairs = {pair: each for pair, each in pairs.items() if pair not in others}
     for (one, other), offset in sorted(pairs.items()):
@@ -44,6 +47,7 @@ def clock_findings(cluster: Cluster) -> Iterator[Finding]:
             f"the clock of {other} is {_amount(offset)} {'ahead of' if offset > 0 else 'behind'} "
             f"that of {one}: which one is wrong is not known",
             f"{one} and {other}",
+            abs(offset),
         )
 
 
@@ -73,10 +77,10 @@ def _amount(offset_s: int) -> str:
     return f"{seconds} s" if seconds < _MINUTES_FROM_S else f"{round(seconds / 60)} min"
 
 
-def _finding(subject: str, what: str, where: str) -> Finding:
+def _finding(subject: str, what: str, where: str, seconds: int) -> Finding:
     return Finding(
         code="SAN-HLT-161",
-        severity=Severity.WARNING,
+        severity=Severity.WARNING if seconds >= _WARNING_FROM_S else Severity.NOTE,
         subject=subject,
         what=what,
         why=_WHY,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,7 +11,7 @@ import click
 import pytest
 
 from sanctl.lab.chaos import ledgers
-from sanctl.lab.chaos.ledgers import DeviceLedger, replica_nodes
+from sanctl.lab.chaos.ledgers import _RECORD, DeviceLedger, replica_nodes
 from sanctl.lab.harness.initiator import Initiator, LedgerRun
 from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.measure.ledger_writer import Record, RecordKind
@@ -44,6 +45,25 @@ def test_a_pause_that_has_not_ended_counts_with_its_time_so_far() -> None:
     assert pause is not None
     assert pause.seconds == pytest.approx(300.0)
     assert pause.gap_began_wall_s == pytest.approx(2.0)
+
+
+def test_a_clock_that_this_machine_was_given_in_a_run_makes_no_pause() -> None:
+    """Each fault after that had a pause of the 14 s by which the clock was set."""
+    fresh = [
+        _RECORD.pack(kind, 0, 0, 0, number, (1000 + number) * 10**8, (860 + number) * 10**8)
+        for number in range(100)
+        for kind in (RecordKind.INTENT, RecordKind.ACK)
+    ]
+    bed = SimpleNamespace(
+        sh=lambda *_, **__: SimpleNamespace(stdout=base64.b64encode(b"".join(fresh)).decode())
+    )
+    load = ledger()
+    load.host = cast(Initiator, SimpleNamespace(name="i1", bed=bed))
+    load.run = cast(LedgerRun, SimpleNamespace(log="/x"))
+    load.ahead_s = -14.0
+    load.fetch()
+    pause = load.pause_since(95.0, 110.0)
+    assert pause is not None and pause.seconds < 1.0
 
 
 def test_no_write_at_all_is_no_pause() -> None:

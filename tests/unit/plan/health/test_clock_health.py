@@ -50,6 +50,7 @@ def test_of_three_others_the_last_alone_is_named_after_an_and() -> None:
         n1=f"{WELL} clock-off=4:9", n2=f"{WELL} clock-off=4:9", n4=f"{WELL} clock-off=3:-9"
     )
     assert one.what == "its clock is 9 s ahead of those of n1, n2 and n3"
+    assert one.severity is Severity.NOTE, "less than a minute"
 
 
 def test_a_witness_that_is_behind_is_named_by_the_others() -> None:
