@@ -18,8 +18,8 @@ import tarfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
-from typing import TypeVar
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
 
 from sanctl.config.backups import SECRETS
 from sanctl.drivers import block_stream
@@ -39,6 +39,7 @@ from sanctl.system import pipe_wait
 from sanctl.system.files import exists
 from sanctl.system.runner import CommandResult, PipedProgram, Runner
 
+_Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
 #: borg's caches and what it knows of its repositories.
 BASE = "/var/lib/sanctl/borg"
@@ -98,6 +99,29 @@ _HINTS = {
 }
 
 
+def _cache_made_anew(
+    work: Callable[Concatenate[Borg, _Given], _Result],
+) -> Callable[Concatenate[Borg, _Given], _Result]:
+    """Have a method that needs borg's cache begin again without it, where it cannot be read.
+
+    borg renames the copies that it would go back to before they are on the disk. After a loss of
+    power they, and so the cache, can be empty, and each later backup of this node failed. The cache
+    is deleted once: the next error is another.
+    """
+
+    @wraps(work)
+    def again(borg: Borg, *args: _Given.args, **given: _Given.kwargs) -> _Result:
+        try:
+            return work(borg, *args, **given)
+        except CommandError as error:
+            if error.problems[0].code != NO_CACHE:
+                raise
+        borg.forget_cache()
+        return work(borg, *args, **given)
+
+    return again
+
+
 class Borg:
     """The archives of one repository.
 
@@ -140,6 +164,7 @@ class Borg:
         """
         return backups_of(self.archives(), self.repository.name)
 
+    @_cache_made_anew
     def store(
         self,
         name: BackupName,
@@ -167,20 +192,6 @@ class Borg:
             CommandError: it was not stored.
             OSError: the file cannot be read.
         """
-        return self._with_cache(
-            lambda: self._store(name, path, size_bytes, progress, uuid=uuid, writer=writer)
-        )
-
-    def _store(
-        self,
-        name: BackupName,
-        path: str,
-        size_bytes: int,
-        progress: Callable[[int], None],
-        *,
-        uuid: str,
-        writer: Writer,
-    ) -> tuple[str, int | None]:
         argv = (
             "import-tar", "--json", "--comment", comment_of(size_bytes, uuid, writer),
             "--timestamp", _timestamp(name.taken_s),
@@ -217,6 +228,7 @@ class Borg:
             raise CommandError(Problem("SAN-BKP-015", "borg ended before it had read all"))
         return digest, parse_stored_bytes(result.stdout)
 
+    @_cache_made_anew
     def keep(self, name: BackupName) -> None:
         """Make the archive that `store` has written a backup.
 
@@ -225,7 +237,7 @@ class Borg:
         """
         # What was read for hours is not given up because another backup has the repository now.
         argv = ("rename", self._at(f"{name}{WRITING}"), str(name))
-        self._with_cache(lambda: self._ask(*argv, timeout_s=_LONG_S, lock_s=_KEEP_LOCK_S))
+        self._ask(*argv, timeout_s=_LONG_S, lock_s=_KEEP_LOCK_S)
 
     def delete(self, archives: tuple[str, ...]) -> None:
         """Delete archives; their room is free after `compact`.
@@ -234,8 +246,7 @@ class Borg:
             CommandError: not all of them are deleted.
         """
         for archive in archives:
-            argv = ("delete", self._at(archive))
-            self._with_cache(partial(self._ask, *argv, timeout_s=_LONG_S))
+            self._delete(archive)
 
     def compact(self) -> None:
         """Give back the room of what was deleted.
@@ -282,20 +293,17 @@ class Borg:
                 raise
             self._checked(program.finish(timeout_s=_ASK_S))
 
-    def _with_cache(self, work: Callable[[], _Result]) -> _Result:
-        """Do what needs borg's cache on this node; again without it, where it cannot be read.
+    @_cache_made_anew
+    def _delete(self, archive: str) -> None:
+        self._ask("delete", self._at(archive), timeout_s=_LONG_S)
 
-        borg renames the copies that it would go back to before they are on the disk. After a loss
-        of power they, and so the cache, can be empty, and each later backup of this node failed.
-        What is in it borg reads from the repository. That is done once: the next error is another.
+    def forget_cache(self) -> None:
+        """Delete what this node's borg knows of the repository: borg reads it there again.
+
+        Raises:
+            CommandError: it is still there.
         """
-        try:
-            return work()
-        except CommandError as error:
-            if error.problems[0].code != NO_CACHE:
-                raise
         self._ask("delete", "--cache-only", self._at(), timeout_s=_LONG_S)
-        return work()
 
     def _at(self, archive: str = "") -> str:
         return f"{self.repository.location}{'::' if archive else ''}{archive}"

@@ -22,32 +22,41 @@ def file_findings(cluster: Cluster) -> Iterator[Finding]:
         if usage.error is None and cluster.is_pool_agent_running(node):
             topologies[node] = usage.topology_digest
             secrets[node] = usage.secret_digest
-    groups = _groups(topologies)
+    yield from _differing(
+        topologies,
+        "SAN-HLT-163",
+        "/etc/sanctl/cluster.toml",
+        why="a node that missed a change goes by other nodes, addresses or pools than the rest",
+        do="run the playbook without --limit; while it runs the files differ for a moment",
+    )
+    yield from _differing(
+        secrets,
+        "SAN-HLT-164",
+        "/etc/sanctl/drbd.secret",
+        why="replicas stay connected as they are, and refuse each other at the next connection",
+        do="'drbdsetup show DEVICE' on the node that serves a device has the one by which its "
+        "replicas are connected (shared-secret): copy the file with that one to the other "
+        "nodes, owner root, mode 0600, before a node restarts",
+    )
+
+
+def _differing(
+    digests: Mapping[str, str], code: str, path: str, *, why: str, do: str
+) -> Iterator[Finding]:
+    groups = _groups(digests)
     if len(groups) > 1:
         yield Finding(
-            code="SAN-HLT-163",
+            code=code,
             severity=Severity.WARNING,
             subject="cluster",
-            what=f"/etc/sanctl/cluster.toml differs: one on {', another on '.join(groups)}",
-            why="a node that missed a change goes by other nodes, addresses or pools than the rest",
-            do="run the playbook without --limit; while it runs the files differ for a moment",
-        )
-    groups = _groups(secrets)
-    if len(groups) > 1:
-        yield Finding(
-            code="SAN-HLT-164",
-            severity=Severity.WARNING,
-            subject="cluster",
-            what=f"/etc/sanctl/drbd.secret differs: one on {', another on '.join(groups)}",
-            why="replicas stay connected as they are, and refuse each other at the next connection",
-            do="'drbdsetup show DEVICE' on the node that serves a device has the one by which its "
-            "replicas are connected (shared-secret): copy the file with that one to the other "
-            "nodes, owner root, mode 0600, before a node restarts",
+            what=f"{path} differs: one on {', another on '.join(groups)}",
+            why=why,
+            do=do,
         )
 
 
 def _groups(digests: Mapping[str, str]) -> list[str]:
-    """Return the nodes that have the same, in words; who does not say is in none."""
+    """Return the nodes that have the same, in words; a node that does not say is in none."""
     alike: dict[str, list[str]] = {}
     for node, digest in sorted(digests.items()):
         if digest:
