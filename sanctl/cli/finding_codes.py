@@ -309,8 +309,9 @@ CODES = {
     "playbook was run for some of them, or one file was changed by hand. Nodes publish a digest; a "
     "witness, which runs no agent, is not compared.",
     "SAN-HLT-164": "Storage nodes have different files /etc/sanctl/drbd.secret. What is connected "
-    "stays so; the next connection of a replica is refused. 'drbdsetup show DEVICE' has the one "
-    "that is in use (shared-secret); the playbook refuses nodes that differ. Nodes publish a few "
+    "stays so; the next connection of a replica is refused. The file that is in use is found by "
+    "the secrets that DRBD has of devices; the playbook refuses nodes that differ. Nodes publish a "
+    "few "
     "digits of a digest for which the secret is the key.",
     "SAN-HLT-165": "DRBD's bitmaps of the replicas on a node take more than a quarter of its "
     "memory: SAN-DOC-011, of any storage node.",

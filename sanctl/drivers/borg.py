@@ -110,7 +110,7 @@ def _cache_made_anew(
     """
 
     @wraps(work)
-    def again(borg: Borg, *args: _Given.args, **given: _Given.kwargs) -> _Result:
+    def again(borg: Borg, /, *args: _Given.args, **given: _Given.kwargs) -> _Result:
         try:
             return work(borg, *args, **given)
         except CommandError as error:

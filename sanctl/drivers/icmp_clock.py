@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Asks machines what time they have, by ICMP timestamps: kernels answer, and no program does."""
+"""Offsets of other machines' clocks, by ICMP timestamps, which their kernels answer."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""That a device's last backup into a repository failed, as the CIB has it.
+"""A device's failed backups into one repository, as a property in the CIB.
 
 A NamedTuple, as restore points are. There is none where the last backup succeeded: a night without
 a failure changes nothing in the CIB for it.

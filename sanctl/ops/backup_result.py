@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Notes in the cluster what came of a device's last backup, for `sanctl status` to say it.
+"""Notes in the CIB whether a device's last backup failed, for `sanctl status`.
 
 The error of a backup is the one that its command ends with: that it could not be noted is no other
 one. A note on this node's disk stays then, as after a kill, and the pool agent tells the cluster

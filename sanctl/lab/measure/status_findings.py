@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Whether `sanctl status` says that a cluster has recovered from a fault of the laboratory's."""
+"""Recovery of a cluster from a laboratory fault, judged by what `sanctl status` prints."""
 
 from __future__ import annotations
 

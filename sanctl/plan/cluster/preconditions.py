@@ -249,10 +249,10 @@ def kept_node_problem(node: NodeName) -> Problem:
     )
 
 
-def end_of_node_maintenance(node: NodeName) -> str:
+def end_of_node_maintenance(node: NodeName | str) -> str:
     """Say how the maintenance of one node is ended, and what to have instead of it."""
     return (
-        f"end it: crm_attribute --node {node} --name maintenance --delete. Where Pacemaker is to "
+        f"end it: 'crm_attribute --node {node} --name maintenance --delete'. Where Pacemaker is to "
         "leave everything alone, put the whole cluster into maintenance mode: "
-        "crm_attribute --name maintenance-mode --update true"
+        "'crm_attribute --name maintenance-mode --update true'"
     )

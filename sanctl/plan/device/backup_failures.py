@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the cluster notes of backups that failed.
+"""Rules: which failed backups the CIB notes, and when a note goes.
 
 A success is not noted: it takes the failures before it away, and a device that had none costs no
 change of the CIB, which would abort what Pacemaker is about to do.

@@ -23,6 +23,9 @@ def backup_findings(cluster: Cluster) -> Iterator[Finding]:
             else ""
         )
         where = f"{failure.device} --repository {failure.repository}"
+        device = cluster.cib.device(failure.device)
+        is_alone = device is not None and len(device.nodes) == 1
+        again = f"'sanctl backup run {where}" + (" --on-active'" if is_alone else "' on a standby")
         yield Finding(
             code="SAN-HLT-158",
             severity=Severity.WARNING,
@@ -31,8 +34,8 @@ def backup_findings(cluster: Cluster) -> Iterator[Finding]:
             f"at {_time_text(failure.failed_s)} UTC ({failure.code}){since}",
             why="what was written since the newest backup is in none",
             do=f"'sanctl explain {failure.code}', and on {failure.node} 'journalctl "
-            f"SANCTL_DEVICE={failure.device} SANCTL_ACTION=backup'; then 'sanctl backup run "
-            f"{where}' on a standby: the finding ends with its success. If there is to be none "
+            f"SANCTL_DEVICE={failure.device} SANCTL_ACTION=backup'; then {again}: the "
+            f"finding ends with its success. If there is to be none "
             f"any more, or 'sanctl backup list {where}' shows a newer one: 'sanctl backup forget "
             f"{where}'",
         )

@@ -259,7 +259,7 @@ def _replica_findings(cluster: Cluster, device: DeviceSpec, now_s: float) -> Ite
             unsynced_bytes = 0
             what, do = (
                 f"replica on {node} has no disk: DRBD dropped it at an error",
-                f"check the disk (journalctl -k on {node}); {retry_advice()}; the device is "
+                f"check the disk (journalctl -k on {node}); {retry_advice(node)}; the device is "
                 "served meanwhile",
             )
         else:

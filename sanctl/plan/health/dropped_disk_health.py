@@ -11,6 +11,7 @@ from sanctl.model.crm_mon import MEMBER_STATES
 from sanctl.model.device import DeviceSpec
 from sanctl.model.disk_drops import is_kept
 from sanctl.model.findings import Finding, Severity
+from sanctl.model.names import NodeName
 
 #: So many within a day, and the disk is not to be relied on. One may have been a cable.
 _FAILING = 2
@@ -51,9 +52,9 @@ def dropped_disk_findings(
         )
 
 
-def retry_advice() -> str:
-    """Return when a disk that was dropped is attached again."""
+def retry_advice(node: NodeName) -> str:
+    """Return when a disk that was dropped is attached again, and what tries that at once."""
     return (
-        "once it answers it is attached again by itself: it is tried at growing intervals, an hour "
-        "at most"
+        "once it answers it is attached again by itself, tried at growing intervals, an hour at "
+        f"most; 'sanctl node standby {node}', then 'sanctl node online {node}', tries at once"
     )

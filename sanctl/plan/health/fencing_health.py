@@ -9,6 +9,7 @@ from sanctl.model.cib import FencingResource
 from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import MEMBER_STATES, NodeState, Role
 from sanctl.model.findings import Finding, Severity
+from sanctl.model.name_list import in_words
 from sanctl.model.sbd_mode import DISK, DISKLESS, MODES, OFF
 
 _FENCE_SBD = "fence_sbd"
@@ -111,7 +112,7 @@ def _disabled_finding(cluster: Cluster, fence: FencingResource) -> Finding:
         severity=WARNING if is_covered else CRITICAL,
         subject=f"fencing {fence.id}",
         what=f"it is disabled: {fence.disabled_by} has target-role=Stopped",
-        why=f"Pacemaker does not use it; to fence {targets} is left: {' and '.join(left)}"
+        why=f"Pacemaker does not use it; {targets} can still be fenced, by {in_words(left)}"
         if is_covered
         else f"Pacemaker does not use it: {targets} cannot be fenced, and what it served is not "
         "taken over when it falls silent",

@@ -33,10 +33,11 @@ def file_findings(cluster: Cluster) -> Iterator[Finding]:
         secrets,
         "SAN-HLT-164",
         "/etc/sanctl/drbd.secret",
-        why="replicas stay connected as they are, and refuse each other at the next connection",
-        do="'drbdsetup show DEVICE' on the node that serves a device has the one by which its "
-        "replicas are connected (shared-secret): copy the file with that one to the other "
-        "nodes, owner root, mode 0600, before a node restarts",
+        why="replicas stay connected as they are, and refuse each other at the next connection; "
+        "restore points and changes of reservations fail between these nodes, and SAN-HLT-129 "
+        "beside this may come from it",
+        do="find the file that is in use as docs/howto/night-page.md says, 'Which secret is in "
+        "use', and copy it to the other nodes, owner root, mode 0600, before a node restarts",
     )
 
 

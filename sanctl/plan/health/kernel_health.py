@@ -11,9 +11,9 @@ from sanctl.model.findings import Finding, Severity
 _PART = re.compile(r"[0-9]+|[a-z]+")
 #: A line of modules.dep or modules.builtin: the path below the kernel's folder.
 _DRBD = re.compile(r"^(?P<folder>\S*/)drbd\.ko(\.\w+)?(:|$)", re.MULTILINE)
-#: Where a kernel's own module is, which is DRBD 8.4.
 #: Debian, Ubuntu: what follows the version. Other distributions have none.
 _FLAVOUR = re.compile(r"-[a-z][a-z0-9_-]*$")
+#: Where a kernel's own module is, which is DRBD 8.4.
 _IN_TREE = "kernel/drivers/block/"
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import MEMBER_STATES, NodeState
 from sanctl.model.findings import Finding, Severity
-from sanctl.plan.cluster.preconditions import other_part_advice
+from sanctl.plan.cluster.preconditions import end_of_node_maintenance, other_part_advice
 from sanctl.plan.cluster.standby_reason import StandbyReason, node_state_text, standby_reason
 
 CRITICAL, WARNING = Severity.CRITICAL, Severity.WARNING
@@ -33,9 +33,7 @@ _NODE_ADVICE = {
         WARNING,
         "Pacemaker starts, stops and moves nothing on it, may forget which replica serves there, "
         "and promote another one in vain",
-        "end it now: crm_attribute --node NODE --name maintenance --delete. Where Pacemaker is to "
-        "leave everything alone, put the whole cluster into maintenance mode: "
-        "crm_attribute --name maintenance-mode --update true",
+        end_of_node_maintenance("NODE"),
     ),
     NodeState.PENDING: (
         WARNING,

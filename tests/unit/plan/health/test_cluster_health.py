@@ -346,7 +346,7 @@ def test_a_node_in_maintenance_is_to_end_that() -> None:
     fake.states["n1"] = "maintenance"
     finding = next(each for each in _findings(fake) if each.code == "SAN-HLT-020")
     assert "promote another one in vain" in finding.why
-    assert finding.do.startswith("end it now: crm_attribute --node n1 --name maintenance --delete")
+    assert finding.do.startswith("end it: 'crm_attribute --node n1 --name maintenance --delete'")
     assert "crm_attribute --name maintenance-mode --update true" in finding.do
 
 

@@ -3,13 +3,18 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from sanctl.model.cluster import Cluster
 from sanctl.parse.cib import parse_cib
 from sanctl.parse.crm_mon import parse_crm_mon
 from sanctl.plan.health.cluster_health import all_findings
-from sanctl.plan.health.file_health import file_findings
+from sanctl.render.drbd import device_secret
 from tests.fakes.pacemaker import FakePacemaker
 from tests.fakes.topology import topology
 
@@ -41,18 +46,17 @@ def test_who_has_the_same_or_does_not_say_is_not_named(other: str) -> None:
     assert found("toml=a drbd-secret=c", other) == {}
 
 
-def test_the_secret_in_use_is_said_to_be_what_drbdsetup_shows() -> None:
-    """The advice was to copy "the one by which the replicas are connected", and not how to see it.
-
-    The playbook refuses nodes whose secrets differ.
-    """
-    fake = FakePacemaker(golden="one-device")
-    for node, digest in (("n1", "c"), ("n2", "d")):
-        fake.attribute(node, "sanctl-pool-main", f"total=100 free=90 drbd-secret={digest}")
-    cluster = Cluster.seen(parse_cib(fake.root), parse_crm_mon(fake.monitor()))
-    (one,) = file_findings(cluster)
-    assert "drbdsetup show" in one.do
-    assert "shared-secret" in one.do
+def test_the_secret_in_use_is_found_by_the_line_of_the_page(tmp_path: Path) -> None:
+    """DRBD has what is derived from the file for each device, and never what is in the file."""
+    page = (Path(__file__).parents[4] / "docs" / "howto" / "night-page.md").read_text()
+    section = page[page.index("## Which secret is in use") :]
+    (line,) = (each.strip() for each in section.splitlines() if "python3 -c" in each)
+    file, uuid = tmp_path / "drbd.secret", "a" * 32
+    file.write_text("5ecret\n")
+    line = line.replace("/etc/sanctl/drbd.secret", str(file)).replace("UUID", uuid)
+    argv = [sys.executable, *shlex.split(line)[1:]]
+    printed = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    assert printed.strip() == device_secret("5ecret", uuid)
 
 
 def test_a_node_that_is_away_is_not_compared() -> None:
