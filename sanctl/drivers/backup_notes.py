@@ -94,7 +94,10 @@ def turn(repository: str, *, wait_s: float, device: str = "") -> Iterator[bool]:
     until_s = time.monotonic() + wait_s
     queue = f"backup-queue-{repository}."
     place = state_files.node_lock(f"{queue}{_last_turn(repository, device)}.{device}")
-    with state_files.locked(place, wait_s=0.0):
+    with contextlib.ExitStack() as queued:
+        # Without room for it on /run a device is overtaken, and waits for its turn nevertheless.
+        with contextlib.suppress(OSError):
+            queued.enter_context(state_files.locked(place, wait_s=0.0))
         try:
             while True:
                 # At its end it tries once, whoever is before it: else it would fail for certain.

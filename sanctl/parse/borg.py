@@ -17,6 +17,10 @@ _ENDED = "borg ended without a word"
 #: What `Failure.kind` is where borg cannot read its cache on this node; borg has no id for that.
 BROKEN_CACHE = "BrokenCache"
 _CACHE_FILE = "/borg/cache.py"
+#: borg stores a chunk by its cache, which calls these: an error there is the repository's.
+_REPOSITORY_FILES = ("/borg/repository.py", "/borg/remote.py")
+#: Of a disk or of this node's memory: a new cache mends neither.
+_NOT_CONTENT = ("MemoryError", "OSError", "[Errno ")
 
 
 class Failure(NamedTuple):
@@ -53,11 +57,22 @@ def parse_failure(stderr: str) -> Failure:
     if is_full:
         return Failure("NoSpace", "no space left on device", remote)
     if kind == "Exception" and traceback:
-        if _CACHE_FILE in traceback:
+        if _is_of_cache(traceback):
             kind = BROKEN_CACHE
         text = f"{text.strip()}: {_raised(traceback)}"
     said = (text or warning or _ENDED).strip()
     return Failure(kind, said.splitlines()[0], remote)
+
+
+def _is_of_cache(traceback: str) -> bool:
+    """Return whether borg could not make sense of what is in its cache on this node."""
+    _, found, inner = traceback.partition("\n\n")[0].rpartition(_CACHE_FILE)
+    raised = _raised(traceback)
+    return (
+        bool(found)
+        and not any(each in inner for each in _REPOSITORY_FILES)
+        and not any(each in raised for each in _NOT_CONTENT)
+    )
 
 
 def _raised(traceback: str) -> str:

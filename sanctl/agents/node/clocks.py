@@ -11,6 +11,7 @@ firewall, addresses of IPv6) is not known to be wrong; offsets of whole days are
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from sanctl.agents.replica import parts
@@ -38,7 +39,8 @@ def field() -> str:
         before, _, said = text.partition(" ")
         if age_s is None or not 0.0 <= age_s < _EVERY_S:
             # First: where there can be no socket each monitor would log it.
-            note.write(text)
+            with contextlib.suppress(OSError):  # /run may be full: the one below says so
+                note.write(text)
             offsets = _offsets()
             seen = beyond_limit(offsets)
             published = to_publish(

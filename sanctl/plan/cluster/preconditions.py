@@ -129,15 +129,14 @@ def refuse_without_quorum(cluster: Cluster) -> None:
 
 
 def refuse_unless_changeable(
-    cluster: Cluster, device: DeviceSpec, *, tells_agents: bool = True
+    cluster: Cluster, device: DeviceSpec, *, on: Collection[NodeName] | None = None
 ) -> None:
     """Check that Pacemaker would carry out a change of this device.
 
     Args:
         cluster: as observed.
         device: the device.
-        tells_agents: whether a parameter of the device changes, of which Pacemaker tells the agents
-            of all its nodes.
+        on: the nodes whose agents Pacemaker has to tell of it; None: all of the device.
 
     Raises:
         Refused: no quorum, the device is unmanaged, a node of it is in maintenance, it is stopped,
@@ -146,7 +145,7 @@ def refuse_unless_changeable(
     problems = [
         *quorum_problems(cluster),
         *unmanaged_problems(cluster, device),
-        *(kept_node_problems(cluster, device) if tells_agents else ()),
+        *kept_node_problems(cluster, device, device.nodes if on is None else on),
     ]
     if device.is_deleting:
         problems.append(
@@ -227,8 +226,10 @@ def unmanaged_problems(cluster: Cluster, device: DeviceSpec) -> tuple[Problem, .
     return ()
 
 
-def kept_node_problems(cluster: Cluster, device: DeviceSpec) -> tuple[Problem, ...]:
-    """Return which nodes with a replica of this device Pacemaker leaves alone.
+def kept_node_problems(
+    cluster: Cluster, device: DeviceSpec, nodes: Collection[NodeName]
+) -> tuple[Problem, ...]:
+    """Return which of these nodes with a replica of this device Pacemaker leaves alone.
 
     No replica there is started, stopped, promoted or demoted, nor is it told of a change. What it
     serves Pacemaker may forget, and promote another one in vain (docs/adr/0087).
@@ -236,7 +237,7 @@ def kept_node_problems(cluster: Cluster, device: DeviceSpec) -> tuple[Problem, .
     return tuple(
         kept_node_problem(node)
         for node in device.nodes
-        if cluster.mon.state(node) is NodeState.MAINTENANCE
+        if node in nodes and cluster.mon.state(node) is NodeState.MAINTENANCE
     )
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from sanctl.model.backup_failure import BackupFailure
 from sanctl.model.cib_change import Change, RemoveBackupFailure, SetBackupFailure
 from sanctl.model.cluster import Cluster
-from sanctl.plan.cluster.preconditions import refuse_without_quorum
 
 
 def plan_failed(
@@ -27,14 +26,10 @@ def plan_failed(
         code: the code of the failure.
         node: the node on which it failed.
         failed_s: when, in seconds since 1970.
-
-    Raises:
-        Refused: this part of the cluster cannot note it.
     """
     found = cluster.cib.device(device)
     if found is None:
         return ()
-    refuse_without_quorum(cluster)
     before = _known(cluster, device, repository)
     is_same = before is not None and before.uuid == found.uuid
     if before is not None and is_same and before.failed_s > failed_s:
@@ -45,16 +40,9 @@ def plan_failed(
 
 
 def plan_forgotten(cluster: Cluster, device: str, repository: str) -> tuple[Change, ...]:
-    """Return the changes after a success, or where no backup is to be made there any more.
-
-    Raises:
-        Refused: this part of the cluster cannot note it.
-    """
+    """Return the changes after a success, or where no backup is to be made there any more."""
     known = _known(cluster, device, repository)
-    if known is None:
-        return ()
-    refuse_without_quorum(cluster)
-    return (RemoveBackupFailure(failure=known),)
+    return () if known is None else (RemoveBackupFailure(failure=known),)
 
 
 def _known(cluster: Cluster, device: str, repository: str) -> BackupFailure | None:

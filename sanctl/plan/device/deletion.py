@@ -97,7 +97,7 @@ def check_deletion(cluster: Cluster, name: DeviceName) -> None:
     problems = [
         *quorum_problems(cluster),
         *unmanaged_problems(cluster, device),
-        *kept_node_problems(cluster, device),
+        *kept_node_problems(cluster, device, device.nodes),
         *(() if device.is_deleting else needed_by_clones(cluster, cluster.cib.points_of(name))),
     ]
     if problems:

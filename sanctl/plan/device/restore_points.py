@@ -84,6 +84,17 @@ def refuse_another_point(cluster: Cluster, shown: RestorePoint) -> None:
         )
 
 
+def _nodes_told(cluster: Cluster, device: DeviceSpec, by_schedule: bool) -> tuple[NodeName, ...]:
+    """Return the nodes that Pacemaker has to tell of an order: the one that serves has the others.
+
+    All of them where no node is known to serve.
+    """
+    if by_schedule:
+        return ()
+    serving = cluster.serving_node(device.name)
+    return tuple(node for node in device.nodes if serving in {None, node.value})
+
+
 def plan_point_order(
     cluster: Cluster,
     name: DeviceName,
@@ -94,15 +105,15 @@ def plan_point_order(
 ) -> tuple[Change, ...]:
     """Return the change that orders a restore point.
 
-    One that is made by schedule is not ordered by a parameter of the device, so that a node in
-    maintenance does not matter.
+    One that is made by schedule is not ordered by a parameter of the device, so that no node in
+    maintenance matters; otherwise the one that serves does.
 
     Raises:
         Refused: there is no such device or it cannot be changed now; it has a restore point of that
             name or too many; another order is open; it is going back to a restore point.
     """
     device = existing_device(cluster, name)
-    refuse_unless_changeable(cluster, device, tells_agents=not by_schedule)
+    refuse_unless_changeable(cluster, device, on=_nodes_told(cluster, device, by_schedule))
     refuse_while_restoring(device)
     points = cluster.cib.points_of(name)
     # Of a node that is away, those that are being deleted stay until it is back.

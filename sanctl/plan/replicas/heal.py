@@ -264,7 +264,9 @@ def plan_heal(
             other one.
     """
     device = existing_device(cluster, name)
-    refuse_unless_changeable(cluster, device)
+    # Orders are attributes of the nodes that carry them out: no agent is told, and a node in
+    # maintenance that has none is not concerned.
+    refuse_unless_changeable(cluster, device, on=())
     now = diagnose(cluster, device)
     loss_of_keeping(now, keep)
     if now.key != shown.key:

@@ -236,14 +236,21 @@ def test_what_refuses_a_point_by_hand_refuses_one_by_schedule(bed: Bed) -> None:
 def test_a_node_in_maintenance_stops_no_schedule(bed: Bed) -> None:
     """Such a point changes no parameter of the device, of which agents would have to be told."""
     seen = seen_with(bed)
-    nodes = [
-        replace(each, state=NodeState.MAINTENANCE) if each.name == "n2" else each
-        for each in seen.mon.nodes
-    ]
-    seen = replace(seen, mon=replace(seen.mon, nodes=tuple(nodes)))
-    assert plan.due_point(seen, "web", "1" * 16, NOON) is not None
-    with pytest.raises(Refused, match="SAN-DEV-018"):
-        plan_point_order(seen, NAME, PointOrder("by-hand", "2" * 16, int(NOON)), NOON)
+    by_hand = PointOrder("by-hand", "2" * 16, int(NOON))
+    (serving,) = seen.mon.active_nodes(NAME)
+    for name in BOTH:
+        nodes = [
+            replace(each, state=NodeState.MAINTENANCE) if each.name == name else each
+            for each in seen.mon.nodes
+        ]
+        kept = replace(seen, mon=replace(seen.mon, nodes=tuple(nodes)))
+        assert plan.due_point(kept, "web", "1" * 16, NOON) is not None
+        # One by hand, as backups and copies have it: the node that serves has to be told.
+        if name != serving:
+            assert plan_point_order(kept, NAME, by_hand, NOON) != ()
+            continue
+        with pytest.raises(Refused, match="SAN-DEV-018"):
+            plan_point_order(kept, NAME, by_hand, NOON)
 
 
 def test_the_schedule_goes_into_the_cib_and_with_the_device(bed: Bed) -> None:
