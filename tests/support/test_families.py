@@ -42,6 +42,7 @@ FAMILIES = {
         "test_pools_full",
         "test_pool_shut_down",
         "test_read_errors",
+        "test_read_errors_promote",
         "test_read_errors_start",
     ),
     "Diverged replicas": ("test_heal",),
@@ -83,6 +84,7 @@ FAMILIES = {
     "Laboratory and rollout": ("test_hostile_superblocks", "test_laboratory", "test_rollout"),
     "Number of replicas": (
         "test_drbd9_added_replica",
+        "test_drbd9_level_cuts",
         "test_drbd9_replicas",
         "test_replica_changes",
         "test_three_nodes",
