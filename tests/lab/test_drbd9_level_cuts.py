@@ -158,17 +158,17 @@ def recovers(device: ReplicatedDevice, change: Change, *, asked: str, since_s: f
     """The command ends, where it still runs; then the device is as before, or as asked for."""
     bed = device.bed
     wait_for("a node to serve", device.active, within_s=DEADLINE_S)
+
+    def has_ended() -> bool:
+        return not level_cuts.is_under_way(bed, asked)
+
     try:
-        wait_for(
-            "the command to end",
-            lambda: not level_cuts.is_under_way(bed, asked),
-            within_s=DEADLINE_S,
-            every_s=2.0,
-        )
+        wait_for("the command to end", has_ended, within_s=DEADLINE_S, every_s=2.0)
     except NotConverged:
         # Ctrl-C: it says what is left, and how to go on.
         bed.sh(asked, f"systemctl kill --signal INT {level_cuts.UNIT}", ok=range(256))
         print("  the command did not end")
+        wait_for("the command to end at Ctrl-C", has_ended, within_s=120)
     messages = level_cuts.said(bed, asked, since_s)
     print("".join(f"    {line}\n" for line in messages.splitlines()))
     level_cuts.await_by_itself_or_as_told(
