@@ -29,7 +29,9 @@ _SLOW = ("--rate-min", "1M", "--rate-max", "1M")
 _FAST = ("--rate-min", "32M", "--rate-max", "network")
 _POLL_S = 0.1
 # Of `sanctl status`, or of a command that has ended early.
-_NAMED = re.compile(r"'(sanctl device (?:replicas|complete)\b[^']*)'")
+_NAMED = re.compile(
+    r"'((?:sanctl device (?:replicas|complete)|crm_resource --cleanup --resource)\b[^']*)'"
+)
 
 
 class Moment(StrEnum):
@@ -206,6 +208,7 @@ def _named_commands(bed: LabSession, change: Change, messages: str) -> list[str]
     findings = json.loads(shown)["data"]["findings"]
     texts = [messages, *(f"{each['what']} {each['do']}" for each in findings)]
     print("".join(f"    {text}\n" for text in texts))
-    goes_on = re.compile(rf"sanctl device (complete$|replicas \S+ {change.after}\b)")
+    # A promotion before a standby has told that it lacks its majority fails, which stays told.
+    goes_on = re.compile(rf"crm_resource|sanctl device (complete$|replicas \S+ {change.after}\b)")
     found = dict.fromkeys(each for text in texts for each in _NAMED.findall(text))
     return [each for each in found if goes_on.match(each)]
