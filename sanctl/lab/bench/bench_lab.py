@@ -58,6 +58,7 @@ def start_load(
     rate: float,
     region_bytes: int,
     synced: bool = True,
+    start_bytes: int = 0,
 ) -> LedgerLoad:
     """Start a ledger on a device of the host, which shows nothing but what goes wrong.
 
@@ -69,6 +70,7 @@ def start_load(
         rate: writes a second.
         region_bytes: how much of the device it writes to.
         synced: False: it flushes nothing.
+        start_bytes: where on the device that begins.
     """
     return scenario.start_load(
         device,
@@ -79,4 +81,5 @@ def start_load(
         print_line=lambda text: click.echo(f"  {text}", err=True),
         show_ledger=lambda _state: None,
         synced=synced,
+        start_bytes=start_bytes,
     )

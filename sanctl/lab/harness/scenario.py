@@ -170,9 +170,15 @@ class Scenario:
         print_line: PrintLine,
         show_ledger: ShowLedger,
         synced: bool = True,
+        start_bytes: int = 0,
     ) -> LedgerLoad:
-        """Start a ledger on a device of the host; without `synced` it flushes nothing."""
+        """Start a ledger on a device of the host; without `synced` it flushes nothing.
+
+        It writes `region_bytes` from `start_bytes` on.
+        """
         options = ["--rate", f"{rate:g}", "--region", str(region_bytes)]
+        if start_bytes:
+            options += ["--start", str(start_bytes)]
         if not synced:
             options.append("--unsynced")
         run = self.host.start_ledger(device, path, *options)

@@ -59,7 +59,9 @@ def site_server(bed: LabSession, where: SiteServer) -> Iterator[str]:
         bed.sh(
             where.server,
             f"[ ! -e {where.image}.keys ] || mv {where.image}.keys {_AUTHORIZED};"
-            f" umount {where.mount}; rm -f {where.image}",
+            # A receiver whose sender was ended may have its folder open a little longer.
+            f" for try in $(seq 20); do mountpoint -q {where.mount} || break;"
+            f" umount {where.mount} || sleep 0.5; done; rm -f {where.image}",
             timeout_s=60,
         )
 
