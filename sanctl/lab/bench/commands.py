@@ -21,6 +21,7 @@ from sanctl.lab.bench.peers import peers_command
 from sanctl.lab.bench.point_pauses import snapshot_command
 from sanctl.lab.bench.replica_changes import levels_command
 from sanctl.lab.bench.replication import replicate_command
+from sanctl.lab.bench.site_failover import site_command
 from sanctl.lab.bench.standby_loss import partner_command
 from sanctl.lab.bench.status_cost import status_command
 from sanctl.lab.harness import collect
@@ -45,6 +46,7 @@ bench.add_command(partner_command)
 bench.add_command(path_command)
 bench.add_command(peers_command)
 bench.add_command(replicate_command)
+bench.add_command(site_command)
 bench.add_command(snapshot_command)
 bench.add_command(status_command)
 

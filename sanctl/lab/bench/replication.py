@@ -40,7 +40,7 @@ _SITE = "bench"
 _FOLDER = "/srv/bench-site"
 _REGION_BYTES = 4 * 2**20
 _WRITES_PER_S = 100.0
-_PIECE_BYTES = 64 << 10
+PIECE_BYTES = 64 << 10
 _COMMAND_S = 580.0
 _BEFORE_S = 5.0
 #: A busy machine may not make the restore point within half a second: so many tries.
@@ -49,7 +49,7 @@ _POINT_NOT_IN_TIME = "SAN-SNAP-007"
 _MIN_BYTES = 32 << 20
 
 #: Writes pieces of random bytes at even distances of a stretch of the device.
-_CHANGE = """
+CHANGE = """
 import os, sys
 path, begin, end, count, length = sys.argv[1], *map(int, sys.argv[2:])
 step = (end - begin) // count // 4096 * 4096
@@ -93,15 +93,15 @@ class CopyBench:
 
     def change(self, changed_bytes: int) -> int:
         """Have the host write so much behind the ledger's blocks; return how much, for certain."""
-        count = changed_bytes // _PIECE_BYTES
+        count = changed_bytes // PIECE_BYTES
         self._load.bed.sh(
             self._load.host.name,
             f"python3 - {self._load.run.device} {_REGION_BYTES} {self._device_bytes} {count}"
-            f" {_PIECE_BYTES}",
-            stdin=_CHANGE,
+            f" {PIECE_BYTES}",
+            stdin=CHANGE,
             timeout_s=_COMMAND_S,
         )
-        return count * _PIECE_BYTES
+        return count * PIECE_BYTES
 
     def run(self, written_bytes: int) -> CopyRun:
         """Make one copy, and measure what was sent and what the host saw of it.
@@ -225,7 +225,7 @@ def replicate_command(
     device_bytes, changed_bytes = ByteSize.parse(size).bytes, ByteSize.parse(changed).bytes
     if device_bytes < _MIN_BYTES or device_bytes % 2**20:
         raise click.UsageError(f"--size {size} is none of 32M or more, in whole MiB")
-    if not _PIECE_BYTES <= changed_bytes <= (device_bytes - _REGION_BYTES) // 2:
+    if not PIECE_BYTES <= changed_bytes <= (device_bytes - _REGION_BYTES) // 2:
         raise click.UsageError(f"--changed {changed} is none of 64K to a half of --size")
     scenario = scenario_without(name, _DEVICE)
     bed, server = scenario.bed, scenario.host.name

@@ -122,6 +122,7 @@ _IN_THE_LAB = {
     "bench path",
     "bench peers",
     "bench replicate",
+    "bench site",
     "bench snapshot",
     "cluster show",
     "cluster strategy set",

@@ -37,7 +37,7 @@ def test_what_is_written_is_what_is_counted(tmp_path: Path) -> None:
     device.write_bytes(b"x" * (8 * MIB))
     before.write_bytes(device.read_bytes())
     assert program(replication._COMPARE, 4 * MIB, device, before) == "0 0\n"
-    program(replication._CHANGE, device, 4 * MIB, 8 * MIB, 5, 64 << 10)
+    program(replication.CHANGE, device, 4 * MIB, 8 * MIB, 5, 64 << 10)
     assert program(replication._COMPARE, 4 * MIB, device, before) == f"0 {5 * (64 << 10)}\n"
     assert program(replication._COMPARE, 8 * MIB, device, before) == f"{5 * (64 << 10)} 0\n"
     assert device.read_bytes()[: 4 * MIB] == before.read_bytes()[: 4 * MIB]
