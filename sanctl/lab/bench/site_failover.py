@@ -118,7 +118,8 @@ def conditions(server: str) -> list[str]:
     return [
         f"{server} is the host that writes and the site's server at once, and one cluster plays"
         " the one that is lost and the other one",
-        "the loss: the host's ledger is ended, and the host logged out; no node loses power",
+        "the loss: the host's ledger is ended, and the host logged out; no node loses power, and"
+        " nothing is denied at home: a 'target allow' would be a part of the turn",
         "the times are those of commands typed one after the other at once, by ssh; nobody thinks",
         "differed: blocks of 4 KiB, of what was random beside the ledgers' blocks, which compress",
     ]
