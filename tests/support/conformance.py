@@ -14,6 +14,8 @@ from tests.support import conformance_runner
 FIRST, SECOND = (f"iqn.2026-11.net.example:conformance{number}" for number in (1, 2))
 #: Each test that does not pass, with the result and the reason; all others are expected to pass.
 EXPECTED = Path(__file__).parent.parent / "lab" / "conformance.tsv"
+#: Each test of reservations with its result where they are switched on, also those that pass.
+WITH_RESERVATIONS = EXPECTED.with_name("conformance-reservations.tsv")
 #: What takes longer hangs: a loop of 256 unmaps took 60 s, beside other laboratories.
 DEADLINE_S = 300
 #: Tests that only the libiscsi of Debian 13 has, 1.20; that of Debian 12 is 1.19.
@@ -21,9 +23,9 @@ NEWER = frozenset({"CompareAndWrite.MiscompareSense"})
 _RUNNER = Path(conformance_runner.__file__)
 
 
-def expected() -> dict[str, str]:
-    """Return the result of each test that is not expected to pass."""
-    rows = [line.split("\t") for line in EXPECTED.read_text().splitlines()[1:]]
+def expected(table: Path = EXPECTED) -> dict[str, str]:
+    """Return the results in a table: by default of all tests that are not expected to pass."""
+    rows = [line.split("\t") for line in table.read_text().splitlines()[1:]]
     assert all(len(row) == 3 and row[2] for row in rows), "a test without a reason"
     found = {test: result for test, result, _ in rows}
     assert len(found) == len(rows) and list(found) == sorted(found)
@@ -45,15 +47,26 @@ def run(
 
 
 def differences(
-    outcomes: Mapping[str, Mapping[str, object]], wanted: Iterable[str] | None = None
+    outcomes: Mapping[str, Mapping[str, object]],
+    wanted: Iterable[str] | None = None,
+    *,
+    table: Path = EXPECTED,
 ) -> list[str]:
     """Return what differs from what is expected: worse and better, missing and new."""
-    table = expected()
-    names = sorted({*outcomes, *(table if wanted is None else wanted)})
+    results = expected(table)
+    names = sorted({*outcomes, *(results if wanted is None else wanted)})
     return [
-        f"{name}: {found}, expected {table.get(name, 'passed')}: {outcome.get('said')}"
+        f"{name}: {found}, expected {results.get(name, 'passed')}: {outcome.get('said')}"
         for name in names
         for outcome in (outcomes.get(name, {}),)
         for found in (outcome.get("result", "not run"),)
-        if found != table.get(name, "passed") and not (found == "absent" and name in NEWER)
+        if found != results.get(name, "passed") and not (found == "absent" and name in NEWER)
     ]
+
+
+def lines(outcomes: Mapping[str, Mapping[str, object]]) -> str:
+    """Return the lines of a table that say what came out, with what the tool said as the reason."""
+    return "".join(
+        f"{name}\t{each.get('result')}\t{each.get('said') or 'say why'}\n"
+        for name, each in sorted(outcomes.items())
+    )
