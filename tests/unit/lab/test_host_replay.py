@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a host concludes of heartbeats that are not answered (tests/support/heartbeat_runner.py)."""
+"""What hosts of a cluster conclude of what paths answer (tests/support, *_runner.py)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from tests.support import conformance, offload_runner
+from tests.support import arbitration_runner, conformance, offload_runner
 from tests.support.heartbeat_runner import Slot, State, image
 
 OWNER, BLOCK = "esx0", 3
@@ -90,6 +90,38 @@ def test_an_acknowledged_one_that_is_lost_shows() -> None:
     disk.block = image(OWNER, 1)
     Slot(OWNER, BLOCK, [cast(offload_runner.Disk, disk)] * 2).beat(state)
     assert state.taken == image(OWNER, 1).rstrip(b"\0").decode()
+
+
+_KEYS = "  PR generation=0x7, 2 registered reservation keys follow:\n    0xb1\n    0xa0\n\n\n"
+_HELD = """  PR generation=0x7, Reservation follows:
+    Key=0xa0
+    scope: LU_SCOPE,  type: Write Exclusive, registrants only
+"""
+_FREE = "  PR generation=0x7, there is NO reservation held\n"
+
+
+@pytest.mark.parametrize(
+    ("answers", "found"),
+    [
+        (
+            ("", _KEYS, _HELD),
+            {"keys": [0xA0, 0xB1], "holder": 0xA0, "type": "Write Exclusive, registrants only"},
+        ),
+        (("", _KEYS, _FREE), {"keys": [0xA0, 0xB1], "holder": None, "type": ""}),
+        ((None, _KEYS, _HELD), None),
+        (("", None, _HELD), None),
+        (("", _KEYS, None), None),
+    ],
+)
+def test_what_the_owner_reads(
+    monkeypatch: pytest.MonkeyPatch,
+    answers: tuple[str | None, ...],
+    found: dict[str, object] | None,
+) -> None:
+    """A path that is not ready, or answers one of the two alone, has said nothing."""
+    told = iter(answers)
+    monkeypatch.setattr(arbitration_runner, "ask", lambda *_: next(told))
+    assert arbitration_runner.read("/dev/sda") == found
 
 
 def test_both_tables_of_conformance_have_reasons() -> None:
