@@ -2,7 +2,7 @@
 """What clusters of Windows and of ESXi send to a disk that they share, replayed.
 
 Neither runs in the laboratory. Two initiators, each with a path to both nodes, send what those
-systems send by what is published of them: a clustered disk's arbitration by persistent
+systems send by descriptions, not by traces: a clustered disk's arbitration by persistent
 reservations, with the owner's reads each three seconds and the six that a challenger waits, and
 VMFS' heartbeats by COMPARE AND WRITE. Meanwhile the disk moves, and nodes lose their power.
 """
