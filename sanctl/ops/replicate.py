@@ -38,7 +38,7 @@ from sanctl.ops.session import Session
 from sanctl.ops.site_takeover import refuse_taken_over
 from sanctl.ops.snapshot import create_point_patiently
 from sanctl.plan.site.choosing import copies_in_use
-from sanctl.plan.site.copy_progress import refuse_second
+from sanctl.plan.site.copy_progress import refuse_second_copy
 from sanctl.plan.site.copying import (
     Base,
     choose_base,
@@ -344,7 +344,7 @@ def replicate(
     cluster = session.observe()
     site = existing_site(cluster, site_name)
     device = refuse_sender(cluster, name, node.name, from_active=from_active)
-    refuse_second((name.value,), site.name, copies_under_way(session, cluster), accepted)
+    refuse_second_copy((name.value,), site.name, copies_under_way(session, cluster), accepted)
     session.reporter.update(f"connecting to site {site.name}")
     with contextlib.ExitStack() as links:
 

@@ -43,7 +43,7 @@ from sanctl.ops.replicate import (
 )
 from sanctl.ops.session import Session
 from sanctl.ops.snapshot import create_group
-from sanctl.plan.site.copy_progress import refuse_second
+from sanctl.plan.site.copy_progress import refuse_second_copy
 from sanctl.plan.site.copying import plan_attempt, refuse_sender
 from sanctl.plan.site.definition import existing_site
 from sanctl.plan.site.group_record import plan_group_begun, plan_group_complete
@@ -94,7 +94,7 @@ def replicate_group(
         name: refuse_sender(cluster, name, node.name, from_active=from_active) for name in orders
     }
     names = [name.value for name in orders]
-    refuse_second(names, site.name, copies_under_way(session, cluster), accepted)
+    refuse_second_copy(names, site.name, copies_under_way(session, cluster), accepted)
     there: dict[DeviceName, CopiesThere] = {}
     session.reporter.update(f"connecting to site {site.name}")
     with connect(site) as link:

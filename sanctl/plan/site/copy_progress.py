@@ -19,7 +19,7 @@ FRESH_S = 120
 UNDER_WAY = "SAN-SITE-040"
 
 
-def refuse_second(
+def refuse_second_copy(
     devices: Sequence[str],
     site: str,
     copies: Mapping[tuple[str, str], tuple[str, CopyProgress]],
