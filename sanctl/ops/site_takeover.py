@@ -29,7 +29,7 @@ from sanctl.plan.site.takeover import (
     ending_of,
     known_takeovers,
     plan_takeovers,
-    taken_by,
+    replaced_takeover,
     taken_over_problem,
 )
 from sanctl.plan.site.takeover_age import older_problem
@@ -170,7 +170,7 @@ def _take_over(
         for device in devices:
             copy = copies[device.name.value]
             current = before.get(copy.folder)
-            ends = taken_by(device, current, replaced) if current is not None else None
+            ends = replaced_takeover(device, current, replaced) if current is not None else None
             claims[copy.folder] = Claim(
                 Successor(device.name.value, device.uuid, copy.point, now_s),
                 None if seen is None else tuple(each.token for each in seen.get(copy.folder, ())),

@@ -184,7 +184,9 @@ def plan_takeovers(cluster: Cluster, site: str, found: SiteTakeovers) -> tuple[C
     return tuple(changes)
 
 
-def taken_by(device: DeviceSpec, successor: Successor, replaced: Sequence[str]) -> Successor | None:
+def replaced_takeover(
+    device: DeviceSpec, successor: Successor, replaced: Sequence[str]
+) -> Successor | None:
     """Return the takeover by another device that is to end by that of a device; None: none is.
 
     Args:
