@@ -15,7 +15,7 @@ from sanctl.errors import Problem
 from sanctl.model.backup import Backup
 from sanctl.model.names import format_bytes
 from sanctl.ops.backup import BackupOutcome
-from sanctl.plan.device.backup_pruning import Pruning, others_problems
+from sanctl.plan.device.backup_pruning import Pruning, foreign_backup_problems
 
 if TYPE_CHECKING:
     from sanctl.cli.documents import backup as backup_documents
@@ -70,7 +70,7 @@ def pruning_problems(device: str, found: Pruning) -> list[Problem]:
         )
         for each in found.in_use
     ]
-    return [*problems, *others_problems(device, found)]
+    return [*problems, *foreign_backup_problems(device, found)]
 
 
 def print_pruned(found: Pruning, problems: Sequence[Problem], *, word: str = "is deleted") -> None:

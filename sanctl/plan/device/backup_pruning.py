@@ -92,7 +92,7 @@ def plan_pruning(
     )
 
 
-def others_problems(device: str, found: Pruning) -> tuple[Problem, ...]:
+def foreign_backup_problems(device: str, found: Pruning) -> tuple[Problem, ...]:
     """Return that backups stay as they are of no device of this cluster; none: none does."""
     if not found.of_others:
         return ()

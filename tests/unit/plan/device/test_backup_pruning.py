@@ -6,7 +6,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from sanctl.model.backup import OWN_POINT, Backup, BackupName
-from sanctl.plan.device.backup_pruning import Pruning, others_problems, plan_pruning
+from sanctl.plan.device.backup_pruning import Pruning, foreign_backup_problems, plan_pruning
 
 OLD, NEW = "e" * 32, "a" * 32
 NOW = int(datetime(2026, 11, 25, 12, tzinfo=UTC).timestamp())
@@ -54,9 +54,9 @@ def test_those_of_another_clusters_device_of_the_name_stay() -> None:
     own = [backup(days * DAY) for days in (1, 2)]
     found = plan_pruning([*own, *other, *silent], "web", {"last": 1}, NOW, (), own_uuids={NEW})
     assert found == Pruning((own[1].name,), (), (), (other[1].name, silent[1].name))
-    (problem,) = others_problems("web", found)
+    (problem,) = foreign_backup_problems("web", found)
     assert problem.code == "SAN-BKP-031" and str(other[1].name) in problem.text
-    assert others_problems("web", found._replace(of_others=())) == ()
+    assert foreign_backup_problems("web", found._replace(of_others=())) == ()
 
 
 def test_a_clock_that_was_ahead_makes_nothing_the_newest() -> None:
