@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from sanctl.drivers import backup_notes
 from sanctl.errors import SanctlError
 from sanctl.ops.session import Session
-from sanctl.plan.device.backup_failures import plan_failed, plan_forgotten
+from sanctl.plan.device.backup_failures import plan_failure_note, plan_failure_removal
 
 #: Nothing failed: the repository has what was asked for.
 _NO_FAILURE = frozenset({"SAN-BKP-017"})
@@ -68,7 +68,9 @@ def forget_failure(session: Session, device: str, repository: str) -> bool:
         SanctlError: the cluster cannot be asked or changed.
     """
     return bool(
-        session.change(lambda seen: plan_forgotten(seen, device, repository), reads_replicas=False)
+        session.change(
+            lambda seen: plan_failure_removal(seen, device, repository), reads_replicas=False
+        )
     )
 
 
@@ -76,6 +78,8 @@ def _note_failure(
     session: Session, device: str, repository: str, *, code: str, node: str, failed_s: int
 ) -> None:
     session.change(
-        lambda seen: plan_failed(seen, device, repository, code=code, node=node, failed_s=failed_s),
+        lambda seen: plan_failure_note(
+            seen, device, repository, code=code, node=node, failed_s=failed_s
+        ),
         reads_replicas=False,
     )

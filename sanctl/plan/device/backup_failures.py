@@ -12,7 +12,7 @@ from sanctl.model.cib_change import Change, RemoveBackupFailure, SetBackupFailur
 from sanctl.model.cluster import Cluster
 
 
-def plan_failed(
+def plan_failure_note(
     cluster: Cluster, device: str, repository: str, *, code: str, node: str, failed_s: int
 ) -> tuple[Change, ...]:
     """Return the changes after a backup failed: it is noted, and since when none succeeds.
@@ -39,7 +39,7 @@ def plan_failed(
     return (SetBackupFailure(failure=failure),)
 
 
-def plan_forgotten(cluster: Cluster, device: str, repository: str) -> tuple[Change, ...]:
+def plan_failure_removal(cluster: Cluster, device: str, repository: str) -> tuple[Change, ...]:
     """Return the changes after a success, or where no backup is to be made there any more."""
     known = _known(cluster, device, repository)
     return () if known is None else (RemoveBackupFailure(failure=known),)

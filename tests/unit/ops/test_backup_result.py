@@ -14,7 +14,7 @@ from sanctl.model.cib_change import SetBackupFailure
 from sanctl.model.findings import Finding
 from sanctl.ops import backup as ops
 from sanctl.plan.device import backups as plan
-from sanctl.plan.device.backup_failures import plan_failed
+from sanctl.plan.device.backup_failures import plan_failure_note
 from sanctl.plan.health.backup_health import backup_findings
 from tests.unit.ops.test_backup import Bed, bed
 
@@ -127,7 +127,7 @@ def test_one_that_broke_off_before_the_last_failure_changes_nothing(bed: Bed) ->
     bed.env.clock.sleep(3600)
     later = int(bed.env.clock.wall_s())
     seen = bed.session().observe()
-    changes = plan_failed(seen, "web", "nas", code="SAN-BKP-013", node="n1", failed_s=later)
+    changes = plan_failure_note(seen, "web", "nas", code="SAN-BKP-013", node="n1", failed_s=later)
     bed.session().change(lambda _: changes)
     ops.remove_abandoned(bed.session())
     (failure,) = bed.session().observe().cib.backup_failures
@@ -180,7 +180,9 @@ def test_a_device_that_is_made_anew_has_no_failure(bed: Bed) -> None:
     bed.env.clock.sleep(60)
     assert bed.run("device delete web --yes")[0] == 0
     assert failure.id not in config(bed)
-    assert plan_failed(bed.session().observe(), "web", "nas", code="", node="", failed_s=1) == ()
+    assert (
+        plan_failure_note(bed.session().observe(), "web", "nas", code="", node="", failed_s=1) == ()
+    )
     # As a release leaves it that does not know the note.
     bed.session().change(lambda _: (SetBackupFailure(failure=failure),))
     assert findings(bed) == []
