@@ -88,7 +88,7 @@ class RestoreOrder(NamedTuple):
         """Return the order with which a device is created that is to hold a copy at a site."""
         return cls(token, str(copy), token, "", given_s, COPYING)
 
-    def gone_on(self, state: str) -> RestoreOrder:
+    def in_state(self, state: str) -> RestoreOrder:
         """Return the order in a later state, without what only its begin needs.
 
         Releases that cannot read that would keep hosts out for good.

@@ -173,7 +173,7 @@ class _Begin:
                 reads_replicas=False,
                 can_wait=False,
             )
-            self.order = order.gone_on(COPYING)
+            self.order = order.in_state(COPYING)
         return self.order
 
     @contextlib.contextmanager

@@ -280,7 +280,7 @@ def plan_begun(cluster: Cluster, name: str, order: RestoreOrder) -> tuple[Change
     Raises:
         CommandError: the order does not stand any more.
     """
-    return (order_change(_standing(cluster, name, order), order.gone_on(COPYING)),)
+    return (order_change(_standing(cluster, name, order), order.in_state(COPYING)),)
 
 
 def plan_done(cluster: Cluster, name: str, order: RestoreOrder) -> tuple[Change, ...]:
@@ -289,7 +289,7 @@ def plan_done(cluster: Cluster, name: str, order: RestoreOrder) -> tuple[Change,
     Raises:
         CommandError: the order does not stand any more.
     """
-    return (order_change(_standing(cluster, name, order), order.gone_on(DONE)),)
+    return (order_change(_standing(cluster, name, order), order.in_state(DONE)),)
 
 
 def plan_given_up(cluster: Cluster, name: str, order: RestoreOrder) -> tuple[Change, ...]:
@@ -300,7 +300,7 @@ def plan_given_up(cluster: Cluster, name: str, order: RestoreOrder) -> tuple[Cha
     """
     device = _standing(cluster, name, order)
     assert order.state != COPYING
-    return (order_change(device, order.gone_on(GIVEN_UP)),)
+    return (order_change(device, order.in_state(GIVEN_UP)),)
 
 
 def plan_cancelled(cluster: Cluster, name: DeviceName) -> tuple[Change, ...]:
@@ -329,7 +329,7 @@ def plan_cancelled(cluster: Cluster, name: DeviceName) -> tuple[Change, ...]:
                 "'sanctl device restore' goes back to what was kept",
             )
         )
-    changes = (order_change(device, order.gone_on(GIVEN_UP)),)
+    changes = (order_change(device, order.in_state(GIVEN_UP)),)
     kept = device.point_order
     if kept is not None and kept.token == order.kept_token:
         # What is on the device stays there, so nobody needs the restore point of it.

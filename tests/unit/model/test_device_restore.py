@@ -44,7 +44,7 @@ def test_only_the_begin_needs_the_word_that_older_releases_cannot_read() -> None
     order = ORDER._replace(may_keep_on_few=True)
     assert RestoreOrder.parse(str(order)) == order != ORDER
     for state in (COPYING, DONE, GIVEN_UP):
-        assert str(order.gone_on(state)) == str(ORDER._replace(state=state))
+        assert str(order.in_state(state)) == str(ORDER._replace(state=state))
 
 
 @pytest.mark.parametrize(
