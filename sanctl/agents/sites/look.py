@@ -20,10 +20,10 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.site import Site
 from sanctl.model.site_takeover import Ending, Takeover
+from sanctl.model.utc_time import utc_text
 from sanctl.ops.session import Session
 from sanctl.ops.site_takeover import note_takeovers
 from sanctl.plan.site.holding import NO_SITE, Answer, Held, held, plan_admission, verdict
-from sanctl.plan.site.takeover import utc_text
 from sanctl.system import journal, state_files
 from sanctl.system.clock import SystemClock
 from sanctl.system.runner import LocalRunner

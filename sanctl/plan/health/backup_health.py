@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
 from sanctl.model.cluster import Cluster
 from sanctl.model.findings import Finding, Severity
+from sanctl.model.utc_time import utc_text
 
 
 def backup_findings(cluster: Cluster) -> Iterator[Finding]:
@@ -18,7 +18,7 @@ def backup_findings(cluster: Cluster) -> Iterator[Finding]:
         if device is None or device.uuid != failure.uuid:
             continue
         since = (
-            f", and none has succeeded since {_time_text(failure.since_s)} UTC"
+            f", and none has succeeded since {utc_text(failure.since_s)} UTC"
             if failure.since_s < failure.failed_s
             else ""
         )
@@ -31,7 +31,7 @@ def backup_findings(cluster: Cluster) -> Iterator[Finding]:
             severity=Severity.WARNING,
             subject=f"device {failure.device}",
             what=f"its last backup into repository {failure.repository} failed on {failure.node}, "
-            f"at {_time_text(failure.failed_s)} UTC ({failure.code}){since}",
+            f"at {utc_text(failure.failed_s)} UTC ({failure.code}){since}",
             why="what was written since the newest backup is in none",
             do=f"'sanctl explain {failure.code}', and on {failure.node} 'journalctl "
             f"SANCTL_DEVICE={failure.device} SANCTL_ACTION=backup'; then {again}: the "
@@ -39,7 +39,3 @@ def backup_findings(cluster: Cluster) -> Iterator[Finding]:
             f"any more, or 'sanctl backup list {where}' shows a newer one: 'sanctl backup forget "
             f"{where}'",
         )
-
-
-def _time_text(seconds: int) -> str:
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M}"

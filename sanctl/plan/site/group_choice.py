@@ -18,6 +18,7 @@ from sanctl.model.names import DeviceName
 from sanctl.model.site import ProvenCopy
 from sanctl.model.site_copy import SiteCopy, WantedCopy
 from sanctl.model.site_takeover import Successor
+from sanctl.model.utc_time import utc_text
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.site.choosing import (
     choose_copy,
@@ -28,7 +29,7 @@ from sanctl.plan.site.choosing import (
 from sanctl.plan.site.copy_order import is_surely_older, newest_first
 from sanctl.plan.site.grouping import group_copies, moments_of
 from sanctl.plan.site.moments import UNLISTED, GroupCopy, Moment, moment_of
-from sanctl.plan.site.takeover import copy_taken, utc_text
+from sanctl.plan.site.takeover import copy_taken
 
 _OPTION = "--allow-mix"
 Folders = Mapping[str, Sequence[ProvenCopy]]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 
 from sanctl.errors import CommandError, Problem, Refused, UsageError
 from sanctl.model.cib_change import Change, RemoveTakeover, SetTakeover
@@ -19,6 +18,7 @@ from sanctl.model.device import DeviceSpec
 from sanctl.model.device_restore import DONE
 from sanctl.model.site_copy import SiteCopy, WantedCopy
 from sanctl.model.site_takeover import Ending, SiteTakeovers, Successor, Takeover
+from sanctl.model.utc_time import utc_text
 
 _REPLACED = re.compile(r"[0-9a-f]{8,32}")
 
@@ -236,11 +236,6 @@ def successor_text(successor: Successor) -> str:
         f"device {successor.device}.{successor.uuid[:8]}, made from the copy of "
         f"{successor.point}, since {utc_text(successor.at_s)} UTC,"
     )
-
-
-def utc_text(moment_s: int) -> str:
-    """Return a moment in UTC, for people."""
-    return f"{datetime.fromtimestamp(moment_s, UTC):%Y-%m-%d %H:%M}"
 
 
 def takeover_text(site: str, successor: Successor, *, is_lost: bool) -> str:

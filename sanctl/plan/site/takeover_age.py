@@ -13,10 +13,11 @@ from collections.abc import Mapping, Sequence
 from sanctl.errors import Problem
 from sanctl.model.device import DeviceSpec
 from sanctl.model.site import ProvenCopy
+from sanctl.model.utc_time import utc_text
 from sanctl.plan.site.choosing import unread_problem
 from sanctl.plan.site.copy_order import is_surely_older, newest_first
 from sanctl.plan.site.grouping import moments_of
-from sanctl.plan.site.takeover import copy_taken, utc_text
+from sanctl.plan.site.takeover import copy_taken
 
 OPTION = "--allow-older"
 Folders = Mapping[str, Sequence[ProvenCopy]]
