@@ -24,7 +24,13 @@ from sanctl.agents.fencing import all_marked, hung_io_reboot, outdate, quorum_ov
 from sanctl.agents.node import failure_cleanup, monitor_turn
 from sanctl.agents.promotion import admission, compared_data, first_activation
 from sanctl.agents.publish import attrd_cache, replica_state
-from sanctl.agents.recovery import fs_shutdown, heal, reattach_disk, refill_suspect
+from sanctl.agents.recovery import (
+    fs_shutdown,
+    heal,
+    no_contact,
+    reattach_disk,
+    refill_suspect,
+)
 from sanctl.agents.replica.parts import Device, Health
 from sanctl.agents.reservations import hooks
 from sanctl.drivers import drbdsetup
@@ -200,7 +206,7 @@ def _do_duties(
         return _settle_connections(by, device, now, limits=not changes.has_open_nodes)
 
     def look_without_contact(by: Runner, now: ResourceState) -> None:
-        fields.append(heal.no_contact_fields(by, device, now))
+        fields.append(no_contact.published_fields(by, device, now))
 
     for what, change in (*changes.in_order(), ("orders and connections", settle)):
         # After a slow failure these are left to the next monitor: they have more waits of their own

@@ -106,9 +106,9 @@ def publish(
     be a whole one.
 
     `no_contact_fields` is what a monitor adds for a replica without contact
-    (sanctl/agents/recovery/heal.py). With `clears_marks` a Primary also clears the marks of peers
-    that are in sync. With `score_alone` the state of a device that was never active is
-    left to the next call.
+    (sanctl/agents/recovery/no_contact.py). With `clears_marks` a Primary also clears the marks of
+    peers that are in sync. With `score_alone` the state of a device that was never active is left
+    to the next call.
     """
     try:
         # Each time, and first: pacemaker-attrd may be away when the CIB is not.

@@ -24,8 +24,8 @@ An order to discard is carried out once the resync has begun, not when the repli
 Orders are read only while the replica is without contact, and those to revive also while the device
 has two replicas that are in contact, and none is UpToDate (both lost their disks, docs/adr/0047).
 That one leaves its peer first: with a generation of its own, made without contact, it fills the
-peer once they are connected again. For `device heal` and `status` the monitor publishes the data
-generations then, and since when there is no contact (`no_contact_fields`).
+peer once they are connected again. The data generations that an order names are those that the
+monitor publishes of such a replica (no_contact.py).
 """
 
 from __future__ import annotations
@@ -34,90 +34,30 @@ import contextlib
 import os
 import time
 
-from sanctl.agents.connections import known_peers, primary_node, reconnect_dropped
+from sanctl.agents.connections import primary_node, reconnect_dropped
 from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.fencing import outdate, quorum_overlap
-from sanctl.agents.replica import lost_writes, parts, reinitialize
+from sanctl.agents.recovery import no_contact
+from sanctl.agents.replica import lost_writes, reinitialize
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import (
     cib,
-    drbd_kernel,
     drbdadm,
     drbdsetup,
     node_attributes,
     outdated_marks,
 )
 from sanctl.errors import SanctlError
-from sanctl.model.drbd import PeerState, ResourceState
-from sanctl.plan.drbd.data_generations import ONLY_REPLICA, Generations, parse_generations
+from sanctl.model.drbd import ResourceState
+from sanctl.plan.drbd.data_generations import ONLY_REPLICA
 from sanctl.system import state_files
-from sanctl.system.files import read_text_or, write_atomically
 from sanctl.system.runner import Runner
 
 _QUERY_TIMEOUT_S = 8.0
 # The other node's agent looks every 10 or 11 s; a monitor has 30 s.
 _CONTACT_S = 13.0
-# By its own word a replica is, or may be, behind; nobody is promoted beside another such one.
-_UNSURE = frozenset({"Outdated", "Consistent"})
 _KEPT = "this replica is not marked: it was kept since"
 _log = DeviceLog("heal")
-
-
-def no_contact_fields(runner: Runner, device: Device, state: ResourceState) -> str:
-    """Return the fields published of a replica without contact: since when, and its generations.
-
-    The time is kept beside the data, so that a reboot of the node does not lose it. Of two replicas
-    in contact that need an operator's word, the generations alone.
-    """
-    note = parts.note_path(device, "apart")
-    if state.is_connected or len(device.nodes) < 2:
-        if note is not None:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(note)
-        if not _are_both_unsure(device, state):
-            return ""
-    fields = ""
-    if note is not None and not state.is_connected:
-        since = read_text_or(note, "").strip()
-        if not since.isdecimal():
-            since = str(int(time.time()))
-            write_atomically(note, f"{since}\n")
-        fields = f" apart={since}"
-    state = _with_known_peers(runner, device, state)
-    held = data_generations(runner, device, state)
-    if held is not None:
-        ids = (held.current, held.bitmap, *held.history)
-        fields += f" gi={':'.join(f'{each:016X}' for each in ids)}"
-        fields += _bitmap_fields(runner, device, state)
-        fields += " last=1" if held.was_primary else ""
-    return fields
-
-
-def _with_known_peers(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
-    """Return DRBD's state after a suspect replica that is attached alone has been told its peers.
-
-    A start connects it to none, so DRBD 9 knows none, and says nothing of its generations. Of two
-    such replicas, as after a loss of all power, `device heal` could compare nothing.
-    """
-    if (
-        drbd_kernel.generation() < 9
-        or state.is_primary
-        or not state.is_attached
-        or state.with_only_peers(device.nodes).peers
-        or not lost_writes.is_suspect(device.name, lost_writes.data_file(device.name))
-    ):
-        return state
-    return known_peers.make_known(runner, device.name, state, device.nodes)
-
-
-def _are_both_unsure(device: Device, state: ResourceState) -> bool:
-    """Whether two replicas are in contact of which none is good, as far as is known."""
-    return (
-        len(device.nodes) == 2
-        and state.is_connected
-        and state.disk in _UNSURE
-        and all(peer.disk != "UpToDate" for peer in state.peers)
-    )
 
 
 def _drop_settled(runner: Runner, device: Device, here: str) -> None:
@@ -138,37 +78,6 @@ def _unsure_note(device: Device) -> state_files.StateFile:
     return state_files.of_device(device.name, "unsure")
 
 
-def _bitmap_fields(runner: Runner, device: Device, state: ResourceState) -> str:
-    """Return from which generation DRBD 9 counts what each of several peers lacks."""
-    if len(device.nodes) < 3 or drbd_kernel.generation() < 9:
-        return ""
-    found = []
-    for peer in state.peers:
-        held = _generations_towards(runner, device, peer)
-        if held is not None:
-            found.append(f"{peer.name}:{held.bitmap:016X}")
-    return f" bitmaps={','.join(found)}" if found else ""
-
-
-def data_generations(runner: Runner, device: Device, state: ResourceState) -> Generations | None:
-    """Return the data generations of this node's replica, None when they are not known.
-
-    DRBD 9 keeps a bitmap generation for each peer: of several it is the first one's, and never that
-    of a replica which was dropped.
-    """
-    if drbd_kernel.generation() >= 9:
-        peers = state.with_only_peers(device.nodes).peers
-        return _generations_towards(runner, device, peers[0]) if peers else None
-    text = drbdsetup.generation_identifiers(runner, str(device.minor), timeout_s=_QUERY_TIMEOUT_S)
-    return None if text is None else parse_generations(text)
-
-
-def _generations_towards(runner: Runner, device: Device, peer: PeerState) -> Generations | None:
-    subject = [device.name, str(peer.node_id), "0"]
-    text = drbdsetup.generation_identifiers(runner, *subject, timeout_s=_QUERY_TIMEOUT_S)
-    return None if text is None else parse_generations(text)
-
-
 def carry_out_order(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
     """Carry out an operator's order about this device, if there is one; return the new state.
 
@@ -178,7 +87,7 @@ def carry_out_order(runner: Runner, device: Device, state: ResourceState) -> Res
     here = os.uname().nodename
     if state.is_connected:
         _has_ended_discard(runner, device, state, here)
-        if not _are_both_unsure(device, state):
+        if not no_contact.are_both_unsure(device, state):
             _drop_settled(runner, device, here)
             return state
         if not _unsure_note(device).exists():
@@ -273,7 +182,7 @@ def _discard(
         return  # No such order is given: which of several peers would be the source is not tried.
     if state.is_primary:
         return  # The cluster demotes the replica first: the order came together with a mark.
-    held = data_generations(runner, device, state)
+    held = no_contact.data_generations(runner, device, state)
     if held is None or len(order) != 2:
         return
     begun = _discard_begun(device).read() == order[0]
@@ -359,7 +268,7 @@ def _reconnect_interrupted_discard(
 def _revive(
     runner: Runner, device: Device, state: ResourceState, order: list[str], here: str
 ) -> None:
-    held = data_generations(runner, device, state)
+    held = no_contact.data_generations(runner, device, state)
     if held is None:
         return  # The order stays: the next monitor asks again.
     is_meant = order == [held.name] and not state.is_primary
@@ -373,7 +282,7 @@ def _revive(
             device.name, f"{order[0]} is accepted although it lost writes, as ordered", step="trust"
         )
     # DRBD 9 lets none be promoted without a majority, unless it is told that the others are behind.
-    if is_meant and (state.disk in _UNSURE or state.has_quorum is False):
+    if is_meant and (state.disk in no_contact.UNSURE or state.has_quorum is False):
         if state.is_connected and not _leave_peer(runner, device, state, here):
             return
         # Without it the handler would wait for a peer that may have newer data, until its timeout.
@@ -453,7 +362,7 @@ def _has_ended_discard(runner: Runner, device: Device, state: ResourceState, her
     if not discarded:
         return False
     if not state.is_in_sync:
-        held = data_generations(runner, device, state)
+        held = no_contact.data_generations(runner, device, state)
         if held is None or held.name == discarded:
             return False
     _finish_discard(runner, device, here)

@@ -26,6 +26,7 @@ from sanctl.agents.recovery import (
     fill_outdated,
     fs_shutdown,
     heal,
+    no_contact,
     reattach_disk,
     refill_suspect,
 )
@@ -119,7 +120,7 @@ DUTIES: tuple[tuple[object, str, bool], ...] = (
     (fill_outdated, "fill", False),
     (reconnect_outdated, "reconnect", False),
     (reconnect_stalled, "reconnect", False),
-    (heal, "no_contact_fields", False),
+    (no_contact, "published_fields", False),
     (all_marked, "unmark_peer", False),
     (first_activation, "is_new", False),
 )
@@ -158,7 +159,7 @@ class Duties:
             self.done.append(number)
             if isinstance(given[0], Changes) and DUTIES[number][1] == "apply_nodes":
                 given[0].has_open_nodes = False
-            if DUTIES[number][1] == "no_contact_fields":
+            if DUTIES[number][1] == "published_fields":
                 return f" apart={number}"
             states = [each for each in given if isinstance(each, ResourceState)]
             self.states += states
@@ -207,7 +208,7 @@ def test_a_duty_that_fails_each_time_keeps_no_independent_one_from_its_turn(
     skipped |= {LIMIT} if DUTIES[number][1] == "apply_nodes" else set()
     assert duties.done == [at for at in range(len(DUTIES)) if at not in skipped]
     assert sum("a change could not be applied" in line for line in duties.node.journal) == 1
-    telling = DUTIES.index((heal, "no_contact_fields", False))
+    telling = DUTIES.index((no_contact, "published_fields", False))
     assert told == ["" if number == telling else f" apart={telling}"]
 
 

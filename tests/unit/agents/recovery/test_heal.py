@@ -10,7 +10,7 @@ import pytest
 
 from sanctl.agents import device_monitor
 from sanctl.agents.connections import connect_turn, primary_node, reconnect_dropped
-from sanctl.agents.recovery import heal
+from sanctl.agents.recovery import heal, no_contact
 from sanctl.agents.replica import lost_writes, reinitialize
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbdadm, drbdsetup, node_attributes, outdated_marks
@@ -435,12 +435,12 @@ def test_the_order_for_the_only_replica_goes_before_anything_is_accepted(
 def test_of_several_peers_each_ones_bitmap_is_published(here: FakeNode) -> None:
     here.generation = 9
     node = Node({})
-    text = heal.no_contact_fields(node, THREE, of_three())
+    text = no_contact.published_fields(node, THREE, of_three())
     assert f" gi={GI[:67]} bitmaps=n1:00000000000000C0,n3:00000000000000C0" in text
     asked = [tuple(argv[2:]) for argv, _ in node.calls if argv[1] == "get-gi"]
     assert {("vm1", "1", "0"), ("vm1", "2", "0")} == {*asked}
     node.gi = ""
-    assert "gi=" not in heal.no_contact_fields(node, THREE, of_three())
+    assert "gi=" not in no_contact.published_fields(node, THREE, of_three())
 
 
 def test_a_replica_that_was_dropped_is_not_compared_with(here: FakeNode) -> None:
@@ -448,7 +448,7 @@ def test_a_replica_that_was_dropped_is_not_compared_with(here: FakeNode) -> None
     here.generation = 9
     node = Node({})
     two = DEVICE._replace(nodes=("n2", "n3"))
-    assert "gi=" in heal.no_contact_fields(node, two, of_three())
+    assert "gi=" in no_contact.published_fields(node, two, of_three())
     asked = [tuple(argv[2:]) for argv, _ in node.calls if argv[1] == "get-gi"]
     assert asked == [("vm1", "2", "0")]
 
@@ -461,18 +461,20 @@ def test_a_suspect_replica_of_drbd_9_is_attached_alone_and_publishes_its_generat
     alone = of_three(disk="UpToDate")._replace(peers=())
     here.states["vm1"] = of_three(disk="UpToDate")
     node = Node({})
-    assert "gi=" not in heal.no_contact_fields(node, THREE, alone), "it is about to be connected"
+    assert "gi=" not in no_contact.published_fields(node, THREE, alone), (
+        "it is about to be connected"
+    )
     assert node.acts == []
     lost_writes.record_failed_flush("vm1")
-    assert "gi=" not in heal.no_contact_fields(node, THREE, alone._replace(disk="Diskless"))
+    assert "gi=" not in no_contact.published_fields(node, THREE, alone._replace(disk="Diskless"))
     assert node.acts == []
     for device in (THREE, DEVICE._replace(nodes=("n2", "n3"))):
         node = Node({})
-        text = heal.no_contact_fields(node, device, alone)
+        text = no_contact.published_fields(node, device, alone)
         assert f" gi={GI[:67]}" in text and ("bitmaps=" in text) == (device is THREE)
         assert node.acts == ["drbdadm new-peer vm1", "drbdadm new-path vm1"]
     known = Node({})
-    heal.no_contact_fields(known, THREE, of_three(disk="UpToDate"))
+    no_contact.published_fields(known, THREE, of_three(disk="UpToDate"))
     assert known.acts == []
 
 
@@ -482,7 +484,7 @@ def test_peers_that_drbd_does_not_take_are_not_told_in_each_monitor(here: FakeNo
     lost_writes.record_failed_flush("vm1")
     node = Node({})
     for _ in range(3):
-        assert "gi=" not in heal.no_contact_fields(node, THREE, alone)
+        assert "gi=" not in no_contact.published_fields(node, THREE, alone)
     assert node.acts == ["drbdadm new-peer vm1", "drbdadm new-path vm1"]
     assert len([each for each in here.journal if "knows none of its peers" in each]) == 1
 
@@ -512,7 +514,7 @@ def test_one_of_two_that_missed_the_drop_of_a_third_is_revived_without_a_majorit
     """
     here.generation = 9
     stuck = of_three(disk=disk)
-    text = heal.no_contact_fields(Node({}), DEVICE, stuck)
+    text = no_contact.published_fields(Node({}), DEVICE, stuck)
     assert f" gi={GI[:67]}" in text and "bitmaps=" not in text
     node = Node({"n2": ("revive", f"{UUID} {HELD}")})
     here.states["vm1"] = freed = of_three(disk="UpToDate", has_quorum=True)
@@ -537,13 +539,13 @@ def test_the_time_without_contact_outlives_the_process(here: FakeNode, tmp_path:
     devices.mkdir()
     here.attach(f"{devices}/vm1.{UUID}.data")
     node = Node({})
-    first = heal.no_contact_fields(node, DEVICE, state("Connecting"))
+    first = no_contact.published_fields(node, DEVICE, state("Connecting"))
     (devices / f"vm1.{UUID}.apart").write_text("1800000000\n")
     assert " apart=" in first
-    assert heal.no_contact_fields(node, DEVICE, state("StandAlone")) == (
+    assert no_contact.published_fields(node, DEVICE, state("StandAlone")) == (
         f" apart=1800000000 gi={GI[:67]}"
     )
-    assert heal.no_contact_fields(node, DEVICE, state("Connected")) == ""
+    assert no_contact.published_fields(node, DEVICE, state("Connected")) == ""
     assert not (tmp_path / f"vm1.{UUID}.apart").exists()
 
 

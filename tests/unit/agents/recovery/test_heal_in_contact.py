@@ -10,7 +10,7 @@ import pytest
 from sanctl.agents import device_monitor
 from sanctl.agents.connections import connect_turn, reconnect_dropped
 from sanctl.agents.fencing import quorum_overlap
-from sanctl.agents.recovery import heal
+from sanctl.agents.recovery import heal, no_contact
 from sanctl.drivers import drbdadm, drbdsetup, outdated_marks
 from sanctl.drivers.outdated_marks import DeviceMarks, SeenMarks
 from sanctl.errors import CommandError, Problem
@@ -205,12 +205,12 @@ def test_an_order_that_is_overtaken_ends_no_contact(
 
 def test_the_generations_are_published_while_an_operator_is_needed(here: FakeNode) -> None:
     pair = Pair(here, state())
-    assert heal.no_contact_fields(pair, DEVICE, state()) == f" gi={GI[:67]}"
-    assert heal.no_contact_fields(pair, DEVICE, state("Consistent", "Consistent")) != ""
+    assert no_contact.published_fields(pair, DEVICE, state()) == f" gi={GI[:67]}"
+    assert no_contact.published_fields(pair, DEVICE, state("Consistent", "Consistent")) != ""
     for disk, peer_disk in (
         ("UpToDate", "Outdated"),
         ("Outdated", "UpToDate"),
         ("Inconsistent", "Inconsistent"),
         ("Inconsistent", "UpToDate"),
     ):
-        assert heal.no_contact_fields(pair, DEVICE, state(disk, peer_disk)) == ""
+        assert no_contact.published_fields(pair, DEVICE, state(disk, peer_disk)) == ""
