@@ -35,7 +35,7 @@ from sanctl.agents.promotion import (
     needed_release,
 )
 from sanctl.agents.publish import replica_state
-from sanctl.agents.recovery import fs_shutdown
+from sanctl.agents.recovery import fs_shutdown, pool_remount
 from sanctl.agents.replica import (
     access_list,
     gate_size,
@@ -135,7 +135,7 @@ def _start(device: Device, turn: contextlib.ExitStack) -> int:
     with contextlib.ExitStack() as mounted:
         with failure_cleanup.note_start_failure(device):
             topology, here, pool = _place(device)
-            mounted.enter_context(fs_shutdown.usable_for_start(_RUNNER, pool))
+            mounted.enter_context(pool_remount.usable_for_start(_RUNNER, pool))
             pool_files.check_marker(str(pool.path), pool.uuid)
             pool_mount.refuse_read_only(device.pool, str(pool.path))
         fs_shutdown.trust_only_replica(pool, device)

@@ -31,7 +31,7 @@ from sanctl.agents.node import (
 )
 from sanctl.agents.pool_metadata import METADATA
 from sanctl.agents.publish import attrd_cache, failed_logins, host_sessions, node_states
-from sanctl.agents.recovery import fs_shutdown
+from sanctl.agents.recovery import fs_shutdown, pool_remount
 from sanctl.agents.release import own_release
 from sanctl.agents.replica import parts
 from sanctl.agents.reservations import hooks
@@ -160,7 +160,7 @@ def _check_pools(*, may_mount: bool = True) -> None:
         name, path = str(one.name), str(one.path)
         try:
             # Until it is mounted again nothing can be said of its flash, and nothing done with it.
-            if fs_shutdown.awaits_mount(one):
+            if pool_remount.awaits_mount(one):
                 if not may_mount:
                     raise CommandError(fs_shutdown.shut_down_problem(name, "a monitor does that"))
                 _remount(deadline_runner, one)
@@ -236,7 +236,7 @@ def _limit_retries(path: str) -> None:
 
 
 def _remount(runner: DeadlineRunner, one: Pool) -> None:
-    fs_shutdown.remount(runner, one, max_per_day=fs_shutdown.MAX_REMOUNTS_PER_DAY)
+    pool_remount.remount(runner, one, max_per_day=pool_remount.MAX_REMOUNTS_PER_DAY)
 
 
 def _reserve_blocks(

@@ -138,7 +138,7 @@ def accept_filesystem(pool: Pool, node: str) -> tuple[str, ...]:
     with _reading(pool):
         found = pool_files.filesystem_id(path)
     # First: where the process dies in between the filesystem is still refused. The agents mark the
-    # replicas by it before they start one (sanctl/agents/recovery/fs_shutdown.py).
+    # replicas by it before they start one (sanctl/agents/recovery/pool_remount.py).
     pool_notes.write(pool.name, pool_notes.SHUT_DOWN)
     if found:
         pool_notes.write(pool.uuid, pool_notes.FILESYSTEM, found)
@@ -153,7 +153,7 @@ def distrust_pool(pool: Pool, node: str, *, is_standby: bool) -> tuple[str, ...]
     For a filesystem that fsck has repaired: it takes away blocks of files, or files, and nothing
     says of which replica. DRBD's metadata still calls them up to date, and a connection sends what
     its bitmap says alone. The agents mark the replicas by the note before they start one
-    (sanctl/agents/recovery/fs_shutdown.py).
+    (sanctl/agents/recovery/pool_remount.py).
 
     Args:
         pool: the pool, mounted or not.

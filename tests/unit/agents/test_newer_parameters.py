@@ -20,7 +20,7 @@ from sanctl.agents import device, ocf
 from sanctl.agents.connections import isolation, peers, start_connection
 from sanctl.agents.device_metadata import METADATA
 from sanctl.agents.node import failure_cleanup
-from sanctl.agents.recovery import fs_shutdown
+from sanctl.agents.recovery import fs_shutdown, pool_remount
 from sanctl.agents.replica import access_list, listed_portals, parts, resource_file
 from sanctl.agents.reservations import hooks
 from sanctl.agents.sync import settling
@@ -60,7 +60,7 @@ def stopped(node: Node, monkeypatch: pytest.MonkeyPatch) -> Node:
         _bring_up(node)
 
     for module, name, value in (
-        (fs_shutdown, "usable_for_start", lambda *_: contextlib.nullcontext()),
+        (pool_remount, "usable_for_start", lambda *_: contextlib.nullcontext()),
         (fs_shutdown, "trust_only_replica", lambda *_: None),
         (pool_files, "check_marker", lambda *_: None),
         (parts, "load_modules", lambda _runner: None),

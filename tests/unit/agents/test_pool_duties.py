@@ -11,7 +11,7 @@ import pytest
 from sanctl.agents import cib_check, deleted_devices, ocf, pool, pool_attributes, pool_space
 from sanctl.agents.node import clocks, links, members, own_disk, votes
 from sanctl.agents.publish import failed_logins, host_sessions, node_states
-from sanctl.agents.recovery import fs_shutdown
+from sanctl.agents.recovery import pool_remount
 from sanctl.drivers import pool_files, pool_mount
 from sanctl.errors import CommandError, ConfigError, Problem
 from tests.fakes.node import FakeNode
@@ -22,7 +22,7 @@ DUTIES: tuple[tuple[object, str], ...] = (
     (cib_check, "have_done"),
     (node_states, "publish_if_due"),
     (node_states, "delete_of_earlier_release"),
-    (fs_shutdown, "remount"),
+    (pool_remount, "remount"),
     (pool_attributes, "publish_pools"),
     (deleted_devices, "delete_files"),
     (pool, "_keep_points_up"),
@@ -151,8 +151,8 @@ def test_a_pool_whose_disk_bcache_has_stopped_is_remounted_before_its_flash_is_a
         return " cache=write-through"
 
     monkeypatch.setattr(pool_attributes, "publish_pools", lambda _, lines, **__: said.append(lines))
-    monkeypatch.setattr(fs_shutdown, "awaits_mount", lambda _pool: waits)
-    monkeypatch.setattr(fs_shutdown, "remount", remount)
+    monkeypatch.setattr(pool_remount, "awaits_mount", lambda _pool: waits)
+    monkeypatch.setattr(pool_remount, "remount", remount)
     monkeypatch.setattr(pool, "_cache_fields", cache_fields)
     assert pool.start() == ocf.SUCCESS
     assert said == [["main=error=SAN-POOL-023"]], "a start has no time for it"

@@ -15,7 +15,7 @@ from typing import NoReturn
 import pytest
 
 from sanctl.agents import ocf
-from sanctl.agents.recovery import fs_shutdown, unbroken_use
+from sanctl.agents.recovery import fs_shutdown, pool_remount, unbroken_use
 from sanctl.agents.recovery.fs_shutdown import FilesystemState
 from sanctl.agents.replica import lost_writes, parts, resource_file
 from sanctl.agents.replica.parts import Device
@@ -131,8 +131,9 @@ class Node(FakeNode):
             (pool_mount, "mount", self.remount),
             (node_attributes, "query", lambda _runner, _name, _node: self.peer),
             (fs_shutdown, "_PEER_CHECKS_WITHIN_S", 0.0),
-            (fs_shutdown, "is_mount_point", lambda _path: self.is_mounted),
+            (pool_remount, "is_mount_point", lambda _path: self.is_mounted),
             (fs_shutdown, "check_marker", lambda _path, _uuid: _need(self.is_mounted)),
+            (pool_remount, "check_marker", lambda _path, _uuid: _need(self.is_mounted)),
             (ocf, "crash_point", self.does),
             (resource_file, "clear_disk", lambda _name: self.does("clear disk")),
             (drbdsetup, "force_detach", lambda _runner, minor: self.does(f"detach {minor}")),
@@ -155,7 +156,7 @@ def release(state: ResourceState) -> FilesystemState:
 
 
 def start(node: Node) -> None:
-    with fs_shutdown.usable_for_start(RUNNER, node.pool):
+    with pool_remount.usable_for_start(RUNNER, node.pool):
         pass
 
 
@@ -165,7 +166,7 @@ def test_a_healthy_filesystem_is_left_alone(node: Node, state: ResourceState) ->
     assert release(state) is FilesystemState.HEALTHY
     fs_shutdown.refuse_promotion(DEVICE)
     fs_shutdown.before_stop(DEVICE)
-    fs_shutdown.remount(RUNNER, node.pool)
+    pool_remount.remount(RUNNER, node.pool)
     start(node)
     assert node.done == [] and node.markers() == ["", ""] and not node.is_noted()
 
@@ -223,7 +224,7 @@ def test_a_shutdown_that_the_kernel_does_not_report_is_known_from_the_note(node:
     loops, node.loops = node.loops, {}
     node.is_mounted = node.answers = False
     with pytest.raises(CommandError):
-        fs_shutdown.remount(RUNNER, node.pool)
+        pool_remount.remount(RUNNER, node.pool)
     node.loops = loops
     assert release(ATTACHED) is FilesystemState.SHUT_DOWN
 
@@ -279,7 +280,7 @@ def test_a_pool_is_suspect_also_where_the_nodes_own_disk_takes_no_note(
     with pytest.raises(CommandError, match="vol may lack writes here"):
         fs_shutdown.refuse_promotion(DEVICE)
     node.loops = {}
-    fs_shutdown.remount(RUNNER, node.pool)
+    pool_remount.remount(RUNNER, node.pool)
     assert node.done[-1] == "fs-shutdown-marked"
     assert node.markers() == [MARKED, MARKED] and not node.is_noted()
     assert not pool_notes.exists("main", pool_notes.SHUT_DOWN)
@@ -303,7 +304,7 @@ def test_a_pool_of_which_no_note_can_be_written_is_not_remounted(
     monkeypatch.setattr(StateFile, "write", _refuse_write)
     node.loops = {}
     with pytest.raises(CommandError, match=r"SAN-POOL-023.*no note of that can be written"):
-        fs_shutdown.remount(RUNNER, node.pool)
+        pool_remount.remount(RUNNER, node.pool)
     assert node.is_shut and "unmount" not in node.done
 
 
@@ -353,7 +354,7 @@ def test_files_are_kept_until_the_disk_answers(node: Node) -> None:
     assert node.done == [] and node.loops
     node.loops = {}
     with pytest.raises(CommandError, match=r"SAN-POOL-023.*does not answer"):
-        fs_shutdown.remount(RUNNER, node.pool)
+        pool_remount.remount(RUNNER, node.pool)
     assert node.is_mounted
 
 
@@ -383,7 +384,7 @@ def test_a_disk_that_hangs_does_not_hang_the_agents(
     assert node.done == [] and node.loops, "its files are not released"
     node.loops = {}
     with pytest.raises(CommandError, match=r"SAN-POOL-023.*disk does not answer"):
-        fs_shutdown.remount(RUNNER, node.pool)
+        pool_remount.remount(RUNNER, node.pool)
     assert time.perf_counter() - began < 5.0
     assert node.is_mounted
     until.touch()
@@ -392,14 +393,14 @@ def test_a_disk_that_hangs_does_not_hang_the_agents(
         fcntl.flock(lock, fcntl.LOCK_EX)
     until.unlink()
     with pytest.raises(CommandError, match="does not answer"):
-        fs_shutdown.remount(RUNNER, node.pool)
+        pool_remount.remount(RUNNER, node.pool)
     until.touch()
     assert (node.folder / "free-True").exists() and not (node.folder / "free-False").exists()
 
 
 def test_a_pool_in_use_is_not_unmounted(node: Node) -> None:
     with pytest.raises(CommandError, match=r"SAN-POOL-023.*vol\.0*\.data is in use"):
-        fs_shutdown.remount(RUNNER, node.pool)
+        pool_remount.remount(RUNNER, node.pool)
     with pytest.raises(CommandError, match="SAN-POOL-023"):
         start(node)
     assert node.done == [] and node.is_noted()
@@ -409,14 +410,14 @@ def test_a_pool_is_not_unmounted_during_a_start(node: Node) -> None:
     """The start would make its files in a folder that nothing is mounted on."""
     node.is_shut, node.loops = False, {}
     with (
-        fs_shutdown.usable_for_start(RUNNER, node.pool),
-        fs_shutdown.usable_for_start(RUNNER, node.pool),
+        pool_remount.usable_for_start(RUNNER, node.pool),
+        pool_remount.usable_for_start(RUNNER, node.pool),
     ):
         node.is_shut = True
         with pytest.raises(CommandError, match="another agent is remounting it"):
-            fs_shutdown.remount(RUNNER, node.pool)
+            pool_remount.remount(RUNNER, node.pool)
         assert node.done == []
-    fs_shutdown.remount(RUNNER, node.pool)
+    pool_remount.remount(RUNNER, node.pool)
     assert "unmount" in node.done
     with (
         file_lock(str(node.folder / "pool-main.aground")),
@@ -425,7 +426,7 @@ def test_a_pool_is_not_unmounted_during_a_start(node: Node) -> None:
         start(node)
     with (
         pytest.raises(OSError, match="of the start"),
-        fs_shutdown.usable_for_start(RUNNER, node.pool),
+        pool_remount.usable_for_start(RUNNER, node.pool),
     ):
         raise OSError("of the start")
 
@@ -447,18 +448,18 @@ def test_a_pool_that_a_remount_does_not_repair_stays_mounted(
     for name, value in wrong.items():
         setattr(node, name, value)
     with pytest.raises(CommandError, match=why):
-        fs_shutdown.remount(RUNNER, node.pool)
+        pool_remount.remount(RUNNER, node.pool)
     assert node.done == []
 
 
 def test_remounts_per_day_are_limited_except_for_a_start(node: Node) -> None:
     node.loops = {}
-    for _ in range(fs_shutdown.MAX_REMOUNTS_PER_DAY):
+    for _ in range(pool_remount.MAX_REMOUNTS_PER_DAY):
         node.is_shut = True
-        fs_shutdown.remount(RUNNER, node.pool, max_per_day=fs_shutdown.MAX_REMOUNTS_PER_DAY)
+        pool_remount.remount(RUNNER, node.pool, max_per_day=pool_remount.MAX_REMOUNTS_PER_DAY)
     node.is_shut = True
     with pytest.raises(CommandError, match="3 times within a day"):
-        fs_shutdown.remount(RUNNER, node.pool, max_per_day=fs_shutdown.MAX_REMOUNTS_PER_DAY)
+        pool_remount.remount(RUNNER, node.pool, max_per_day=pool_remount.MAX_REMOUNTS_PER_DAY)
     start(node)
     assert not node.is_shut, "a start has no limit"
 
@@ -466,16 +467,16 @@ def test_remounts_per_day_are_limited_except_for_a_start(node: Node) -> None:
 def test_remounts_that_lie_ahead_do_not_count(node: Node) -> None:
     """What broke: after the clock was put back a pool was not remounted any more, for years."""
     node.loops = {}
-    ahead = " ".join([str(int(time.time()) + 10**8)] * fs_shutdown.MAX_REMOUNTS_PER_DAY)
+    ahead = " ".join([str(int(time.time()) + 10**8)] * pool_remount.MAX_REMOUNTS_PER_DAY)
     pool_notes.write("main", "mounted-anew", ahead)
-    fs_shutdown.remount(RUNNER, node.pool, max_per_day=fs_shutdown.MAX_REMOUNTS_PER_DAY)
+    pool_remount.remount(RUNNER, node.pool, max_per_day=pool_remount.MAX_REMOUNTS_PER_DAY)
     assert not node.is_shut
 
 
 def test_a_replica_is_restarted_once_its_pool_is_remounted(node: Node) -> None:
     node.loops = {}
     assert release(DISKLESS) is FilesystemState.SHUT_DOWN
-    fs_shutdown.remount(RUNNER, node.pool)
+    pool_remount.remount(RUNNER, node.pool)
     assert release(DISKLESS) is FilesystemState.REMOUNTED
     assert release(DISKLESS._replace(role="Primary")) is FilesystemState.HEALTHY
     assert release(ATTACHED) is FilesystemState.HEALTHY
@@ -500,12 +501,12 @@ def test_a_kill_after_each_step_is_recovered(node: Node) -> None:
             data.unlink()
         node.dies_at = dies_at
         try:
-            fs_shutdown.remount(RUNNER, node.pool)
+            pool_remount.remount(RUNNER, node.pool)
             break
         except Died:
             assert node.is_noted() or node.markers() == [MARKED, MARKED]
         node.dies_at = -1
-        fs_shutdown.remount(RUNNER, node.pool)
+        pool_remount.remount(RUNNER, node.pool)
         assert node.is_mounted and not node.is_shut
         assert node.markers() == [MARKED, MARKED]
         assert not node.is_noted()
@@ -542,13 +543,13 @@ def test_the_note_stays_while_a_file_is_in_use(node: Node) -> None:
     (file,) = node.loops
     node.loops[file] = "/dev/loop99"  # Attached anew since.
     with pytest.raises(CommandError, match=r"SAN-POOL-023.*vol\.0*\.data is in use.*node standby"):
-        fs_shutdown.remount(RUNNER, node.pool)
+        pool_remount.remount(RUNNER, node.pool)
     assert node.markers() == [MARKED, ""] and node.is_noted()
     other = DEVICE._replace(name="other")
     verdict = fs_shutdown.release_files(RUNNER, other, DISKLESS)
     assert verdict is FilesystemState.SHUT_DOWN, "it would be filled, and detached again"
     node.loops = {}
-    fs_shutdown.remount(RUNNER, node.pool)
+    pool_remount.remount(RUNNER, node.pool)
     assert node.markers() == [MARKED, MARKED] and not node.is_noted()
 
 
@@ -581,7 +582,7 @@ def test_a_use_that_proves_nothing_keeps_the_note(
     else:
         assert file in note.read_text()
     with pytest.raises(CommandError, match="SAN-POOL-023"):
-        fs_shutdown.remount(RUNNER, node.pool)
+        pool_remount.remount(RUNNER, node.pool)
     assert node.is_noted()
 
 
@@ -601,7 +602,7 @@ def test_a_trial_without_an_answer_does_not_clear_the_note(node: Node, is_used: 
     if not is_used:
         node.loops = {}
     with pytest.raises(CommandError, match="SAN-POOL-023"):
-        fs_shutdown.remount(RUNNER, node.pool)
+        pool_remount.remount(RUNNER, node.pool)
     assert node.is_noted() and node.markers() == ["", ""] and node.done == []
     with pytest.raises(CommandError, match="SAN-POOL-023"):
         start(node)
@@ -616,13 +617,13 @@ def test_the_note_stays_on_a_pool_that_is_mounted_read_only(
     read_only = node.mount._replace(options=frozenset({"ro"}))
     monkeypatch.setattr(pool_mount, "mount_of", lambda _path: read_only)
     with pytest.raises(CommandError, match="SAN-POOL-036"):
-        fs_shutdown.remount(RUNNER, node.pool)
+        pool_remount.remount(RUNNER, node.pool)
     assert node.is_noted()
 
 
 def test_what_is_not_known_asks_for_no_remount(node: Node) -> None:
     node.reports = node.is_known = False
-    fs_shutdown.remount(RUNNER, node.pool)
+    pool_remount.remount(RUNNER, node.pool)
     assert not node.is_noted() and node.done == []
 
 
@@ -721,18 +722,18 @@ def test_files_above_a_disk_that_bcache_has_stopped_are_released_once_the_slow_d
 
 def test_disk_and_flash_are_assembled_between_unmount_and_mount(cached: CachedNode) -> None:
     with pytest.raises(CommandError, match=r"SAN-POOL-023.*in use"):
-        fs_shutdown.remount(RUNNER, cached.pool)
-    assert cached.done == [] and fs_shutdown.awaits_mount(cached.pool)
+        pool_remount.remount(RUNNER, cached.pool)
+    assert cached.done == [] and pool_remount.awaits_mount(cached.pool)
     cached.loops, cached.answers = {}, False
     with pytest.raises(CommandError, match="does not answer"):
-        fs_shutdown.remount(RUNNER, cached.pool)
+        pool_remount.remount(RUNNER, cached.pool)
     assert cached.done == []
     cached.answers = True
-    fs_shutdown.remount(RUNNER, cached.pool)
+    pool_remount.remount(RUNNER, cached.pool)
     steps = [step for step in cached.done if not step.startswith("fs-shutdown")]
     assert steps == ["unmount", "assemble", "mount"]
     assert cached.mounted_from == "/dev/sdb-anew"
-    assert not fs_shutdown.awaits_mount(cached.pool)
+    assert not pool_remount.awaits_mount(cached.pool)
     assert cached.markers() == [MARKED, MARKED] and not cached.is_noted()
 
 
@@ -741,30 +742,30 @@ def test_a_pool_whose_flash_is_missing_stays_unmounted_until_it_is_there(
 ) -> None:
     cached.lacks_flash = True
     with pytest.raises(Refused, match="SAN-POOL-016"):
-        fs_shutdown.remount(RUNNER, cached.pool)
+        pool_remount.remount(RUNNER, cached.pool)
     assert cached.done == [], "it stays as it is"
     cached.loops, cached.was_there = {}, True
     for _ in range(2):
         with pytest.raises(Refused, match="SAN-POOL-016"):
-            fs_shutdown.remount(RUNNER, cached.pool)
+            pool_remount.remount(RUNNER, cached.pool)
         assert not cached.is_mounted and cached.is_noted()
-        assert fs_shutdown.awaits_mount(cached.pool)
+        assert pool_remount.awaits_mount(cached.pool)
     cached.lacks_flash = False
     start(cached)
     assert cached.is_mounted and cached.markers() == [MARKED, MARKED]
 
 
 def test_a_pool_without_flash_awaits_no_assembly(node: Node) -> None:
-    assert not fs_shutdown.awaits_mount(node.pool)
+    assert not pool_remount.awaits_mount(node.pool)
 
 
 @pytest.mark.parametrize("dies_at", range(7))
 def test_a_kill_after_each_step_with_flash_is_recovered(cached: CachedNode, dies_at: int) -> None:
     cached.loops, cached.dies_at = {}, dies_at
     with pytest.raises(Died):
-        fs_shutdown.remount(RUNNER, cached.pool)
+        pool_remount.remount(RUNNER, cached.pool)
     assert cached.is_noted() or cached.markers() == [MARKED, MARKED]
     cached.dies_at = -1
-    fs_shutdown.remount(RUNNER, cached.pool)
+    pool_remount.remount(RUNNER, cached.pool)
     assert cached.is_mounted and not cached.is_stopped
     assert cached.markers() == [MARKED, MARKED] and not cached.is_noted()
