@@ -7,51 +7,35 @@ own resources: a resource that cannot be read as a device is reported by id, nev
 
 from __future__ import annotations
 
-import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from sanctl.errors import CommandError, Problem, SanctlError, Unreachable
 from sanctl.model.backup_failure import BackupFailure
-from sanctl.model.cache_policy import parse_cache_policy
 from sanctl.model.cib import Cib, CibNode, MoveConstraint
 from sanctl.model.cib_names import (
     DRAINED_ATTRIBUTE,
-    GROUP_PREFIX,
-    GROUPS_OF_DEVICE,
-    HOST_PREFIX,
     POOLS_CLONE,
     REACH_ATTRIBUTE,
     REACH_CLONE,
     STANDBY_ATTRIBUTE,
 )
-from sanctl.model.clone_origin import CloneOrigin
 from sanctl.model.device import (
     DeviceSpec,
     OutdatedMark,
     PoolUsage,
     ReplicaState,
     Tombstone,
-    deletion_id,
 )
-from sanctl.model.device_restore import REPORT_PREFIX, RestoreOrder, RestoreReport, closes
-from sanctl.model.host import Host, parse_hosts
-from sanctl.model.host_group import HostGroup, parse_group_names
-from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName
+from sanctl.model.device_restore import REPORT_PREFIX, RestoreReport
+from sanctl.model.names import NodeName
 from sanctl.model.outdated_mark import PREFIX as OUTDATED_PREFIX
 from sanctl.model.outdated_mark import parse_mark_id
-from sanctl.model.point_schedule import SCHEDULE_PREFIX, PointSchedule
-from sanctl.model.published_reservations import CLEAR_PARAMETER, PARAMETER, are_on
-from sanctl.model.release_needs import PARAMETER as NEEDS_PARAMETER
-from sanctl.model.release_needs import parse_needs
 from sanctl.model.restore_point import (
     FAILED_PREFIX,
-    POINTS_ID,
     SIZES_ATTRIBUTE,
     PointFailure,
-    PointOrder,
-    RestorePoint,
     parse_extents,
     parse_lost,
     parse_sizes,
@@ -60,13 +44,22 @@ from sanctl.model.site import CopyRecord, CopySchedule, Site
 from sanctl.model.site_group import GroupRecord
 from sanctl.model.site_restore import RestoreRecord
 from sanctl.model.site_takeover import Takeover
-from sanctl.model.sync_policy import SyncPolicy
 from sanctl.model.verify_result import VerifyRecord, VerifyResult, parse_published
 from sanctl.model.vote_mode import VOTES_ATTRIBUTE, NodeVotes
+from sanctl.parse.cluster_properties import (
+    cluster_properties,
+    host_groups,
+    hosts,
+    point_schedules,
+    records,
+    restore_points,
+)
+from sanctl.parse.device_resource import device_elements, parse_device
 from sanctl.parse.fencing_resources import fencing_resources
 from sanctl.parse.foreign_constraints import foreign_constraints
 from sanctl.parse.guest_constraints import follows, foreign_ties, guests
-from sanctl.parse.meta_attributes import resource_defaults, unmanaging, unpromoting
+from sanctl.parse.meta_attributes import resource_defaults
+from sanctl.parse.nvpairs import TRUE, pairs_of
 from sanctl.parse.published_state import (
     parse_pool_usage,
     parse_replica_state,
@@ -83,9 +76,7 @@ REPLICA_PREFIX = "sanctl-"
 #: Not `sanctl-…`: those are replicas' attributes, by the device's name.
 VERIFY_PREFIX = "sanctl.verify."
 VERIFIED_PREFIX = "sanctl.verified."
-_UUID = re.compile(r"[0-9a-f]{32}")
 _NO_STATES: Mapping[str, str] = MappingProxyType({})
-_TRUE = frozenset({"true", "yes", "on", "1", "y"})
 
 
 def parse_document(text: str) -> ET.Element:
@@ -115,6 +106,7 @@ def parse_cib(root: ET.Element, states: Mapping[str, str] = _NO_STATES) -> Cib:
     """
     configuration = root.find("configuration")
     assert configuration is not None
+    properties = cluster_properties(configuration)
     nodes = tuple(_nodes(configuration))
     devices: list[DeviceSpec] = []
     unreadable: list[tuple[str, str]] = []
@@ -126,17 +118,19 @@ def parse_cib(root: ET.Element, states: Mapping[str, str] = _NO_STATES) -> Cib:
         if location.get("id") == f"{location.get('rsc')}-prefer"
     }
     defaults = resource_defaults(configuration)
-    for clone, primitive in _device_elements(configuration):
+    for clone, primitive in device_elements(configuration):
         name = primitive.get("id", "")
         names |= {clone.get("id", ""): name, name: name}
         try:
-            devices.append(_device(clone, primitive, preferred.get(clone.get("id", "")), defaults))
+            devices.append(
+                parse_device(clone, primitive, preferred.get(clone.get("id", "")), defaults)
+            )
         except (SanctlError, ValueError) as error:
             unreadable.append((primitive.get("id", "?"), str(error)))
-            if origin := _pairs_of(primitive, "instance_attributes").get("origin"):
+            if origin := pairs_of(primitive, "instance_attributes").get("origin"):
                 origins.append((primitive.get("id", "?"), origin))
-    hosts, unreadable_hosts = _hosts(_properties(configuration))
-    host_groups, unreadable_groups = _host_groups(_properties(configuration))
+    known_hosts, unreadable_hosts = hosts(properties)
+    known_groups, unreadable_groups = host_groups(properties)
     replicas = parse_replicas(states)
     pools: dict[tuple[str, str], PoolUsage] = {}
     reach: dict[str, int] = {}
@@ -155,7 +149,7 @@ def parse_cib(root: ET.Element, states: Mapping[str, str] = _NO_STATES) -> Cib:
             ballots[node] = NodeVotes.parse(value)
         elif name == DRAINED_ATTRIBUTE and value == "true":
             drained.add(node)
-        elif name == STANDBY_ATTRIBUTE and value.lower() in _TRUE:
+        elif name == STANDBY_ATTRIBUTE and value.lower() in TRUE:
             standby_until_reboot.add(node)
         elif name.startswith(VERIFY_PREFIX) and (result := parse_published(value)) is not None:
             verifications[name.removeprefix(VERIFY_PREFIX), node] = result
@@ -178,7 +172,7 @@ def parse_cib(root: ET.Element, states: Mapping[str, str] = _NO_STATES) -> Cib:
         elif name == REACH_ATTRIBUTE and value.isdecimal():
             reach[node] = int(value)
     return Cib(
-        properties=_properties(configuration),
+        properties=properties,
         nodes=nodes,
         devices=tuple(sorted(devices, key=lambda device: device.name)),
         unreadable=tuple(sorted(unreadable)),
@@ -201,28 +195,29 @@ def parse_cib(root: ET.Element, states: Mapping[str, str] = _NO_STATES) -> Cib:
             for element in configuration.iter()
             if (identifier := element.get("id")) is not None
         ),
-        hosts=hosts,
+        hosts=known_hosts,
         unreadable_hosts=unreadable_hosts,
-        host_groups=host_groups,
+        host_groups=known_groups,
         unreadable_groups=unreadable_groups,
         points=tuple(
-            sorted(_points(configuration), key=lambda each: (each.device, each.made_s, each.name))
+            sorted(
+                restore_points(configuration),
+                key=lambda each: (each.device, each.made_s, each.name),
+            )
         ),
-        schedules=dict(_schedules(_properties(configuration))),
+        schedules=dict(point_schedules(properties)),
         point_bytes=point_bytes,
         lost_points=frozenset(lost_points),
         data_extents=data_extents,
         point_failures=failures,
         restore_reports=reports,
-        sites=tuple(sorted(_sites(_properties(configuration)))),
-        copies=tuple(sorted(_copies(_properties(configuration)), key=lambda each: each[:2])),
-        copy_schedules=tuple(sorted(_copy_schedules(_properties(configuration)))),
-        copy_groups=tuple(
-            sorted(_copy_groups(_properties(configuration)), key=lambda each: each.id)
-        ),
-        takeovers=tuple(sorted(_takeovers(_properties(configuration)))),
-        restored=tuple(sorted(_restored(_properties(configuration)))),
-        backup_failures=tuple(sorted(_backup_failures(_properties(configuration)))),
+        sites=tuple(sorted(records(properties, Site.parse))),
+        copies=tuple(sorted(records(properties, CopyRecord.parse), key=lambda each: each[:2])),
+        copy_schedules=tuple(sorted(records(properties, CopySchedule.parse))),
+        copy_groups=tuple(sorted(records(properties, GroupRecord.parse), key=lambda each: each.id)),
+        takeovers=tuple(sorted(records(properties, Takeover.parse))),
+        restored=tuple(sorted(records(properties, RestoreRecord.parse))),
+        backup_failures=tuple(sorted(records(properties, BackupFailure.parse))),
         foreign_constraints=tuple(foreign_constraints(configuration, names)),
         follows=tuple(follows(configuration, names)),
         guests=dict(guests(configuration)),
@@ -237,111 +232,12 @@ def parse_cib(root: ET.Element, states: Mapping[str, str] = _NO_STATES) -> Cib:
     )
 
 
-def _pairs_of(element: ET.Element, *sets: str) -> dict[str, str]:
-    """Return the nvpairs in an element's attribute sets by name; rules are ignored."""
-    return {
-        pair.get("name", ""): pair.get("value", "")
-        for tag in sets
-        for group in element.findall(tag)
-        for pair in group.findall("nvpair")
-    }
-
-
-def _properties(configuration: ET.Element) -> dict[str, str]:
-    crm_config = configuration.find("crm_config")
-    return {} if crm_config is None else _pairs_of(crm_config, "cluster_property_set")
-
-
-def _hosts(properties: dict[str, str]) -> tuple[tuple[Host, ...], tuple[str, ...]]:
-    """Return the hosts, and the names of those that cannot be read."""
-    hosts, unreadable = [], []
-    for key, value in properties.items():
-        if key.startswith(HOST_PREFIX) and not key.startswith(GROUP_PREFIX):
-            name = key.removeprefix(HOST_PREFIX)
-            try:
-                hosts.append(Host.parse(f"{name}={value}"))
-            except SanctlError:
-                unreadable.append(name)
-    return tuple(sorted(hosts)), tuple(sorted(unreadable))
-
-
-def _host_groups(properties: dict[str, str]) -> tuple[tuple[HostGroup, ...], tuple[str, ...]]:
-    """Return the host groups, and the names of those that cannot be read."""
-    groups, unreadable = [], []
-    for key, value in properties.items():
-        if key.startswith(GROUP_PREFIX):
-            name = key.removeprefix(GROUP_PREFIX)
-            try:
-                groups.append(HostGroup.parse(name, value))
-            except SanctlError:
-                unreadable.append(name)
-    return tuple(sorted(groups)), tuple(sorted(unreadable))
-
-
-def _points(configuration: ET.Element) -> Iterator[RestorePoint]:
-    for pair in configuration.findall(f"crm_config/cluster_property_set[@id='{POINTS_ID}']/nvpair"):
-        # One of a later release is none here: its files stay, and its name is taken.
-        point = RestorePoint.parse(pair.get("name", ""), pair.get("value", ""))
-        if point is not None:
-            yield point
-
-
-def _schedules(properties: dict[str, str]) -> Iterator[tuple[str, PointSchedule]]:
-    for name, value in properties.items():
-        # One of a later release is carried out by nodes that have that.
-        if name.startswith(SCHEDULE_PREFIX) and (found := PointSchedule.parse(value)) is not None:
-            yield name.removeprefix(SCHEDULE_PREFIX), found
-
-
-def _sites(properties: dict[str, str]) -> Iterator[Site]:
-    for name, value in properties.items():
-        # One of a later release is none here: it is carried out by nodes that have that.
-        if (site := Site.parse(name, value)) is not None:
-            yield site
-
-
-def _copies(properties: dict[str, str]) -> Iterator[CopyRecord]:
-    for name, value in properties.items():
-        if (record := CopyRecord.parse(name, value)) is not None:
-            yield record
-
-
-def _copy_schedules(properties: dict[str, str]) -> Iterator[CopySchedule]:
-    for name, value in properties.items():
-        if (schedule := CopySchedule.parse(name, value)) is not None:
-            yield schedule
-
-
-def _copy_groups(properties: dict[str, str]) -> Iterator[GroupRecord]:
-    for name, value in properties.items():
-        if (group := GroupRecord.parse(name, value)) is not None:
-            yield group
-
-
-def _takeovers(properties: dict[str, str]) -> Iterator[Takeover]:
-    for name, value in properties.items():
-        if (takeover := Takeover.parse(name, value)) is not None:
-            yield takeover
-
-
-def _restored(properties: dict[str, str]) -> Iterator[RestoreRecord]:
-    for name, value in properties.items():
-        if (record := RestoreRecord.parse(name, value)) is not None:
-            yield record
-
-
-def _backup_failures(properties: dict[str, str]) -> Iterator[BackupFailure]:
-    for name, value in properties.items():
-        if (failure := BackupFailure.parse(name, value)) is not None:
-            yield failure
-
-
 def _nodes(configuration: ET.Element) -> Iterator[CibNode]:
     for element in configuration.findall("nodes/node"):
         # Remote and ping nodes have a type; only full members count here.
         if element.get("type", "member") not in {"member", "normal"}:
             continue
-        attributes = _pairs_of(element, "instance_attributes")
+        attributes = pairs_of(element, "instance_attributes")
         try:
             name = NodeName.parse(element.get("uname", ""))
         except SanctlError:
@@ -349,90 +245,16 @@ def _nodes(configuration: ET.Element) -> Iterator[CibNode]:
         yield CibNode(
             name=name,
             id=element.get("id", ""),
-            wants_standby=attributes.get(STANDBY_ATTRIBUTE, "off").lower() in _TRUE,
+            wants_standby=attributes.get(STANDBY_ATTRIBUTE, "off").lower() in TRUE,
             attributes=attributes,
         )
-
-
-def _device_elements(configuration: ET.Element) -> Iterator[tuple[ET.Element, ET.Element]]:
-    # Directly below resources only, where sanctl puts them: a patchset needs the full path.
-    for clone in configuration.findall("resources/clone"):
-        primitive = clone.find("primitive")
-        if (
-            primitive is not None
-            and primitive.get("provider") == "sanctl"
-            and primitive.get("type") == "device"
-        ):
-            yield clone, primitive
-
-
-def _device(
-    clone: ET.Element, primitive: ET.Element, prefer: str | None, defaults: Mapping[str, str]
-) -> DeviceSpec:
-    parameters = _pairs_of(primitive, "instance_attributes")
-    clone_meta = _pairs_of(clone, "meta_attributes")
-    own_meta = _pairs_of(primitive, "meta_attributes")
-    meta = {**clone_meta, **own_meta}
-    places = (
-        ("", defaults),
-        (clone.get("id", ""), clone_meta),
-        (primitive.get("id", ""), own_meta),
-    )
-    for needed in ("uuid", "size", "pool", "nodes", "minor"):
-        if needed not in parameters:
-            raise ValueError(f"parameter {needed} is missing")
-    uuid = parameters["uuid"]
-    if not _UUID.fullmatch(uuid):
-        raise ValueError(f"parameter uuid is {uuid!r}, not 32 hex digits")
-    name = DeviceName.parse(primitive.get("id", ""))
-    if clone.get("id") != f"sanctl-{name}":
-        raise ValueError(f"its clone is called {clone.get('id')!r}, not 'sanctl-{name}'")
-    nodes = tuple(NodeName.parse(word) for word in parameters["nodes"].split())
-    is_stopping = meta.get("target-role", "Started").lower() == "stopped"
-    origin = CloneOrigin.parse(parameters.get("origin", ""))
-    if origin is None and parameters.get("origin"):
-        raise ValueError(f"parameter origin is {parameters['origin']!r}, no restore point")
-    return DeviceSpec(
-        name=name,
-        uuid=uuid,
-        size=ByteSize(bytes=int(parameters["size"])),
-        pool=PoolName.parse(parameters["pool"]),
-        replicas=int(parameters.get("replicas", str(len(nodes)))),
-        nodes=nodes,
-        minor=int(parameters["minor"]),
-        initiators=tuple(Iqn.parse(word) for word in parameters.get("initiators", "").split()),
-        prefer=NodeName.parse(prefer) if prefer else None,
-        sync=SyncPolicy.parse(parameters.get("sync", "")),
-        is_stopping=is_stopping,
-        is_deleting=is_stopping and _is_deleting(clone),
-        unmanaged_by=unmanaging(*places),
-        unpromoted_by=unpromoting(*places),
-        is_new=meta.get("sanctl-new", "false").lower() in _TRUE,
-        cache=parse_cache_policy(parameters.get("cache", "")),
-        hosts=parse_hosts(parameters.get("hosts", "")),
-        host_groups=parse_group_names(meta.get(GROUPS_OF_DEVICE, "")),
-        point_order=PointOrder.parse(parameters.get("point", "")),
-        restore=RestoreOrder.parse(parameters.get("restore", "")),
-        is_restoring=closes(parameters.get("restore", "")),
-        origin=origin,
-        awaits=tuple(sorted(set(parameters.get("awaits", "").split()))),
-        released=tuple(sorted(set(parameters.get("released", "").split()))),
-        reservations=are_on(parameters.get(PARAMETER, "")),
-        clear_reservations=parameters.get(CLEAR_PARAMETER, ""),
-        needs=parse_needs(parameters.get(NEEDS_PARAMETER, "")),
-    )
-
-
-def _is_deleting(clone: ET.Element) -> bool:
-    wanted = deletion_id(clone.get("id", "").removeprefix("sanctl-"))
-    return any(pair.get("id") == wanted for pair in clone.findall("meta_attributes/nvpair"))
 
 
 def _transient_attributes(root: ET.Element) -> Iterator[tuple[str, str, str]]:
     for state in root.findall("status/node_state"):
         node = state.get("uname", "")
         for element in state.findall("transient_attributes"):
-            for name, value in _pairs_of(element, "instance_attributes").items():
+            for name, value in pairs_of(element, "instance_attributes").items():
                 yield node, name, value
 
 
