@@ -21,13 +21,7 @@ from sanctl.model.cib_names import (
     REACH_CLONE,
     STANDBY_ATTRIBUTE,
 )
-from sanctl.model.device import (
-    DeviceSpec,
-    OutdatedMark,
-    PoolUsage,
-    ReplicaState,
-    Tombstone,
-)
+from sanctl.model.device import DeviceSpec, OutdatedMark, PoolUsage, ReplicaState, Tombstone
 from sanctl.model.device_restore import REPORT_PREFIX, RestoreReport
 from sanctl.model.names import NodeName
 from sanctl.model.outdated_mark import PREFIX as OUTDATED_PREFIX
@@ -60,11 +54,7 @@ from sanctl.parse.foreign_constraints import foreign_constraints
 from sanctl.parse.guest_constraints import follows, foreign_ties, guests
 from sanctl.parse.meta_attributes import resource_defaults
 from sanctl.parse.nvpairs import TRUE, pairs_of
-from sanctl.parse.published_state import (
-    parse_pool_usage,
-    parse_replica_state,
-    parse_replicas,
-)
+from sanctl.parse.published_state import parse_pool_usage, parse_replica_state, parse_replicas
 from sanctl.parse.watched_resources import watch_clones
 from sanctl.parse.xml_output import parse_xml
 

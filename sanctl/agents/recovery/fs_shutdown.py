@@ -30,12 +30,7 @@ from sanctl.agents import ocf
 from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.replica import lost_writes, parts, resource_file
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import (
-    drbdsetup,
-    node_attributes,
-    pool_mount,
-    pool_notes,
-)
+from sanctl.drivers import drbdsetup, node_attributes, pool_mount, pool_notes
 from sanctl.drivers.pool_files import check_marker, files_of
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.drbd import ResourceState, uses_quorum

@@ -40,13 +40,7 @@ from sanctl.agents.fencing import outdate, quorum_overlap
 from sanctl.agents.recovery import no_contact
 from sanctl.agents.replica import lost_writes, reinitialize
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import (
-    cib,
-    drbdadm,
-    drbdsetup,
-    node_attributes,
-    outdated_marks,
-)
+from sanctl.drivers import cib, drbdadm, drbdsetup, node_attributes, outdated_marks
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.drbd.data_generations import ONLY_REPLICA

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sanctl.cli.commands.device import creation_wait_s
+from sanctl.cli.commands.device_create import creation_wait_s
 from sanctl.cli.main import cli
 from sanctl.cli.options import SECONDS, Number
 
