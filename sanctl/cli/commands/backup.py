@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Options and output of `sanctl backup`: init, run, list, verify, restore, prune, forget."""
+"""Group `sanctl backup` of commands; options and output of init, run, list, verify, forget."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import click
 
-from sanctl.cli.environment import Environment, environment
+from sanctl.cli import backup_options
+from sanctl.cli.commands.backup_prune import prune
+from sanctl.cli.commands.backup_restore import restore
+from sanctl.cli.environment import environment
 from sanctl.cli.help_sections import SectionedGroup
-from sanctl.cli.options import SECONDS, Command, output_option, timeout_option, yes_option
+from sanctl.cli.options import SECONDS, output_option, timeout_option
 from sanctl.cli.output import UNKNOWN, finish, print_table
 from sanctl.cli.views.backup import (
     backup_data,
@@ -19,23 +20,18 @@ from sanctl.cli.views.backup import (
     pruning_problems,
     time_text,
 )
-from sanctl.cli.views.device import device_data
-from sanctl.config import backups as backup_toml
 from sanctl.drivers import background
-from sanctl.drivers.borg import LOCK_S, Borg
-from sanctl.errors import CommandError, ConfigError, ExitStatus, Problem, SanctlError
+from sanctl.drivers.borg import LOCK_S
+from sanctl.errors import CommandError, ExitStatus, Problem, SanctlError
 from sanctl.model.backup import BackupName, parse_repository_name
 from sanctl.model.names import DeviceName, format_bytes
 from sanctl.model.restore_point import parse_point_name
 from sanctl.ops.backup import BackupRequest, run_backup
-from sanctl.ops.backup_prune import preview_pruning, prune_backups
-from sanctl.ops.backup_restore import restore_backup
+from sanctl.ops.backup_prune import prune_backups
 from sanctl.ops.backup_result import forget_failure
 from sanctl.ops.backup_verify import existing_backup, verify_backup
 from sanctl.plan.device.backup_pruning import Pruning
-from sanctl.plan.device.backups import KEEP_UNITS, find_repository, keep_counts
-from sanctl.plan.device.creation_request import DeviceArguments
-from sanctl.system.files import read_text
+from sanctl.plan.device.backups import KEEP_UNITS, keep_counts
 
 
 @click.group(
@@ -50,40 +46,17 @@ def backup() -> None:
     """Backups of devices, in repositories of borg on a path or another server."""
 
 
-def _repository_option(command: Command) -> Command:
-    return click.option(
-        "--repository",
-        metavar="REPOSITORY",
-        help="Its name in backup.toml; required when there are several.",
-    )(command)
-
-
-_SPANS = {
-    "hourly": "hours",
-    "daily": "days",
-    "weekly": "weeks",
-    "monthly": "months",
-    "yearly": "years",
-}
-
-
-def _keep_options(command: Command) -> Command:
-    for unit in reversed(KEEP_UNITS):
-        spans = _SPANS.get(unit)
-        what = f"The newest of each of so many {spans}" if spans else "The newest ones"
-        command = click.option(
-            f"--keep-{unit}", type=click.IntRange(1, 9999), metavar="N", help=what + "."
-        )(command)
-    return command
+backup.add_command(prune)
+backup.add_command(restore)
 
 
 @backup.command()
-@_repository_option
+@backup_options.repository_option
 @output_option
 def init(repository: str | None, output: str) -> None:
     """Make a repository, encrypted, with the passphrase that this node has for it."""
     env = environment()
-    borg = _borg(env, repository)
+    borg = backup_options.borg_of(env, repository)
     with env.logged("backup", command_line=f"backup init --repository {borg.repository.name}"):
         borg.init()
     made = borg.repository
@@ -97,7 +70,7 @@ def init(repository: str | None, output: str) -> None:
 
 @backup.command()
 @click.argument("device", metavar="DEVICE[@POINT]")
-@_repository_option
+@backup_options.repository_option
 @click.option("--on-active", is_flag=True, help="Read here also if this node serves the device.")
 @click.option(
     "--skip-elsewhere",
@@ -113,7 +86,7 @@ def init(repository: str | None, output: str) -> None:
     metavar="SECONDS",
     help="How long to wait while other backups use the repository.",
 )
-@_keep_options
+@backup_options.keep_options
 @timeout_option(90)
 @output_option
 def run(
@@ -140,7 +113,7 @@ def run(
     name, sign, point = device.partition("@")
     numbers = {unit: keep[f"keep_{unit}"] for unit in KEEP_UNITS}
     counts = keep_counts(numbers) if any(numbers.values()) else {}
-    borg = _borg(env, repository, lock_s=int(wait_s))
+    borg = backup_options.borg_of(env, repository, lock_s=int(wait_s))
     request = BackupRequest(
         device=DeviceName.parse(name),
         point=parse_point_name(point) if sign else None,
@@ -194,14 +167,16 @@ def run(
 
 @backup.command("list")
 @click.argument("device", required=False)
-@_repository_option
+@backup_options.repository_option
 @output_option
 def list_backups(device: str | None, repository: str | None, output: str) -> None:
     """List the whole backups of DEVICE, or of all devices, the oldest first."""
     env = environment()
     wanted = DeviceName.parse(device).value if device is not None else None
     backups = [
-        each for each in _borg(env, repository).backups() if wanted in {None, each.name.device}
+        each
+        for each in backup_options.borg_of(env, repository).backups()
+        if wanted in {None, each.name.device}
     ]
 
     def text() -> None:
@@ -229,13 +204,13 @@ def list_backups(device: str | None, repository: str | None, output: str) -> Non
 
 @backup.command()
 @click.argument("name", metavar="BACKUP")
-@_repository_option
+@backup_options.repository_option
 @output_option
 def verify(name: str, repository: str | None, output: str) -> None:
     """Read a backup from begin to end, and compare its digest with that of the device then."""
     env = environment()
     wanted = BackupName.parse(name)
-    borg = _borg(env, repository)
+    borg = backup_options.borg_of(env, repository)
     background.yield_to_others(env.runner)
     found = existing_backup(borg, wanted)
     with (
@@ -255,178 +230,6 @@ def verify(name: str, repository: str | None, output: str) -> None:
         output,
         data={**backup_data(found), "sha256": digest},
         text=lambda: print(f"backup {name} is whole; SHA-256 {digest}"),
-    )
-
-
-@backup.command()
-@click.argument("name", metavar="BACKUP")
-@click.option("--to", "device", required=True, metavar="DEVICE", help="The device to create.")
-@_repository_option
-@click.option("--replicas", default="2", show_default=True, metavar="N", help="Its replicas.")
-@click.option("--pool", metavar="POOL", help="Its pool; required when there are several.")
-@click.option("--nodes", metavar="A,B", help="The nodes that hold a replica.")
-@click.option("--prefer", metavar="NODE", help="The node that serves it at first.")
-@click.option(
-    "--initiator",
-    "initiators",
-    multiple=True,
-    metavar="IQN",
-    help="A host that may use it afterwards; may be given several times. Default: no host.",
-)
-@click.option("--host", "hosts", multiple=True, metavar="HOST", help="The same by its name.")
-@click.option(
-    "--host-group", "host_groups", multiple=True, metavar="GROUP", help="All hosts of a group."
-)
-@timeout_option(86400)
-@output_option
-def restore(
-    *,
-    name: str,
-    device: str,
-    repository: str | None,
-    replicas: str,
-    pool: str | None,
-    nodes: str | None,
-    prefer: str | None,
-    initiators: tuple[str, ...],
-    hosts: tuple[str, ...],
-    host_groups: tuple[str, ...],
-    timeout_s: float,
-    output: str,
-) -> None:
-    """Create a device from a backup; hosts are let in when it has the backup's digest.
-
-    The node that serves the new device reads the repository. Whatever dies meanwhile, it goes on.
-    """
-    env = environment()
-    wanted = BackupName.parse(name)
-    borg = _borg(env, repository)
-    arguments = DeviceArguments(
-        name=device,
-        size="",
-        replicas=replicas,
-        pool=pool,
-        nodes=tuple(part.strip() for part in nodes.split(",")) if nodes is not None else (),
-        prefer=prefer,
-        initiators=initiators,
-        hosts=hosts,
-        host_groups=host_groups,
-    )
-    topology = env.topology()
-    command_line = f"backup restore {name} --to {device}"
-    with env.session() as session, env.logged("backup", device=device, command_line=command_line):
-        outcome, digest = restore_backup(
-            session,
-            topology,
-            borg,
-            wanted,
-            arguments,
-            new_uuid=env.new_uuid,
-            drbd_version=env.drbd_version(),
-            ipc_buffer_bytes=env.ipc_buffer_bytes(),
-            timeout_s=timeout_s,
-        )
-    made = outcome.device
-
-    def text() -> None:
-        print(
-            f"device {made.name} holds backup {name}: {made.size}, {outcome.duration_s:.0f} s; "
-            f"SHA-256 {digest}"
-        )
-        print(f"target {topology.target_iqn(made.name)}, LUN 0, WWID {made.wwid}")
-
-    finish(
-        output,
-        data={
-            **device_data(outcome.cluster, made, topology),
-            "sha256": digest,
-            "duration_s": round(outcome.duration_s, 3),
-        },
-        text=text,
-    )
-
-
-@backup.command()
-@click.argument("device")
-@_keep_options
-@click.option(
-    "--dry-run", "is_dry_run", is_flag=True, help="Show which would go, and change nothing."
-)
-@click.option(
-    "--all-uuids",
-    "of_all_uuids",
-    is_flag=True,
-    help="Also those of devices that this cluster does not have: deleted, or another cluster's.",
-)
-@yes_option
-@_repository_option
-@output_option
-def prune(
-    *,
-    device: str,
-    of_all_uuids: bool,
-    is_dry_run: bool,
-    yes: bool,
-    repository: str | None,
-    output: str,
-    **keep: int | None,
-) -> None:
-    """Delete the backups of DEVICE beyond those to keep, and give their room back.
-
-    It says which before, and asks. A timer's needs --yes.
-
-    A backup that one of the options keeps stays. The times are those of the restore points, in UTC.
-    Those of a device that this cluster does not have stay, and it says so: another cluster may keep
-    them here. With --all-uuids as many of each stay as of this device. One that a device is being
-    filled from stays.
-    """
-    env = environment()
-    wanted = DeviceName.parse(device).value
-    counts = keep_counts({unit: keep[f"keep_{unit}"] for unit in KEEP_UNITS})
-    options = [f"--keep-{unit}={count}" for unit, count in counts.items()]
-    options += ["--all-uuids"] if of_all_uuids else []
-    borg = _borg(env, repository)
-    background.yield_to_others(env.runner)
-    command_line = f"backup prune {wanted} {' '.join(options)}"
-    here, shown = env.host.node_name(), None
-    with env.session() as session:
-        if is_dry_run or not yes:
-            found = preview_pruning(
-                session, borg, wanted, counts, here=here, of_all_uuids=of_all_uuids
-            )
-            if not is_dry_run:
-                if found.deleted:
-                    _ask_before_pruning(wanted, borg.repository.name, found.deleted)
-                # Also where that was nothing: what is surplus a moment later was not shown.
-                shown = frozenset(found.deleted)
-        if not is_dry_run:
-            with env.logged("backup", device=wanted, command_line=command_line):
-                found = prune_backups(
-                    session,
-                    borg,
-                    wanted,
-                    counts,
-                    here=here,
-                    shown=shown,
-                    of_all_uuids=of_all_uuids,
-                )
-    gone, problems = found.deleted, pruning_problems(wanted, found)
-
-    def text() -> None:
-        print_pruned(found, problems, word="would go" if is_dry_run else "is deleted")
-        if not gone:
-            print(f"device {wanted}: no backup {'would go' if is_dry_run else 'is deleted'}")
-
-    finish(
-        output,
-        data={
-            "device": wanted,
-            "repository": borg.repository.name,
-            "deleted": [str(each) for each in gone],
-            "dry_run": is_dry_run,
-        },
-        text=text,
-        problems=problems,
     )
 
 
@@ -453,27 +256,3 @@ def forget(device: str, repository: str, output: str) -> None:
 
     data = {"device": wanted, "repository": into, "was_noted": was_noted}
     finish(output, data=data, text=text)
-
-
-def _ask_before_pruning(device: str, repository: str, gone: Sequence[BackupName]) -> None:
-    """Say which backups will be gone, the oldest first, and ask; no answer but yes goes on."""
-    for each in gone:
-        click.echo(f"backup {each}, taken {time_text(each.taken_s)} UTC", err=True)
-    which = f"this backup of device {device}" if len(gone) == 1 else f"these {len(gone)} backups"
-    click.confirm(f"Delete {which} in repository {repository}?", abort=True, err=True)
-
-
-def _borg(env: Environment, repository: str | None, *, lock_s: int = LOCK_S) -> Borg:
-    try:
-        text = read_text(backup_toml.BACKUP_TOML)
-    except FileNotFoundError:
-        return Borg(env.runner, find_repository((), repository), lock_s=lock_s)
-    except OSError as error:
-        raise ConfigError(
-            Problem(
-                "SAN-CLI-003",
-                f"{backup_toml.BACKUP_TOML} cannot be read: {error.strerror}",
-                "run sanctl as root",
-            )
-        ) from error
-    return Borg(env.runner, find_repository(backup_toml.parse(text), repository), lock_s=lock_s)

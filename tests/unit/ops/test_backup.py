@@ -17,7 +17,7 @@ import click
 import pytest
 
 import sanctl.cli.environment
-from sanctl.cli.commands import backup as commands
+from sanctl.cli import backup_options
 from sanctl.cli.commands import snapshot
 from sanctl.cli.main import main
 from sanctl.config import backups as backup_toml
@@ -141,7 +141,7 @@ def bed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
     env.runner = None  # type: ignore[attr-defined]
     for owner, name, value in (
         (sanctl.cli.environment, "Environment", lambda: env),
-        (commands, "_borg", made.repository),
+        (backup_options, "borg_of", made.repository),
         (background, "yield_to_others", lambda _runner: None),
         (state_files, "RUNTIME", str(tmp_path / "run")),
         (backup_notes, "_FOLDER", str(tmp_path / "notes")),
@@ -578,9 +578,9 @@ def test_without_a_file_there_is_no_repository(
     monkeypatch.undo()
     monkeypatch.setattr(backup_toml, "BACKUP_TOML", str(tmp_path / "backup.toml"))
     with pytest.raises(Exception, match="SAN-BKP-002"):
-        commands._borg(bed.env, None)  # type: ignore[arg-type]
+        backup_options.borg_of(bed.env, None)  # type: ignore[arg-type]
     (tmp_path / "backup.toml").write_text("schema = 1\n[repositories.nas]\nlocation = '/nas'\n")
-    assert commands._borg(bed.env, None).repository.location == "/nas"  # type: ignore[arg-type]
+    assert backup_options.borg_of(bed.env, None).repository.location == "/nas"  # type: ignore[arg-type]
 
 
 def test_pruning_goes_by_the_device_and_by_what_was_stored_last(bed: Bed) -> None:
