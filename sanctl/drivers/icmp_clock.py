@@ -24,14 +24,15 @@ _MOST_PACKETS = 1000
 def offsets_s(addresses: Collection[str], *, within_s: float) -> dict[str, float]:
     """Return by how many seconds the clocks of machines are ahead of the one here.
 
-    Who does not answer in time is left out; an offset is wrong by half of that time at most.
+    A machine that does not answer in time is left out; an offset is wrong by half of `within_s` at
+    most.
 
     Args:
-        addresses: of IPv4.
-        within_s: the time for all answers.
+        addresses: IPv4 addresses of the machines.
+        within_s: the time for all answers, in seconds.
 
     Raises:
-        OSError: no such socket, or not permitted.
+        OSError: the kernel has no such socket, or does not permit it.
     """
     found: dict[str, float] = {}
     identifier, sequence = os.getpid() & 0xFFFF, int.from_bytes(os.urandom(2))

@@ -89,23 +89,23 @@ class RestoreOrder(NamedTuple):
         return cls(token, str(copy), token, "", given_s, COPYING)
 
     def in_state(self, state: str) -> RestoreOrder:
-        """Return the order in a later state, without what only its begin needs.
+        """Return the order in a later state, without the word that only its begin needs.
 
-        Releases that cannot read that would keep hosts out for good.
+        An earlier release that cannot read this word would keep hosts out for good.
         """
         return self._replace(state=state, may_keep_on_few=False)
 
     @property
     def copy(self) -> SiteCopy | None:
-        """The copy at a site; None: it is something else."""
+        """The copy at a site; None: the order is for a restore point or a backup."""
         return SiteCopy.parse(self.point)
 
     @property
     def held_copy(self) -> SiteCopy | None:
         """The copy at a site that is on the device, or will be before a host is let in.
 
-        None also while nothing of it is written, and where nothing of it will be: the device has
-        what it had before the order, and of what that was nothing is known.
+        None also while nothing of the copy is written, and after an order that was given up: the
+        device has its content from before the order, and the order does not say which that is.
         """
         return self.copy if self.state in {COPYING, DONE} else None
 
@@ -116,13 +116,13 @@ class RestoreOrder(NamedTuple):
 
     @property
     def backup(self) -> tuple[str, str] | None:
-        """The names of the repository and of the backup; None: it is a restore point."""
+        """The names of the repository and of the backup; None: the order is for no backup."""
         repository, sign, backup = self.point.partition(_IN_REPOSITORY)
         return (repository, backup) if sign else None
 
     @property
     def source(self) -> str:
-        """What the device is to hold, for people."""
+        """The restore point, backup or copy that the device is to hold, for people."""
         copy = self.copy
         if copy is not None:
             return f"copy {copy.name}"
@@ -142,7 +142,7 @@ class RestoreOrder(NamedTuple):
 def closes(text: str) -> bool:
     """Whether a device with this parameter `restore` lets no host in.
 
-    What another release has written and this one cannot read closes the device.
+    An order of another release that this one cannot read closes the device, too.
     """
     if not text:
         return False

@@ -36,13 +36,13 @@ from sanctl.plan.site.takeover_age import older_problem
 
 
 class TakenOver(NamedTuple):
-    """What the takeover by one device has come to.
+    """The result of the takeover by one device.
 
     Attributes:
         device: the device.
         copy: the copy that the device was made from.
-        changed: it was not noted before.
-        took_back: the other device had taken this one over, and that has ended.
+        changed: the site has a new note of the takeover.
+        took_back: the other device had taken this one over, and that takeover has ended.
     """
 
     device: str
@@ -200,14 +200,14 @@ def find_taken(
     *,
     allows_mix: bool,
 ) -> tuple[tuple[str, Successor], ...]:
-    """Return the folders of the devices that were taken over that are meant, and by what.
+    """Return the folders of a device that was taken over and of its group, and who goes on.
 
-    The named one is the last, so that the same command goes on where one ended half way: those come
-    before that are copied with it, and were taken over, too; with `allows_mix` they do not. What
-    the site says is noted.
+    The devices that are copied with the named one and were taken over, too, come before it, unless
+    `allows_mix` is given. The named one is the last, so that the same command goes on where one
+    ended half way. The site's takeovers are noted in the CIB.
 
     Returns:
-        None of them, if the named one was not taken over.
+        An empty tuple, if the named device was not taken over.
 
     Raises:
         Refused: there is no such site, several devices may be meant, or the site cannot read which
@@ -259,12 +259,13 @@ def give_back(
 
 
 class Noted(NamedTuple):
-    """What a site says of takeovers, as it was noted.
+    """The takeovers that a site has, as they are noted in the CIB.
 
     Attributes:
-        successors: what has taken over, by the folder of the device, DEVICE.UUID; also what the
-            site has lost, and this cluster has noted.
-        ended: what is noted no more, and by what it has ended.
+        successors: the devices that go on, by the folder of the replaced device, DEVICE.UUID; also
+            from takeovers that the site has lost and this cluster has noted.
+        ended: the takeovers that are noted no more, each with the record of its end, if there is
+            one.
     """
 
     successors: dict[str, Successor]
@@ -272,7 +273,7 @@ class Noted(NamedTuple):
 
 
 def note_takeovers(session: Session, site: Site, link: SiteLink) -> Noted:
-    """Ask a site who has taken devices over, and note what it says of this cluster's devices.
+    """Read the takeovers that a site has, and note those of this cluster's devices in the CIB.
 
     Raises:
         CommandError: the site cannot be reached, or the CIB not be changed.
@@ -285,7 +286,12 @@ def note_takeovers(session: Session, site: Site, link: SiteLink) -> Noted:
 
 
 def refuse_taken_over(session: Session, site: Site, device: DeviceSpec, link: SiteLink) -> None:
-    """Raise Refused if another device goes on instead of one; what the site says is noted."""
+    """Refuse if another device goes on instead of this one; note the site's takeovers in the CIB.
+
+    Raises:
+        Refused: another device goes on.
+        CommandError: the site cannot be reached, or the CIB not be changed.
+    """
     found = link.takeovers(site.path, site.mark)
     session.change(lambda seen: plan_takeovers(seen, site.name, found), reads_replicas=False)
     folder = f"{device.name}.{device.uuid}"

@@ -82,10 +82,10 @@ def _raised(traceback: str) -> str:
 
 
 class Writer(NamedTuple):
-    """Who writes an archive: the node, since when, in seconds since 1970, and as the which one.
+    """The writer of an archive: the node, the begin in seconds since 1970, the archive's number.
 
-    `number` is higher than that of all archives that were there; 0: an earlier release has written
-    it.
+    `number` is higher than that of all archives that were there; 0: an archive of an earlier
+    release.
     """
 
     node: str
@@ -102,19 +102,19 @@ def comment_of(size_bytes: int, uuid: str, writer: Writer) -> str:
 
 
 def writer_of(comment: str) -> Writer | None:
-    """Return who has written an archive with that comment; None: an earlier release."""
+    """Return the writer of an archive with that comment; None: an archive of an earlier release."""
     match = _WRITER.search(comment)
     return Writer(match[1], int(match[2]), number_of(comment)) if match else None
 
 
 def uuid_of(comment: str) -> str:
-    """Return of which device an archive with that comment is; empty: it does not say."""
+    """Return the UUID of an archive's device from its comment; empty: the comment has none."""
     match = _DEVICE.search(comment)
     return match[1] if match else ""
 
 
 def number_of(comment: str) -> int:
-    """Return the number of an archive with that comment; 0: it has none."""
+    """Return the number of an archive with that comment; 0: the comment has none."""
     match = _NUMBER.search(comment)
     return int(match[1]) if match else 0
 
@@ -123,7 +123,7 @@ def parse_archives(stdout: str) -> dict[str, str]:
     """Return the archives that `borg list --json --format {comment}` prints, with their comments.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: the output is no list of archives in JSON.
     """
     document = json.loads(stdout)
     try:
@@ -133,7 +133,7 @@ def parse_archives(stdout: str) -> dict[str, str]:
 
 
 def backups_of(archives: dict[str, str], repository: str) -> tuple[Backup, ...]:
-    """Return the backups among archives, the oldest first; what has another name is none."""
+    """Return the backups among archives by the names that backups have, the oldest first."""
     found = []
     for archive, comment in archives.items():
         name = BackupName.read(archive)

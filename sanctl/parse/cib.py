@@ -91,8 +91,8 @@ def parse_cib(root: ET.Element, states: Mapping[str, str] = _NO_STATES) -> Cib:
 
     Args:
         root: the CIB.
-        states: what each node has published of its replicas (model/packed_states.py), which is not
-            in the CIB; by node. What is missing there is not known.
+        states: the states of its replicas that each node has published (model/packed_states.py),
+            by node; they are not in the CIB. The state of a replica without one is unknown.
     """
     configuration = root.find("configuration")
     assert configuration is not None

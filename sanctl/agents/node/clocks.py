@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the pool agent publishes of clocks: other nodes' that are off from this one by seconds.
+"""Field that the pool agent publishes of other nodes' clocks that are seconds off from this one.
 
 `sanctl status` runs on one node and sees attributes of unknown age, so a node's time cannot be
-published: it has to be compared where both are known at one moment. The nodes' kernels answer that
-by ICMP timestamps, also a witness, where no agent of sanctl's runs, and a node of an earlier
-release; sanctl's own connections (7798, 7799) are there for some devices only. Only an offset
-beyond a limit is published, so nothing changes while clocks are right. Who does not answer (a
+published: both clocks have to be read at one moment. The nodes' kernels answer ICMP timestamp
+requests, also on a witness, where no agent of sanctl's runs, and on a node of an earlier release;
+sanctl's own connections (7798, 7799) are there for some devices only. Only an offset beyond a limit
+is published, so nothing changes while clocks are right. The clock of a node that does not answer (a
 firewall, addresses of IPv6) is not known to be wrong; offsets of whole days are not seen.
 """
 
@@ -27,9 +27,9 @@ _ANSWER_S = 0.5
 
 
 def field() -> str:
-    """Return what is published, after a blank; empty where no clock is known to be off.
+    """Return the field to publish, after a blank; empty where no clock is known to be off.
 
-    What cannot be found out is logged, and what was found out last is published.
+    An error is logged, and the field is that of the last look then.
     """
     said = ""
     try:

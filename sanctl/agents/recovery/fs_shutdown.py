@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Replicas on a pool whose filesystem shut itself down: note, detach, release, no promotion.
 
-A disk that fails for a moment costs the filesystem its journal: it takes no writes until it is
-remounted. What it had not committed is gone, and with it writes that DRBD had acknowledged to its
-peer: to places of a sparse file that nothing had been written to, and, in write-back, all that was
-in RAM. DRBD detaches the disk later, at the first write that fails, and its bitmap begins there
-(docs/adr/0044). So each replica in the pool counts as suspect:
+A disk that fails for a moment costs the filesystem its journal: the filesystem takes no writes
+until it is remounted. Transactions that it had not committed are gone, and with them writes that
+DRBD had acknowledged to its peer: to places of a sparse file that nothing had been written to, and,
+in write-back, all writes that were in RAM. DRBD detaches the disk later, at the first write that
+fails, and its bitmap begins there (docs/adr/0044). So each replica in the pool counts as suspect:
 
 1. The agent that first sees the shutdown writes a note outside the pool.
 2. Each replica that has a peer with good data is detached from its disk. The cluster moves a device
@@ -47,7 +47,7 @@ _log = DeviceLog("fs-shutdown", priority=journal.WARNING)
 
 
 class FilesystemState(StrEnum):
-    """What the filesystem below a replica asks of the monitor."""
+    """The state of the filesystem below a replica, by what the monitor has to do."""
 
     HEALTHY = "healthy"
     """The monitor goes on as usual; so it does where DRBD must keep a disk that is shut down."""
@@ -231,5 +231,5 @@ def shut_down_problem(pool: str, why: str) -> Problem:
 
 
 def mount_note(pool: str) -> state_files.StateFile:
-    """The pool's mount, from before it is unmounted until it is mounted again."""
+    """Return the note of a pool's mount, from before the unmount until it is mounted again."""
     return state_files.of_pool(pool, "mount")

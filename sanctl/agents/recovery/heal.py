@@ -9,23 +9,23 @@ whose replica is to be discarded:
 
 The agent there obeys only while its replica is a standby, is marked as outdated, and holds exactly
 that generation: an order that comes late, or twice, or after the device was healed, finds another
-one and is dropped. The generation alone does not tell that: a replica that had diverged already
+generation and is dropped. The generation alone is not enough: a replica that had diverged already
 keeps it while it serves alone (DRBD 8.4 makes a new one only where it has none for its bitmap,
-drbd_nl.c and drbd_state.c). The mark does: it came with the order, and the operator who later keeps
-this replica takes it off. The agent on the other node sees the order and connects again. And it
-obeys only while another node is Primary with quorum, so that what is discarded is never the last
-that is there: the kept one's node may have been lost since the order was given.
+drbd_nl.c and drbd_state.c). The mark is: the order came with it, and the operator who later keeps
+this replica takes it off. The agent on the other node sees the order and connects again. The agent
+here also waits until another node is Primary with quorum, so that the last replica is never
+discarded: the node of the kept replica may have been lost since the order was given.
 `sanctl-revive-NAME = UUID GENERATION` is the second order: to make an Outdated replica UpToDate,
-because the replica that was ahead is gone for good. It holds while that replica is not marked. Of a
-device with one replica it says `only` in place of the generation.
+because the replica that was ahead is gone for good. This order holds while that replica is not
+marked. For a device with one replica it has `only` in place of the generation.
 
 An order to discard is carried out once the resync has begun, not when the replicas are in contact.
 
 Orders are read only while the replica is without contact, and those to revive also while the device
 has two replicas that are in contact, and none is UpToDate (both lost their disks, docs/adr/0047).
-That one leaves its peer first: with a generation of its own, made without contact, it fills the
-peer once they are connected again. The data generations that an order names are those that the
-monitor publishes of such a replica (no_contact.py).
+The replica to be revived leaves its peer first: with a generation of its own, made without contact,
+it fills the peer once they are connected again. An order names one of the data generations that the
+monitor publishes of a replica without contact (no_contact.py).
 """
 
 from __future__ import annotations

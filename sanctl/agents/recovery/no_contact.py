@@ -29,8 +29,13 @@ UNSURE = frozenset({"Outdated", "Consistent"})
 def published_fields(runner: Runner, device: Device, state: ResourceState) -> str:
     """Return the fields published of a replica without contact: since when, and its generations.
 
-    The time is kept beside the data, so that a reboot of the node does not lose it. Of two replicas
-    in contact that need an operator's word, the generations alone.
+    The time, in seconds since 1970, is kept beside the data, so that a reboot of the node does not
+    lose it. For two replicas in contact that need an operator's word the fields are the generations
+    alone; for any other replica in contact there are none.
+
+    Raises:
+        SanctlError: a suspect replica's peers cannot be made known to DRBD.
+        OSError: the note of the time cannot be written or removed.
     """
     note = parts.note_path(device, "apart")
     if state.is_connected or len(device.nodes) < 2:
@@ -98,8 +103,8 @@ def _bitmap_fields(runner: Runner, device: Device, state: ResourceState) -> str:
 def data_generations(runner: Runner, device: Device, state: ResourceState) -> Generations | None:
     """Return the data generations of this node's replica, None when they are not known.
 
-    DRBD 9 keeps a bitmap generation for each peer: of several it is the first one's, and never that
-    of a replica which was dropped.
+    DRBD 9 keeps a bitmap generation for each peer: the result has that of the first peer, and never
+    that of a replica which was dropped.
     """
     if drbd_kernel.generation() >= 9:
         peers = state.with_only_peers(device.nodes).peers

@@ -51,9 +51,9 @@ def usable_for_start(runner: Runner, pool: Pool) -> Iterator[None]:
     """Remount a pool that is shut down, and keep it mounted while a replica in it is started.
 
     No agent unmounts the pool inside this context: files made in a folder that nothing is mounted
-    on would be a new replica on the node's own disk. The wait is short: what other replicas here
-    have to do may come after this start, a demotion for one. A start that failed for this is tried
-    again once the pool is usable (agents/node/failure_cleanup.py).
+    on would be a new replica on the node's own disk. The wait is short, 5 s: other replicas here
+    may have to be demoted first, which may come after this start. A start that failed for this is
+    tried again once the pool is usable (agents/node/failure_cleanup.py).
 
     Raises:
         SanctlError, OSError: the pool takes no writes, and cannot be remounted in time.
@@ -84,8 +84,8 @@ def _lock(pool: Pool) -> str:
 def remount(runner: Runner, pool: Pool, *, max_per_day: int | None = None) -> None:
     """Unmount and mount a pool's filesystem if it is shut down and nothing uses it.
 
-    `max_per_day` limits the remounts within 24 hours; None for a replica that is being started,
-    which an operator may have ordered.
+    `max_per_day` limits the remounts within 24 hours. A start of a replica, which an operator may
+    have ordered, gives None: no limit.
 
     Raises:
         SanctlError, OSError: the filesystem is still shut down; the next call goes on.
@@ -146,10 +146,10 @@ def _assembled(runner: Runner, pool: Pool, saved: pool_mount.Mount) -> pool_moun
 
 
 def awaits_mount(pool: Pool) -> bool:
-    """Whether a pool with flash has no disk: it waits to be remounted, or to be mounted again.
+    """Whether a pool with flash has no disk, and waits to be remounted or mounted again.
 
     Raises:
-        OSError: not known.
+        OSError: the state of the pool's flash cannot be read.
     """
     if pool.cache is None:
         return False

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Program of sanctl-sites.service: asks the sites who has taken devices over, and notes it.
+"""Program of sanctl-sites.service: reads takeovers of devices at the sites, notes them in the CIB.
 
-A cluster whose power returns serves as before. This is how it learns what happened meanwhile, also
-of devices that no schedule copies. It may end at any point; no answer leaves what was known.
+A cluster whose power returns serves as before. By this program it learns of takeovers meanwhile,
+also of devices that no schedule copies. The program may end at any point; without a site's answer
+the CIB's notes stay as they are.
 
-Of a device that awaits its sites (docs/adr/0073), and keeps hosts out until then, it orders that
-they are let in, once each of these sites has said that it was not taken over there.
+A device that awaits its sites (docs/adr/0073) keeps hosts out. The program orders that hosts are
+let in, once each of these sites has said that the device was not taken over there.
 """
 
 from __future__ import annotations

@@ -231,8 +231,8 @@ def kept_node_problems(
 ) -> tuple[Problem, ...]:
     """Return which of these nodes with a replica of this device Pacemaker leaves alone.
 
-    No replica there is started, stopped, promoted or demoted, nor is it told of a change. What it
-    serves Pacemaker may forget, and promote another one in vain (docs/adr/0087).
+    No replica there is started, stopped, promoted or demoted, nor is it told of a change. Pacemaker
+    may forget that such a node serves the device, and promote another one in vain (docs/adr/0087).
     """
     return tuple(
         kept_node_problem(node)

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Rule: which backups under a device's name are deleted, so that enough of each device stay.
 
-A name may have been several devices': each keeps its own. Those of an earlier release do not say
-of which device they are, and are counted among themselves. Of a device that this cluster does not
-have none goes by itself: another cluster may keep backups of a device of that name here, and keep
-more of them.
+Several devices may have had a name: the backups of each are counted by its UUID. Backups of an
+earlier release have no UUID, and are counted among themselves. Backups of a device that this
+cluster does not have stay unless the operator asks for them: another cluster may keep backups of a
+device of that name here, and keep more of them.
 
-The times are those of restore points, by a node's clock. One that was ahead, and is put back, makes
-a backup the newest that is none: such a one is neither counted nor deleted, and is named.
+The times are those of restore points, by a node's clock. While a clock is ahead, a backup gets a
+time that makes it pass for the newest: such a backup is neither counted nor deleted, and the
+command names it.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ _TIMES = {
 
 
 class Pruning(NamedTuple):
-    """What becomes of the backups under a name.
+    """The backups under a name by what becomes of them.
 
     Attributes:
-        deleted: those that go, the oldest first.
-        misdated: those whose times are wrong, which stay uncounted.
-        in_use: those that would go, and stay as devices are being filled from them.
-        of_others: those that would go, and stay as this cluster does not have their device.
+        deleted: the backups that are deleted, the oldest first.
+        misdated: the backups whose times are wrong, which stay uncounted.
+        in_use: surplus backups that stay, as devices are being filled from them.
+        of_others: surplus backups that stay, as this cluster does not have their device.
     """
 
     deleted: tuple[BackupName, ...]
@@ -66,7 +67,7 @@ def plan_pruning(
         keep: how many are kept of each unit of `keep_counts`.
         now_s: seconds since 1970.
         in_use: the names of the backups that devices are being filled from.
-        own_uuids: the UUIDs of this cluster's devices; None: backups of others go, too.
+        own_uuids: the UUIDs of this cluster's devices; None: the surplus of any device goes.
     """
     named = [each for each in backups if each.name.device == device]
     deleted: list[BackupName] = []
@@ -93,7 +94,7 @@ def plan_pruning(
 
 
 def foreign_backup_problems(device: str, found: Pruning) -> tuple[Problem, ...]:
-    """Return that backups stay as they are of no device of this cluster; none: none does."""
+    """Return the problem that surplus backups of no device of this cluster stay; empty: none do."""
     if not found.of_others:
         return ()
     names = ", ".join(map(str, found.of_others))
@@ -109,10 +110,11 @@ def foreign_backup_problems(device: str, found: Pruning) -> tuple[Problem, ...]:
 
 
 def is_misdated(backup: Backup, own: Sequence[Backup], now_s: float) -> bool:
-    """Whether the clock was ahead by which a backup's restore point was made.
+    """Whether a backup's restore point was made by a clock that was ahead.
 
-    It has not come yet, or a restore point was made before it that was made after it: a backup that
-    makes its own one, and was stored later, has a higher number.
+    The time of the restore point is in the future, or a backup that was stored later has an earlier
+    one. The order of storing is that of the archives' numbers, and says something only of backups
+    that made their own restore points.
 
     Args:
         backup: the backup.

@@ -189,7 +189,7 @@ def surplus(
 def plan_pruning(cluster: Cluster, name: DeviceName, now_s: float) -> tuple[Change, ...]:
     """Return the changes by which the restore points go that a device's schedule no longer keeps.
 
-    One that something else still needs stays for now.
+    A restore point that something else still needs stays for now.
 
     Raises:
         Refused: there is no such device, it has no schedule, or there is no quorum.
@@ -276,7 +276,7 @@ def late_rules(
 ) -> tuple[Rule, ...]:
     """Return the rules that are behind by more than two intervals.
 
-    That the schedule was set ahead of the present, by a wrong clock, does not count.
+    A time of setting the schedule that lies ahead of the present, by a wrong clock, does not count.
     """
     set_s = schedule.set_s if schedule.set_s <= now_s + _MAKING_S else 0
     return tuple(

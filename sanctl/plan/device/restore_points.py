@@ -69,7 +69,7 @@ def refuse_another_point(cluster: Cluster, shown: RestorePoint) -> None:
     """Check that the restore point of that name is still the one that is to be deleted.
 
     Raises:
-        Refused: it is gone, or was made anew since, while an operator was asked, say.
+        Refused: the restore point is gone, or was made anew, while an operator was asked, say.
     """
     found = existing_point(cluster, DeviceName.parse(shown.device), shown.name)
     if found.token != shown.token:
@@ -105,8 +105,8 @@ def plan_point_order(
 ) -> tuple[Change, ...]:
     """Return the change that orders a restore point.
 
-    One that is made by schedule is not ordered by a parameter of the device, so that no node in
-    maintenance matters; otherwise the one that serves does.
+    A restore point of a schedule is not ordered by a parameter of the device, so that no node in
+    maintenance matters; for any other one the node that serves must not be in maintenance.
 
     Raises:
         Refused: there is no such device or it cannot be changed now; it has a restore point of that
@@ -190,7 +190,8 @@ def due_order(cluster: Cluster, name: str, now_s: float) -> tuple[DeviceSpec, Po
 def is_recorded(cluster: Cluster, point: RestorePoint) -> bool:
     """Whether the CIB has this restore point, as this attempt has made it.
 
-    That of another node for the same order has its token, and is of another moment.
+    A restore point that another node made for the same order has the same token, and another
+    moment.
     """
     return any(
         each._replace(is_deleting=point.is_deleting) == point

@@ -44,7 +44,7 @@ multipath queues, and sends them once it is let in again: the device is still th
 
 
 class Shown(NamedTuple):
-    """What a device and a restore point of these names were as an operator was asked.
+    """The identities of a device and its restore point at the moment an operator was asked.
 
     Attributes:
         uuid: the device's UUID.
@@ -58,15 +58,15 @@ class Shown(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRequest:
-    """What a command asks for.
+    """The request of a command to restore a device.
 
     Attributes:
         device: the device.
         point: the name of the restore point; or a copy at a site with its size in bytes.
         token: 16 hex digits that no other order has.
-        kept: the order for the point that keeps what is on the device; None: nothing is kept.
+        kept: the order for the point that keeps the device's content; None: nothing is kept.
         accepted: the codes of refusals that the operator accepts.
-        shown: what had these names when the operator was asked; None: whatever has them.
+        shown: the device and point that the operator was shown; None: any of these names.
     """
 
     device: DeviceName

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Rules: what the node that serves does next for an order to restore a device; how it ends.
+"""Rules for an order to restore a device: the next step of the node that serves; the order's end.
 
-No host is let in from the change of the CIB that gives the order until the one that ends it. What
-is in between (sanctl/agents/restore/program.py) may be interrupted anywhere, and goes on.
+No host is let in between the change of the CIB that gives the order and the change that ends it.
+The steps in between (sanctl/agents/restore/program.py) may be interrupted anywhere, and go on.
 """
 
 from __future__ import annotations
@@ -222,10 +222,11 @@ def _kept_problem(cluster: Cluster, device: DeviceSpec, order: RestoreOrder) -> 
 
 
 def kept_on_few_problem(device: DeviceSpec, kept: RestorePoint) -> Problem | None:
-    """Return that a node lacks what was kept of a device; None: each with a replica has it.
+    """Return the problem that a node of the device lacks the restore point that keeps its content.
 
-    It was in sync when the order was given (restore_request.py), and lost since, say. Nothing adds
-    it to a restore point that was made without it.
+    None: each node with a replica has it. A node that was in sync when the order was given
+    (restore_request.py) may be lost since. Nothing adds a node to a restore point that was made
+    without it.
     """
     lacking = [node.value for node in device.nodes if node.value not in kept.nodes]
     if not lacking:
@@ -306,8 +307,8 @@ def plan_given_up(cluster: Cluster, name: str, order: RestoreOrder) -> tuple[Cha
 def plan_cancelled(cluster: Cluster, name: DeviceName) -> tuple[Change, ...]:
     """Return the change by which an operator withdraws an order, and hosts are let in again.
 
-    None if no order is open. The node that serves notes the begin of its copy by a change of the
-    same order (`plan_begun`): of both only one is made, and it writes nothing before.
+    No change if no order is open. The node that serves notes the begin of its copy by a change of
+    the same order (`plan_begun`), and writes nothing before: only one of both changes is made.
 
     Raises:
         Refused: there is no such device, it cannot be changed now, or the copy has begun.

@@ -25,14 +25,15 @@ def to_publish(
     *,
     answered: Collection[int],
 ) -> dict[int, int]:
-    """Return what is published: what two looks have found, in the number that was said first.
+    """Return the offsets to publish, in seconds: those that two looks in a row have found.
 
-    A clock that drifts must not cost a message to all nodes each minute.
+    An offset that has hardly changed keeps the number that was published first: a clock that drifts
+    must not cost a message to all nodes each minute.
 
     Args:
-        seen: what this look has found beyond the limit.
-        before: what the look before it had.
-        said: what is published.
+        seen: the offsets beyond the limit that this look has found.
+        before: those of the look before it.
+        said: the offsets that are published now.
         answered: the nodes that have answered this look. An answer that is lost once says nothing.
     """
     found = {peer: said[peer] for peer in said if peer in before and peer not in answered}

@@ -25,16 +25,18 @@ def refuse_second_copy(
     copies: Mapping[tuple[str, str], tuple[str, CopyProgress]],
     accepted: Collection[str] = (),
 ) -> None:
-    """Refuse a run while a copy of one of its devices is under way: it would take its place.
+    """Refuse a run while a copy of one of its devices to the same site is under way.
+
+    The site keeps one unfinished copy of a device: the second run would remove that of the first.
 
     Args:
         devices: the names of the devices.
         site: the site's name.
         copies: the copies that nodes say they make now, by device and site.
-        accepted: the codes that were accepted.
+        accepted: the codes that the operator accepted; SAN-SITE-040 lets the run go on.
 
     Raises:
-        Refused: what was sent so far of a copy would be thrown away.
+        Refused: the data that a copy has sent so far would be thrown away.
     """
     problems = []
     for device in devices:
@@ -58,12 +60,15 @@ def refuse_second_copy(
 def under_way(
     record: CopyRecord, published: Mapping[str, str], now_s: float
 ) -> tuple[str, CopyProgress] | None:
-    """Return the node that makes a copy, and how far it is; None: none is, or that is not known.
+    """Return the node that makes a copy, and how far the copy is.
 
     Args:
-        record: what is known of a device's copies at a site; the run has noted its token in it.
-        published: what nodes have published of copies of that device there, by node.
+        record: the CIB's record of a device's copies at a site, with the token of the latest run.
+        published: the progress that nodes have published of copies of that device there, by node.
         now_s: seconds since 1970.
+
+    Returns:
+        None: no copy is under way, or nothing is published of it.
     """
     found = [
         (node, progress)

@@ -2,7 +2,7 @@
 """Rules: which moment of a group a device is made from, and which devices take over together.
 
 A copy of a device that is copied with others is used as of the newest moment that is complete at
-the site. One that would leave the devices here of several moments is used if that was asked for.
+the site. A copy that would leave the devices here of several moments is used only with --allow-mix.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Choice(NamedTuple):
     Attributes:
         copy: the copy, by its names and with its digest.
         proven: the copy as the site has it.
-        notes: what the operator should know of its moment; empty: it is of one device alone.
+        notes: lines for the operator about the copy's moment; empty: a copy of one device alone.
     """
 
     copy: SiteCopy
@@ -59,25 +59,25 @@ def choose_of_moment(
     allows_mix: bool,
     unread: Mapping[str, Sequence[str]] | None = None,
 ) -> Choice:
-    """Return the copy that is meant; of a device that is copied with others, of a complete moment.
+    """Return the copy that a device is to hold, for a device of a group one of a complete moment.
 
-    Without a named one that is the newest complete one, also if other devices here are of another
-    moment: that may have been a test.
+    Without a named copy the moment is the newest complete one, also if other devices here are of
+    another moment: those may have been made for a test.
 
     Args:
         cluster: the cluster, and what its devices were made from.
         site: the site's name.
         folders: all proven copies at the site, by folder, DEVICE.UUID.
-        wanted: what was typed.
-        filled: the device that is filled; None: it is created.
+        wanted: the names as the operator typed them.
+        filled: the device that is filled; None: a device is created.
         allows_mix: the operator wants the newest or the named copy, whatever moment it is of.
         unread: the names of copies there whose notes cannot be read, by folder.
 
     Raises:
-        Refused: there is no such copy, there are several, or one that cannot be read may be the
-            newest; it is of no complete moment, or it is not
-            clear which is the newest; or a device is created beside others of another moment.
-        CommandError: the site's digest of it is not the one that this cluster has noted.
+        Refused: there is no such copy, there are several, or a copy that cannot be read may be the
+            newest; the copy is of no complete moment, or the newest moment is not clear; or a
+            device is created beside others of another moment.
+        CommandError: the site's digest of the copy is not the one that this cluster has noted.
     """
     folder = meant_folder(site, folders, wanted, unread)
     if not any(copy.group for copy in folders[folder]):
@@ -221,7 +221,7 @@ def _notes(moment: Moment, folders: Folders) -> tuple[str, ...]:
 def devices_taking_over(
     cluster: Cluster, names: Sequence[DeviceName], folders: Folders, *, allows_mix: bool
 ) -> tuple[DeviceSpec, ...]:
-    """Return the devices that take over together: those named, and the rest of their group.
+    """Return the devices that take over together: the named ones and the rest of their group.
 
     Args:
         cluster: the cluster, and what its devices were made from.
@@ -230,8 +230,8 @@ def devices_taking_over(
         allows_mix: the operator wants those that were typed alone, whatever they were made from.
 
     Raises:
-        Refused: there is no such device; it was not made from a copy; or there is no device here
-            from the same moment's copy of another device of the group, or there are several.
+        Refused: there is no such device; a device was not made from a copy; or this cluster has
+            none, or several, made from the same moment's copy of another device of the group.
     """
     found = {name: existing_device(cluster, name) for name in names}
     copies = {name: copy_taken(device) for name, device in found.items()}
@@ -275,7 +275,7 @@ def refuse_unlisted(
 ) -> None:
     """Refuse where a site cannot read the folder of a device, or of one that it is copied with.
 
-    It is not known then which devices belong together.
+    Which devices belong together is not known then.
 
     Args:
         site: the site's name.
@@ -293,14 +293,15 @@ def refuse_unlisted(
 def taken_together(
     folder: str, taken: Mapping[str, Successor], folders: Folders
 ) -> tuple[str, ...]:
-    """Return the folders of the devices that were taken over together with another one.
+    """Return the folders of the devices that were taken over together with a device.
 
-    They are of its group, have not left it, and were taken over from the copy of the same restore
-    point. One that was taken over by itself, or from another moment, is given back by itself.
+    These devices are of its group, have not left it, and were taken over from the copy of the same
+    restore point. A device that was taken over by itself, or from another moment, is given back by
+    itself.
 
     Args:
-        folder: that one's folder.
-        taken: what has taken over, by the folder of the device that was.
+        folder: the folder of the device.
+        taken: the devices that go on, by the folder of the replaced device.
         folders: all proven copies at the site, by folder, DEVICE.UUID.
     """
     point = taken[folder].point

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Rules: who may take over a device that was copied to a site, and what its cluster notes of that.
+"""Rules: which device may take over one that was copied to a site; the notes in its CIB of that.
 
-A cluster that is cut off does not know what happened elsewhere. The site is what both clusters
-reach, so the note is there; a cluster has what it has seen last. That ends as it is given back: a
-note that is gone at the site without that was lost there, and who goes on is not known.
+A cluster that is cut off does not know what happened elsewhere. Both clusters reach the site, so
+the note of a takeover is there; the CIB has the notes that the cluster has seen last. A takeover
+ends when the device is given back, and the site has a record of that end. A note that is gone at
+the site without such a record was lost there: the CIB's note is kept, marked as lost.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def copy_taken(device: DeviceSpec) -> SiteCopy:
     """Return the copy that a device goes on from, which says what it may take over.
 
     Raises:
-        Refused: it was not made from a copy of another device, or does not hold it yet.
+        Refused: the device was not made from a copy of another device, or does not hold it yet.
     """
     order = device.restore
     copy = order.copy if order is not None else None
@@ -83,18 +84,18 @@ def deletion_note(device: DeviceSpec) -> str:
 def choose_taken(
     site: str, successors: Mapping[str, Successor], wanted: WantedCopy
 ) -> tuple[str, Successor] | None:
-    """Return the folder of the device that was taken over that is meant, and by what.
+    """Return the folder of a device that was taken over, and the device that goes on instead.
 
     Args:
         site: the site's name.
-        successors: what has taken over, by the folder of the device, DEVICE.UUID.
-        wanted: what was typed.
+        successors: the devices that go on, by the folder of the replaced device, DEVICE.UUID.
+        wanted: the names as the operator typed them.
 
     Returns:
         None: no such device was taken over.
 
     Raises:
-        Refused: several may be meant.
+        Refused: the names fit several devices that were taken over.
     """
     found = [
         folder
@@ -116,12 +117,15 @@ def choose_taken(
 
 
 def known_takeovers(cluster: Cluster, site: str, found: SiteTakeovers) -> dict[str, Successor]:
-    """Return what was taken over, by folder: what a site has, and what was noted and is lost there.
+    """Return the devices that go on, by the folder of the replaced one.
+
+    The takeovers that the site has come first; those that the CIB notes and the site has lost are
+    in force as well.
 
     Args:
         cluster: the cluster.
         site: the site's name.
-        found: all that the site has.
+        found: all takeovers that the site has.
     """
     noted = {
         each.folder: each.successor
@@ -132,7 +136,7 @@ def known_takeovers(cluster: Cluster, site: str, found: SiteTakeovers) -> dict[s
 
 
 def ending_of(takeover: Takeover, found: SiteTakeovers) -> Ending | None:
-    """Return by what a takeover that was noted has ended, as the site says; None: it has not."""
+    """Return the site's record of the end of a noted takeover; None: the takeover has not ended."""
     return next(
         (
             each
@@ -187,15 +191,18 @@ def plan_takeovers(cluster: Cluster, site: str, found: SiteTakeovers) -> tuple[C
 def replaced_takeover(
     device: DeviceSpec, successor: Successor, replaced: Sequence[str]
 ) -> Successor | None:
-    """Return the takeover by another device that is to end by that of a device; None: none is.
+    """Return the takeover by another device that ends when this device takes over.
 
     Args:
         device: the device that is to go on.
-        successor: the one that goes on by now.
-        replaced: the begins of the UUIDs of those that are to go on no more.
+        successor: the device that goes on by now.
+        replaced: the begins of the UUIDs of the devices that are to go on no more.
+
+    Returns:
+        None: this device goes on already, so no takeover ends.
 
     Raises:
-        CommandError: another device goes on that was not named.
+        CommandError: another device goes on, and `replaced` does not name it.
     """
     if successor.uuid == device.uuid:
         return None
@@ -217,7 +224,7 @@ def parse_replaced(text: str) -> str:
     """Return the begin of the UUID of a device that is to go on no more.
 
     Raises:
-        UsageError: it is none, or too short to tell devices apart.
+        UsageError: the text is no begin of a UUID, or too short to tell devices apart.
     """
     if not _REPLACED.fullmatch(text):
         raise UsageError(
@@ -231,7 +238,7 @@ def parse_replaced(text: str) -> str:
 
 
 def successor_text(successor: Successor) -> str:
-    """Return who goes on, for people."""
+    """Return the device that goes on, with its copy and since when, for people."""
     return (
         f"device {successor.device}.{successor.uuid[:8]}, made from the copy of "
         f"{successor.point}, since {utc_text(successor.at_s)} UTC,"
@@ -239,7 +246,7 @@ def successor_text(successor: Successor) -> str:
 
 
 def takeover_text(site: str, successor: Successor, *, is_lost: bool) -> str:
-    """Return who goes on, and how that is known."""
+    """Return the device that goes on, and from which site that is known, for people."""
     said = (
         f"said site {site}; it says so no more, and not that it was given back, as where its "
         "storage went back to an older state"

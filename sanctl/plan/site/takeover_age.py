@@ -30,22 +30,21 @@ def older_problem(
     *,
     allows_mix: bool,
 ) -> Problem | None:
-    """Return why a device does not take over unasked; None: nothing newer is at the site.
+    """Return why a device does not take over unasked; None: the site has no newer copy.
 
-    A site without any copy of the device that is taken over is a reason, too.
-
-    A newer copy with the same content is none: nothing was written in between. Of a device that is
-    copied with others, later copies that are of no complete moment are none either, unless it is
-    taken alone.
+    A site without any copy of the device that is taken over is a reason, too. A newer copy with the
+    same content is no reason: nothing was written in between. For a device that is copied with
+    others, later copies of no complete moment are no reason either, unless the device is taken
+    alone.
 
     Args:
-        device: the device that is to go on; it was made from a copy, or put back to one.
+        device: the device that is to go on, made from a copy or put back to one.
         folders: the proven copies at the site, by folder, DEVICE.UUID.
         unread: the names of copies there whose notes cannot be read, by folder.
-        allows_mix: it is taken alone, whatever moments others are of.
+        allows_mix: the device is taken alone, whatever moments others are of.
 
     Raises:
-        Refused: it was not made from a copy.
+        Refused: the device was not made from a copy.
     """
     copy = copy_taken(device)
     if unread.get(copy.folder):
