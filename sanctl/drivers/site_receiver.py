@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Program that a second site runs: takes copies of restore points, proves them, gives them back.
 
-It is sent there by ssh with each connection, with the modules of ours that it imports; beside
-them it needs Python's standard library alone (3.9 or later). So both ends are of one release,
-whatever the site's was before. What lies at the site outlives releases, and has a format of its own
-(FORMAT).
+The cluster sends this module by ssh with each connection, as one script with the modules that it
+imports; site_link.receiver_script lists them, so a new one has to be named there, too. Beside them
+the program needs Python's standard library alone (3.9 or later). So both ends are of one release,
+whatever the site's was before. The files at the site outlive releases, and have a format of their
+own (FORMAT).
 
     PATH/sanctl-site.json          the mark: the format, and an id that the cluster knows
     PATH/DEVICE.UUID/POINT.TOKEN   a proven copy, as raw as the device; nobody ever writes it
@@ -14,9 +15,10 @@ whatever the site's was before. What lies at the site outlives releases, and has
     PATH/DEVICE.UUID/takeover.json which device goes on instead of this one (site_takeover.py)
     PATH/DEVICE.UUID/given-back.json       the takeovers that were given back
 
-A copy begins as a reflink of a proven one, `.partial`. It gets its name when all of it is on the
-disk and its digest is that of the restore point; so whatever dies, half a copy never has one.
-A new run for a device removes what runs before it have left, and so ends one that still goes on.
+A copy begins as a reflink of a proven one, `.partial`. A rename gives the copy its name when all of
+it is on the disk and its digest is that of the restore point: a run that dies earlier leaves no
+copy of that name. A new run for a device removes the partial copies of runs before it, and so ends
+one that still goes on.
 """
 
 from __future__ import annotations
