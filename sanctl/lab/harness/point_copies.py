@@ -3,18 +3,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from sanctl.lab.harness.failover import LedgerLoad
+from sanctl.lab.harness.lab_session import LabSession
 from sanctl.lab.measure import cut_check
+from sanctl.lab.measure.ledger_writer import LogHead, Record
 
 # Prints the digest of a file, then the block and the sequence number of each write that it holds.
+# A restore point's file may have its first name until the pool agent's next monitor.
 _READ = """
 import hashlib, struct, sys
 path, run = sys.argv[1], bytes.fromhex(sys.argv[2])
 start, count = map(int, sys.argv[3:])
 head = struct.Struct("<8s16sQQ")
-with open(path, "rb") as file:
+try:
+    file = open(path, "rb")
+except FileNotFoundError:
+    try:
+        file = open(path + ".taking", "rb")
+    except FileNotFoundError:
+        file = open(path, "rb")
+with file:
     print(hashlib.file_digest(file, "sha256").hexdigest())
     file.seek(start)
     for block in range(count):
@@ -23,6 +34,72 @@ with open(path, "rb") as file:
             assert told == block, (told, block)
             print(block, sequence)
 """
+# A margin for the measurement of the host's clock.
+_CLOCK_S = 1.0
+
+
+class PointCopy(NamedTuple):
+    """What a copy holds.
+
+    Attributes:
+        digest: of all of it.
+        held: by block, the sequence number of the ledger's write there.
+    """
+
+    digest: str
+    held: Mapping[int, int]
+
+
+def read(bed: LabSession, node: str, file: str, head: LogHead) -> PointCopy:
+    """Read a copy on a machine.
+
+    Args:
+        bed: the laboratory.
+        node: the machine.
+        file: the path of the copy there.
+        head: the head of the log of the ledger that writes to the device.
+
+    Raises:
+        CommandError: it cannot be read, or holds a block in a wrong place.
+    """
+    run = head.run_id.replace("-", "")
+    digest, *lines = bed.sh(
+        node,
+        f"python3 - {file} {run} {head.start_bytes} {head.blocks}",
+        stdin=_READ,
+        timeout_s=300,
+    ).stdout.splitlines()
+    return PointCopy(digest, {int(a): int(b) for a, b in map(str.split, lines)})
+
+
+def judge(
+    file: str,
+    copies: Mapping[str, PointCopy],
+    records: Sequence[Record],
+    *,
+    min_writes: int = 1,
+    asked_s: float | None = None,
+) -> list[str]:
+    """Return what copies of a restore point have against being one state of one moment.
+
+    Args:
+        file: how they are named.
+        copies: the copies, by the machine that has each.
+        records: the log of the ledger, fetched after the restore point was made.
+        min_writes: how many of the ledger's blocks a copy must hold; fewer would prove little.
+        asked_s: when the restore point was asked for: it is of no earlier moment.
+    """
+    faults = []
+    if len({copy.digest for copy in copies.values()}) != 1:
+        faults.append(f"{file} differs between {', '.join(copies)}")
+    for node, (_digest, held) in copies.items():
+        if len(held) < min_writes:
+            faults.append(f"{file} on {node} holds {len(held)} of the ledger's blocks")
+        found = cut_check.find_violations(records, held)
+        if asked_s is not None:
+            found += cut_check.find_missing(records, held, asked_s - _CLOCK_S)
+        faults += [f"{node}: {fault}" for fault in found]
+    return faults
 
 
 def find_faults(
@@ -40,22 +117,5 @@ def find_faults(
         CommandError: a copy cannot be read, or holds a block in a wrong place.
     """
     head, records = load.host.fetch_log(load.run)
-    run = head.run_id.replace("-", "")
-    told = {
-        node: load.bed.sh(
-            node,
-            f"python3 - {file} {run} {head.start_bytes} {head.blocks}",
-            stdin=_READ,
-            timeout_s=300,
-        ).stdout.splitlines()
-        for node in nodes
-    }
-    faults = []
-    if len({lines[0] for lines in told.values()}) != 1:
-        faults.append(f"{file} differs between {', '.join(nodes)}")
-    for node, (_digest, *lines) in told.items():
-        held = {int(block): int(sequence) for block, sequence in map(str.split, lines)}
-        if len(held) < min_writes:
-            faults.append(f"{file} on {node} holds {len(held)} of the ledger's blocks")
-        faults += [f"{node}: {fault}" for fault in cut_check.find_violations(records, held)]
-    return faults
+    copies = {node: read(load.bed, node, file, head) for node in nodes}
+    return judge(file, copies, records, min_writes=min_writes)

@@ -125,10 +125,10 @@ class Scenario:
         self.delete_together([device])
 
     def delete_together(self, devices: Sequence[str]) -> None:
-        """Delete several devices, which no host uses any more, by one command."""
+        """Delete several devices and their restore points by one command; no host uses them."""
         # Nodes say some seconds late that the host has logged out.
         self.sanctl(
-            "device", "delete", *devices, "--yes", "--accept", HOSTS_LOGGED_IN,
+            "device", "delete", *devices, "--yes", "--with-points", "--accept", HOSTS_LOGGED_IN,
             timeout_s=_command_deadline_s(len(devices)),
         )  # fmt: skip
 

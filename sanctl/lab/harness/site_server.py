@@ -43,30 +43,34 @@ class SiteServer:
 @contextlib.contextmanager
 def site_server(bed: LabSession, where: SiteServer) -> Iterator[str]:
     """Make a machine the server of a site, with the nodes' key; yield its address for ssh."""
-    address = bed.node(where.server).address(Network.ISCSI)
     try:
-        _prepare(bed, where)
-        yield f"root@{address}"
+        yield make(bed, where)
     finally:
-        bed.sh(
-            bed.cluster[-1].name,
-            f"sanctl site remove {where.site} --yes --accept SAN-SITE-039",
-            timeout_s=60,
-            ok=range(256),
-        )
-        for node in bed.storage:
-            bed.sh(node.name, f"rm -f {where.key} {where.key}.pub")
-        bed.sh(
-            where.server,
-            f"[ ! -e {where.image}.keys ] || mv {where.image}.keys {_AUTHORIZED};"
-            # A receiver whose sender was ended may have its folder open a little longer.
-            f" for try in $(seq 20); do mountpoint -q {where.mount} || break;"
-            f" umount {where.mount} || sleep 0.5; done; rm -f {where.image}",
-            timeout_s=60,
-        )
+        remove(bed, where)
 
 
-def _prepare(bed: LabSession, where: SiteServer) -> None:
+def remove(bed: LabSession, where: SiteServer) -> None:
+    """Remove a site with its server and key; what a run that was killed has left, too."""
+    bed.sh(
+        bed.cluster[-1].name,
+        f"sanctl site remove {where.site} --yes --accept SAN-SITE-039",
+        timeout_s=60,
+        ok=range(256),
+    )
+    for node in bed.storage:
+        bed.sh(node.name, f"rm -f {where.key} {where.key}.pub")
+    bed.sh(
+        where.server,
+        f"[ ! -e {where.image}.keys ] || mv {where.image}.keys {_AUTHORIZED};"
+        # A receiver whose sender was ended may have its folder open a little longer.
+        f" for try in $(seq 20); do mountpoint -q {where.mount} || break;"
+        f" umount {where.mount} || sleep 0.5; done; rm -f {where.image}",
+        timeout_s=60,
+    )
+
+
+def make(bed: LabSession, where: SiteServer) -> str:
+    """Make a machine the server of a site, until `remove`; return its address for ssh."""
     first, *others = [node.name for node in bed.storage]
     bed.sh(
         where.server,
@@ -84,3 +88,4 @@ def _prepare(bed: LabSession, where: SiteServer) -> None:
         where.server,
         f"cp -a {_AUTHORIZED} {where.image}.keys; echo '{public}' >>{_AUTHORIZED}",
     )
+    return f"root@{bed.node(where.server).address(Network.ISCSI)}"

@@ -183,12 +183,22 @@ def kill_daemon(lab: Lab, node: NodeSpec, daemon: str, runner: Runner) -> None:
 
 def fill_filesystem(lab: Lab, node: NodeSpec, place: FilledFilesystem, runner: Runner) -> None:
     """Allocate every free block of a filesystem of a node."""
-    _run(lab, node, _FILL.format(place=_path(lab, node, place), filler=_FILLER), runner)
+    _run(lab, node, fill_script(_path(lab, node, place)), runner)
 
 
 def free_filesystem(lab: Lab, node: NodeSpec, place: FilledFilesystem, runner: Runner) -> None:
     """Free the blocks that `fill_filesystem` allocated."""
-    _run(lab, node, f"rm -f {_path(lab, node, place)}/{_FILLER}", runner)
+    _run(lab, node, free_script(_path(lab, node, place)), runner)
+
+
+def fill_script(place: str) -> str:
+    """Return the script that allocates every free block of the filesystem at a path."""
+    return _FILL.format(place=place, filler=_FILLER)
+
+
+def free_script(place: str) -> str:
+    """Return the script that frees what `fill_script` allocated."""
+    return f"rm -f {place}/{_FILLER}"
 
 
 def heal(lab: Lab, runner: Runner, *, nodes: Iterable[NodeSpec] | None = None) -> tuple[str, ...]:

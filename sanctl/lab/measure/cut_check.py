@@ -41,3 +41,22 @@ def find_violations(records: Sequence[Record], held: Mapping[int, int]) -> list[
                 f"before {newest}, which is there, was issued"
             )
     return found
+
+
+def find_missing(records: Sequence[Record], held: Mapping[int, int], before_s: float) -> list[str]:
+    """Return the writes that a copy lacks though they were acknowledged before a time.
+
+    Args:
+        records: the writer's log.
+        held: as of `find_violations`.
+        before_s: the time on the log's clock, in seconds since 1970; what is of one moment after
+            it has all of them.
+    """
+    return [
+        f"write {record.sequence} of block {record.block} is missing; it was acknowledged before "
+        "the copy was asked for"
+        for record in records
+        if record.kind is RecordKind.ACK
+        and record.wall_ns / 1e9 < before_s
+        and record.sequence > held.get(record.block, 0)
+    ]

@@ -13,6 +13,7 @@ import pytest
 
 from sanctl.lab.harness import point_copies
 from sanctl.lab.harness.failover import LedgerLoad
+from sanctl.lab.harness.lab_session import LabSession
 from sanctl.lab.measure.ledger_writer import LogHead, Record, RecordKind, encode_block
 
 RUN = "00112233-4455-6677-8899-aabbccddeeff"
@@ -90,3 +91,22 @@ def test_a_copy_with_too_few_writes_proves_nothing(nodes: Nodes) -> None:
     nodes.write("n1", 1, 0, 0)
     nodes.write("n2", 1, 0, 0)
     assert len(find_faults(nodes, min_writes=2)) == 2
+
+
+def test_a_copy_may_still_have_its_first_name(nodes: Nodes) -> None:
+    nodes.write("n1.taking", 1, 2, 0)
+    found = point_copies.read(cast("LabSession", nodes), "n1", "FILE", HEAD)
+    assert found.held == {0: 1, 1: 2}
+    with pytest.raises(subprocess.CalledProcessError):
+        point_copies.read(cast("LabSession", nodes), "n2", "FILE", HEAD)
+
+
+def test_copies_of_an_earlier_moment_than_the_command_are_a_fault() -> None:
+    copies = {"n1": point_copies.PointCopy("d", {0: 1})}
+    assert point_copies.judge("FILE", copies, LOG) == []
+    assert point_copies.judge("FILE", copies, LOG, asked_s=0.9) == []
+    first, second = point_copies.judge("FILE", copies, LOG, asked_s=1.1)
+    assert first.startswith(
+        "n1: write 2 of block 1 is missing; it was acknowledged before the copy"
+    )
+    assert "write 3 of block 0" in second

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from sanctl.lab.measure.cut_check import find_violations
+from sanctl.lab.measure.cut_check import find_missing, find_violations
 from sanctl.lab.measure.ledger_writer import Record, RecordKind
 
 INTENT, ACK = RecordKind.INTENT, RecordKind.ACK
@@ -34,3 +34,13 @@ def test_a_write_without_one_that_was_acknowledged_before() -> None:
 
 def test_a_write_that_was_never_issued() -> None:
     assert "never issued" in find_violations(RECORDS, {1: 2})[0]
+
+
+def test_what_was_acknowledged_before_a_copy_was_asked_for_is_in_it() -> None:
+    """The state of an earlier moment is one of the log, too, and is too old."""
+    assert find_violations(RECORDS, {}) == []
+    assert find_missing(RECORDS, {}, 1e-9) == []
+    (found,) = find_missing(RECORDS, {}, 2e-9)
+    assert found.startswith("write 1 of block 1 is missing")
+    assert find_missing(RECORDS, {1: 1}, 2e-9) == find_missing(RECORDS, {1: 3}, 2e-9) == []
+    assert len(find_missing(RECORDS, {1: 1}, 1.0)) == 2
