@@ -13,9 +13,16 @@ import click
 
 from sanctl.cli.options import SECONDS
 from sanctl.errors import ExitStatus, SanctlError
-from sanctl.lab.chaos import ledgers, replica_compare, report
+from sanctl.lab.chaos import beside, ledgers, replica_compare, report
+from sanctl.lab.chaos.beside import Beside, BesidePlan
 from sanctl.lab.chaos.fault import Fault, describe
-from sanctl.lab.chaos.fault_choice import FAULT_LISTS, KINDS, partitions, random_faults
+from sanctl.lab.chaos.fault_choice import (
+    FAULT_LISTS,
+    KINDS,
+    SITE_KINDS,
+    partitions,
+    random_faults,
+)
 from sanctl.lab.chaos.fault_runner import FaultResult, FaultRunner, nodes_by_role
 from sanctl.lab.chaos.partition_table import table
 from sanctl.lab.harness.initiator import Initiator
@@ -23,7 +30,6 @@ from sanctl.lab.harness.lab_session import LabSession, run_sanctl
 from sanctl.lab.harness.scenario import Scenario, await_members_online
 from sanctl.lab.machines import lab_state
 from sanctl.lab.machines import requirements as lab_host
-from sanctl.lab.machines.spec import Role
 from sanctl.model.cache_policy import CacheMode
 
 _NAME = "chaos"
@@ -34,6 +40,7 @@ _REGION_BYTES = 8 * 2**20
 _SIZE = "128M"
 _LAB_DEADLINE_S = 1800.0
 _SEED_LIMIT = 1_000_000
+_SITE = "site"
 
 
 def parse_fault_numbers(text: str) -> range:
@@ -83,6 +90,13 @@ def chaos() -> None:
               default=CacheMode.NONE.value, show_default=True,
               help="Cache policy of the devices. Write-back survives the loss of one node, and no"
               " fault that takes all power.")  # fmt: skip
+@click.option("--points", "points_s", type=click.IntRange(2), metavar="SECONDS",
+              help="Make restore points of the first device, at random moments, so often on"
+              " average; judge each after the fault. [none]")  # fmt: skip
+@click.option("--site", "site_s", type=click.IntRange(10), metavar="SECONDS",
+              help="Make the last host a second site's server, copy the first device there so"
+              " often; judge each copy after the fault. Faults of the site come, too."
+              " [none]")  # fmt: skip
 @click.option("--keep-going", is_flag=True, help="Go on after a fault that ended in a problem.")
 @click.option("--report", "folder", type=click.Path(path_type=Path), default="chaos-report",
               show_default=True, help="Folder for all that a run leaves.")  # fmt: skip
@@ -96,6 +110,8 @@ def run(
     only: tuple[range, ...],
     device_count: int,
     mode: str,
+    points_s: int | None,
+    site_s: int | None,
     keep_going: bool,
     folder: Path,
 ) -> None:
@@ -103,21 +119,32 @@ def run(
 
     Exits with 0 only if every promise held after every fault: no acknowledged write lost, never
     two nodes that serve a device, nothing left over, no device that needs an operator, no I/O error
-    at a host, and in the end no two replicas that differ. The devices have a replica on each
+    at a host, and in the end no two replicas that differ. No restore point may be there, and no
+    copy at the second site, that is not what the device held at one moment; after the faults one
+    more of each has to be made, and be right. The devices have a replica on each
     storage node of the lab: with DRBD 9 that may be three or four, as in one that was made with
     --nodes 3 --witness none or --nodes 5.
     """
     if scenario and kinds:
         raise click.UsageError("--kind is for random faults, not for those of a --scenario")
+    if site_s is None and (scenario == _SITE or SITE_KINDS & set(kinds)):
+        raise click.UsageError("faults of a second site take --site SECONDS")
     lab_host.require_root()
     print_line = TimedLines()
     seed = random.randrange(_SEED_LIMIT) if seed is None else seed  # noqa: S311 - no secret
     repeat = repeat_command(
-        seed=seed, count=count, scenario=scenario, kinds=kinds, devices=device_count, mode=mode
+        seed=seed,
+        count=count,
+        scenario=scenario,
+        kinds=kinds,
+        devices=device_count,
+        mode=mode,
+        points_s=points_s,
+        site_s=site_s,
     )
     print_line(repeat)
     bed = _lab(name)
-    roles = nodes_by_role(bed)
+    roles = nodes_by_role(bed, has_site=site_s is not None)
     faults = FAULT_LISTS[scenario](roles) if scenario else random_faults(roles, seed, count, kinds)
     numbered = select_faults(faults, only)
     for number, fault in numbered:
@@ -134,6 +161,7 @@ def run(
         devices=device_names(device_count),
         idle=_IDLE_DEVICES,
         cache=CacheMode(mode),
+        plan=BesidePlan(seed=seed, points_s=points_s, site_s=site_s, server=roles.site_server),
     )
     print_line(
         f"written: {folder}/summary.md, timeline.txt, steps.json and a folder for each machine"
@@ -155,6 +183,8 @@ def repeat_command(
     kinds: Sequence[str],
     devices: int,
     mode: str,
+    points_s: int | None = None,
+    site_s: int | None = None,
 ) -> str:
     """Return the command that repeats a run, its faults and its devices."""
     words = ["sanctl", "chaos", "run"]
@@ -164,10 +194,16 @@ def repeat_command(
             words += ["--kind", kind]
     else:
         words += ["--scenario", scenario]
+        if points_s or site_s:
+            words += ["--seed", str(seed)]
     if devices != _DEVICES:
         words += ["--devices", str(devices)]
     if mode != CacheMode.NONE:
         words += ["--cache", mode]
+    if points_s:
+        words += ["--points", str(points_s)]
+    if site_s:
+        words += ["--site", str(site_s)]
     return shlex.join(words)
 
 
@@ -231,11 +267,12 @@ def run_faults(
     devices: Sequence[str] = device_names(_DEVICES),
     idle: Sequence[str] = (),
     cache: CacheMode = CacheMode.NONE,
+    plan: BesidePlan = beside.NOTHING,
 ) -> tuple[list[FaultResult], int]:
     """Start the ledgers, inject the faults, write the folder; return results and writes."""
     await_members_online(bed)
     began_s = time.time()
-    hosts = [node.name for node in bed.lab.machines if node.role is Role.INITIATOR]
+    hosts = nodes_by_role(bed, has_site=plan.site_s is not None).hosts
     scenarios = [Scenario(bed, Initiator(bed, host)) for host in hosts]
     loads = ledgers.start(
         scenarios,
@@ -245,55 +282,82 @@ def run_faults(
         cache=cache,
     )
     ledgers.create_idle(scenarios, idle, size=_SIZE, cache=cache)
-    runner = FaultRunner(bed, loads, print_line, idle)
-    runner.await_recovery()
-    print_line(
-        f"{len(loads)} devices under load from {' and '.join(hosts)}, {len(idle)} idle:"
-        f" {runner.serving()}"
-    )
-    results: list[FaultResult] = []
-    acknowledged = 0
-    is_whole = False
+    with beside.opened(bed, loads, plan, print_line) as besides:
+        runner = FaultRunner(bed, loads, print_line, idle, besides.watches)
+        runner.injector.site = besides.faults
+        runner.await_recovery()
+        print_line(
+            f"{len(loads)} devices under load from {' and '.join(hosts)}, {len(idle)} idle:"
+            f" {runner.serving()}"
+        )
+        run = _Run(runner, besides, title=title, repeat=repeat, folder=folder)
+        try:
+            run.inject(numbered, keep_going=keep_going)
+        finally:
+            runner.injector.heal()
+            report.collect_logs(bed, folder / "nodes", began_s)
+            run.save()
+        if all(result.is_good for result in run.results):
+            ledgers.finish(loads, idle, scenarios)
+    return run.results, run.acknowledged
 
-    def save() -> None:
-        page = summary_of(results, title, repeat, wanted=len(numbered), acknowledged=acknowledged)
-        report.write(folder, results, page)
 
-    try:
+class _Run:
+    """The course of all faults of a run, and what it has written so far."""
+
+    def __init__(
+        self, runner: FaultRunner, besides: Beside, *, title: str, repeat: str, folder: Path
+    ) -> None:
+        self._runner = runner
+        self._besides = besides
+        self._title = title
+        self._repeat = repeat
+        self._folder = folder
+        self._wanted = 0
+        self.results: list[FaultResult] = []
+        self.acknowledged = 0
+
+    def inject(self, numbered: Sequence[tuple[int, Fault]], *, keep_going: bool) -> None:
+        """Inject one fault after the other, until one ends in a problem; then look at the whole."""
+        runner, print_line, results = self._runner, self._runner.print_line, self.results
+        self._wanted = len(numbered)
+        is_whole = False
         for number, fault in numbered:
             result = runner.run_fault(number, fault)
             results.append(result)
-            acknowledged = sum(c.get("acknowledged", 0) for c in result.checks.values()) or (
-                acknowledged
+            self.acknowledged = sum(c.get("acknowledged", 0) for c in result.checks.values()) or (
+                self.acknowledged
             )
             _print_result(print_line, result)
-            save()
+            self.save()
             is_whole = result.is_good
             if result.problems:
-                report.collect_logs(bed, folder / f"problem-{number}", result.began_s - 60)
+                report.collect_logs(
+                    runner.bed, self._folder / f"problem-{number}", result.began_s - 60
+                )
                 is_whole = keep_going and _repair(runner, print_line)
                 if not is_whole:
                     break
         # After a problem that was repaired there is more reason to compare, not less.
         if is_whole:
-            found = replica_compare.differences(bed, runner.devices, print_line)
+            found = self._besides.finish()
+            for problem in found:
+                print_line(f"   PROBLEM {problem}")
+            found += replica_compare.differences(runner.bed, runner.devices, print_line)
             results[-1].problems.extend(found)
-    finally:
-        runner.injector.heal()
-        report.collect_logs(bed, folder / "nodes", began_s)
-        save()
-    if all(result.is_good for result in results):
-        ledgers.finish(loads, idle, scenarios)
-    return results, acknowledged
 
-
-def summary_of(
-    results: Sequence[FaultResult], title: str, repeat: str, *, wanted: int, acknowledged: int
-) -> str:
-    """Return the summary page."""
-    return report.summary(
-        results, title=title, repeat=repeat, wanted=wanted, acknowledged=acknowledged
-    )
+    def save(self) -> None:
+        """Write what is known so far."""
+        told = self._besides.report()
+        page = report.summary(
+            self.results,
+            title=self._title,
+            repeat=self._repeat,
+            wanted=self._wanted,
+            acknowledged=self.acknowledged,
+            beside=told,
+        )
+        report.write(self._folder, self.results, page, told)
 
 
 def _print_result(print_line: Callable[[str], None], result: FaultResult) -> None:

@@ -169,6 +169,39 @@ class DuringResync:
     hold_s: float = 0.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteLinkCut:
+    """Nothing passes between some storage nodes and the server of the second site."""
+
+    nodes: tuple[str, ...]
+    server: str
+    hold_s: float = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteFull:
+    """The filesystem of the second site has no free block."""
+
+    server: str
+    hold_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyKilled:
+    """A copy to the second site is begun, and one end of it is killed with SIGKILL.
+
+    Attributes:
+        end: `sender`, the process group on the node that makes the copy, or `receiver`, at the
+            site.
+        after_s: the time from the begin of the copy.
+        hold_s: as of all faults.
+    """
+
+    end: str
+    after_s: float
+    hold_s: float = 5.0
+
+
 Fault = (
     PowerCut
     | PowerCutSeries
@@ -184,6 +217,9 @@ Fault = (
     | CutDuringMove
     | Reboot
     | DuringResync
+    | SiteLinkCut
+    | SiteFull
+    | CopyKilled
 )
 
 
@@ -222,6 +258,12 @@ def describe(fault: Fault) -> str:
             return f"reboot typed on {node}"
         case DuringResync(node=node, then=then):
             return f"while {node} is resynced after a power cut: {describe(then)}"
+        case SiteLinkCut(nodes=nodes, server=server):
+            return f"iscsi: {_and(nodes)} cut off from {server}, the second site"
+        case SiteFull(server=server):
+            return f"second site on {server} full"
+        case CopyKilled(end=end, after_s=after_s):
+            return f"kill -9 of the {end} of a copy, {after_s:g} s after its begin"
 
 
 def resolve(fault: Fault, names: Mapping[str, str]) -> Fault:
@@ -243,6 +285,10 @@ def nodes_of(fault: Fault) -> tuple[str, ...]:
     match fault:
         case PowerCut(nodes=nodes) | PoolsFull(nodes=nodes):
             return nodes
+        case SiteLinkCut(nodes=nodes, server=server):
+            return (*nodes, server)
+        case SiteFull(server=server):
+            return (server,)
         case PowerCutSeries(cuts=cuts, after_crash_of=""):
             return cuts
         case PowerCutSeries(cuts=cuts, after_crash_of=node):
@@ -251,7 +297,7 @@ def nodes_of(fault: Fault) -> tuple[str, ...]:
             return side
         case OneWayLoss(source=source, target=target):
             return (source, target)
-        case AgentKilled() | CutDuringMove():
+        case AgentKilled() | CutDuringMove() | CopyKilled():
             return ()
         case DuringResync(node=node, then=then):
             return (node, *nodes_of(then))

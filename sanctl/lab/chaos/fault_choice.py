@@ -17,6 +17,7 @@ from sanctl.lab.chaos.fault import (
     AgentKilled,
     BadDisk,
     ClockJump,
+    CopyKilled,
     CutDuringMove,
     DaemonKilled,
     DuringResync,
@@ -28,6 +29,8 @@ from sanctl.lab.chaos.fault import (
     PowerCut,
     PowerCutSeries,
     Reboot,
+    SiteFull,
+    SiteLinkCut,
     SlowLink,
 )
 
@@ -56,6 +59,11 @@ _ROUNDS = 4
 _SERIES_EVERY = 5
 _SERIES = "power-cut-series"
 _LONGEST_GAP_S = 10.0
+# With a second site every fifth fault is of that, too, halfway between two series.
+_SITE_AFTER_SERIES = 2
+COPY_ENDS = ("sender", "receiver")
+# Of a copy on a busy machine: ssh, the restore point, what is sent, the digests.
+_LONGEST_COPY_S = 12.0
 # The share of random partitions that DRBD and the hosts do not notice.
 _COROSYNC_ONLY = 0.3
 
@@ -63,6 +71,8 @@ KINDS: Mapping[str, type[Fault]] = {
     re.sub(r"(?<=[a-z])(?=[A-Z])", "-", kind.__name__).lower(): kind for kind in get_args(Fault)
 }
 """The kinds of faults by their names on the command line."""
+SITE_KINDS = frozenset({"site-link-cut", "site-full", "copy-killed"})
+"""Those that take a second site."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,12 +84,14 @@ class NodesByRole:
         witnesses: members that hold none.
         hosts: the initiators.
         qnetd_hosts: the quorum device's host, which is no member and only on the heartbeat network.
+        site_server: the host that is the server of a second site; empty: there is none.
     """
 
     storage: tuple[str, ...]
     witnesses: tuple[str, ...]
     hosts: tuple[str, ...]
     qnetd_hosts: tuple[str, ...] = ()
+    site_server: str = ""
 
     @property
     def cluster(self) -> tuple[str, ...]:
@@ -250,6 +262,17 @@ def each_kind(roles: NodesByRole) -> tuple[Fault, ...]:
     )
 
 
+def site_faults(roles: NodesByRole) -> tuple[Fault, ...]:
+    """Return every kind of fault of the second site; the link of one node, and of all."""
+    server = roles.site_server
+    return (
+        SiteLinkCut(nodes=(ACTIVE,), server=server),
+        SiteLinkCut(nodes=roles.storage, server=server),
+        SiteFull(server=server),
+        *(CopyKilled(end=end, after_s=after_s) for end in COPY_ENDS for after_s in (0.5, 3.0)),
+    )
+
+
 FAULT_LISTS: Mapping[str, Callable[[NodesByRole], tuple[Fault, ...]]] = {
     "quick": quick,
     "each-kind": each_kind,
@@ -261,6 +284,7 @@ FAULT_LISTS: Mapping[str, Callable[[NodesByRole], tuple[Fault, ...]]] = {
     "storage": storage_faults,
     "operations": operations,
     "double": faults_during_resync,
+    "site": site_faults,
 }
 
 
@@ -270,16 +294,20 @@ def random_faults(
     """Return `count` faults that the seed decides, and nothing else.
 
     The first one and then every fifth is a series of power cuts. For the others all kinds are
-    equally likely, however many faults there are of each. With `kinds`, names of `KINDS`, only
-    these kinds are chosen, equally likely.
+    equally likely, however many faults there are of each. With a second site every fifth fault is
+    of its kinds, and the others may be. With `kinds`, names of `KINDS`, only these kinds are
+    chosen, equally likely.
     """
     choose = random.Random(f"sanctl-chaos/{seed}")  # noqa: S311 - to be repeated, no secret
     makers = _makers(roles)
     allowed = [maker for kind, maker in makers.items() if not kinds or kind in kinds]
+    of_site = [maker for kind, maker in makers.items() if kind in SITE_KINDS]
 
     def maker_of(number: int) -> Callable[[random.Random], Fault]:
         if not kinds and number % _SERIES_EVERY == 0:
             return makers[_SERIES]
+        if not kinds and of_site and number % _SERIES_EVERY == _SITE_AFTER_SERIES:
+            return choose.choice(of_site)
         return choose.choice(allowed)
 
     return tuple(maker_of(number)(choose) for number in range(count))
@@ -300,7 +328,7 @@ def _random_series(choose: random.Random, cluster: tuple[str, ...]) -> PowerCutS
 
 
 def _makers(roles: NodesByRole) -> Mapping[str, Callable[[random.Random], Fault]]:
-    """Return a maker of random faults for each of `KINDS`."""
+    """Return a maker of random faults for each of `KINDS` that the laboratory can have."""
     cluster, storage, hosts = roles.cluster, roles.storage, roles.hosts
 
     def some(choose: random.Random, nodes: tuple[str, ...], at_most: int) -> tuple[str, ...]:
@@ -346,7 +374,8 @@ def _makers(roles: NodesByRole) -> Mapping[str, Callable[[random.Random], Fault]
     def power_cut(choose: random.Random) -> Fault:
         return PowerCut(nodes=some(choose, cluster, len(cluster)), hold_s=hold_s(choose, 2, 15))
 
-    return {
+    of_site = _site_makers(roles) if roles.site_server else {}
+    return of_site | {
         "power-cut": power_cut,
         _SERIES: lambda choose: _random_series(choose, cluster),
         "partition": partition,
@@ -383,5 +412,19 @@ def _makers(roles: NodesByRole) -> Mapping[str, Callable[[random.Random], Fault]
         "reboot": lambda choose: Reboot(node=choose.choice(cluster)),
         "during-resync": lambda choose: DuringResync(
             node=choose.choice(storage), then=then(choose)
+        ),
+    }
+
+
+def _site_makers(roles: NodesByRole) -> dict[str, Callable[[random.Random], Fault]]:
+    server, links = roles.site_server, (*((node,) for node in roles.storage), roles.storage)
+    return {
+        "site-link-cut": lambda choose: SiteLinkCut(
+            nodes=choose.choice(links), server=server, hold_s=float(choose.randint(5, 60))
+        ),
+        "site-full": lambda choose: SiteFull(server=server, hold_s=float(choose.randint(10, 60))),
+        "copy-killed": lambda choose: CopyKilled(
+            end=choose.choice(COPY_ENDS),
+            after_s=round(choose.uniform(0, _LONGEST_COPY_S), 1),
         ),
     }

@@ -15,6 +15,7 @@ from sanctl.lab.chaos.fault import (
     AgentKilled,
     BadDisk,
     ClockJump,
+    CopyKilled,
     CutDuringMove,
     DaemonKilled,
     DuringResync,
@@ -26,8 +27,11 @@ from sanctl.lab.chaos.fault import (
     PowerCut,
     PowerCutSeries,
     Reboot,
+    SiteFull,
+    SiteLinkCut,
     SlowLink,
 )
+from sanctl.lab.chaos.site_faults import SiteFaults
 from sanctl.lab.harness import collect
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.machines import network, network_cuts, node_faults, node_power
@@ -61,6 +65,7 @@ class FaultInjector:
         self.lab = bed.lab
         self.device = device  # moved by AgentKilled and CutDuringMove
         self.print_line = print_line
+        self.site: SiteFaults | None = None
         self._runner = LocalRunner()
         self._move: threading.Thread | None = None
 
@@ -108,6 +113,9 @@ class FaultInjector:
                 self._await_resync_of(node)
                 self.print_line(f"{node} is being resynced")
                 self.inject(then)
+            case SiteLinkCut() | SiteFull() | CopyKilled():
+                assert self.site is not None
+                self.site.inject(fault)
             case _:
                 assert_never(fault)
 
@@ -158,6 +166,9 @@ class FaultInjector:
             case DaemonKilled(node=node, daemon=daemon):
                 if self.bed.node(node).role is Role.INITIATOR:
                     self._await_daemon(node, daemon)
+            case SiteLinkCut() | SiteFull() | CopyKilled():
+                assert self.site is not None
+                self.site.undo(fault)
             case Reboot():
                 pass
             case _:
@@ -197,6 +208,8 @@ class FaultInjector:
 
     def heal(self) -> tuple[str, ...]:
         """Undo everything, whatever was done; return what could not be undone."""
+        if self.site is not None:
+            self.site.heal()
         return node_faults.heal(self.lab, self._runner)
 
     def _partition(self, fault: Partition) -> frozenset[Cut]:

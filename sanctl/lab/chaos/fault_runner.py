@@ -29,6 +29,7 @@ from sanctl.lab.chaos.fault import (
 from sanctl.lab.chaos.fault_choice import NodesByRole
 from sanctl.lab.chaos.fault_injection import FaultInjector
 from sanctl.lab.chaos.ledgers import DeviceLedger
+from sanctl.lab.chaos.paced import Watch
 from sanctl.lab.chaos.primary_watch import PrimaryWatch
 from sanctl.lab.harness import collect
 from sanctl.lab.harness.lab_session import LabSession, wait_for
@@ -103,21 +104,18 @@ class FaultRunner:
         loads: Sequence[DeviceLedger],
         print_line: PrintLine,
         idle: Sequence[str] = (),
+        beside: Sequence[Watch] = (),
     ) -> None:
         self.bed = bed
         self.loads = loads
         self.devices = (*(load.device for load in loads), *idle)
+        self.beside = beside
         self.print_line = print_line
         self.injector = FaultInjector(bed, loads[0].device, print_line)
         self._pool = ThreadPoolExecutor(max_workers=len(bed.lab.machines))
         self._consoles = ConsoleReader(
             {each.name: bed.lab.console_log(each) for each in bed.lab.machines}
         )
-
-    @property
-    def roles(self) -> NodesByRole:
-        """The laboratory's machines by role."""
-        return nodes_by_role(self.bed)
 
     def run_fault(self, number: int, fault: Fault) -> FaultResult:
         """Inject a fault, undo it, wait for the recovery, check every promise."""
@@ -130,6 +128,8 @@ class FaultRunner:
         boots = self._boots()
         watch = PrimaryWatch(self.bed)
         watch.start()
+        for each in self.beside:
+            each.resume()
         try:
             self._break_and_mend(result)
         except SanctlError as error:
@@ -138,6 +138,8 @@ class FaultRunner:
                 result.need_operator = self._find_devices_that_need_an_operator()
         finally:
             watch.stop()
+            for each in self.beside:
+                each.pause()
         after = self._boots()
         result.restarted = tuple(node for node in boots if after.get(node) != boots[node])
         self._judge(result, watch)
@@ -217,6 +219,10 @@ class FaultRunner:
             result.began_s, is_orderly=isinstance(result.fault, Reboot)
         )
         result.problems += found
+        if result.recovered_s:
+            # What is not judged now is judged after the next fault.
+            for each in self.beside:
+                result.problems += each.judge(result.restarted)
         result.serving_after = self.serving()
         result.ended_s = time.time()
         for load in self.loads:
@@ -374,11 +380,16 @@ def operator_need(serving: str, heal_answer: str | None) -> str:
     return ""
 
 
-def nodes_by_role(bed: LabSession) -> NodesByRole:
-    """Return the names of a laboratory's machines by role."""
+def nodes_by_role(bed: LabSession, *, has_site: bool = False) -> NodesByRole:
+    """Return the names of a laboratory's machines by role.
+
+    With `has_site` the last host is a second site's server, and of several hosts no initiator.
+    """
+    hosts = tuple(n.name for n in bed.lab.machines if n.role is Role.INITIATOR)
     return NodesByRole(
         storage=tuple(node.name for node in bed.storage),
         witnesses=tuple(n.name for n in bed.cluster if n.role is Role.WITNESS),
-        hosts=tuple(n.name for n in bed.lab.machines if n.role is Role.INITIATOR),
+        hosts=(hosts[:-1] or hosts) if has_site else hosts,
         qnetd_hosts=tuple(n.name for n in bed.lab.machines if n.role is Role.QNETD),
+        site_server=hosts[-1] if has_site else "",
     )

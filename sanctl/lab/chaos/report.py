@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The folder that a chaos run writes: summary.md, steps.json, timeline.txt, every node's logs."""
+"""What a chaos run writes: summary.md, steps.json, beside.json, timeline.txt, nodes' logs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import statistics
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from sanctl.lab.chaos.fault import as_json, describe
 from sanctl.lab.chaos.fault_runner import FaultResult
 from sanctl.lab.harness.lab_session import LabSession
 from sanctl.lab.machines.spec import NodeSpec
+from sanctl.lab.measure.attempts import Tally
 
 _TIMEOUT_S = 90.0
 #: File name -> command whose output is kept in it, for each machine.
@@ -34,8 +35,69 @@ _FILES = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BesideReport:
+    """What a run did beside its faults.
+
+    Attributes:
+        points: the restore points; None: none were to be made.
+        copies: the copies to the second site; None: there was none.
+        worst_age_s: the greatest age that the newest copy had.
+    """
+
+    points: Tally | None = None
+    copies: Tally | None = None
+    worst_age_s: float = 0.0
+
+    def lines(self) -> list[str]:
+        """Return the lines of summary.md."""
+        found = []
+        if self.points is not None:
+            found.append(
+                f"* restore points made: {self.points.done}, not made:"
+                f" {self.points.refused_text()}; judged: {self.points.judged},"
+                f" wrong: {len(self.points.wrong)}"
+            )
+        if self.copies is not None:
+            found.append(
+                f"* copies proven: {self.copies.done}, failed: {self.copies.refused_text()};"
+                f" judged: {self.copies.judged}, wrong: {len(self.copies.wrong)};"
+                f" the newest one was {self.worst_age_s:.0f} s old at most"
+            )
+        return found
+
+    def as_json(self) -> dict[str, Any]:
+        """Return beside.json as plain values."""
+        found: dict[str, Any] = {}
+        if self.points is not None:
+            found["points"] = {
+                "made": self.points.done,
+                "refused": dict(self.points.refused),
+                "judged": self.points.judged,
+                "wrong": self.points.wrong,
+            }
+        if self.copies is not None:
+            found["copies"] = {
+                "proven": self.copies.done,
+                "failed": dict(self.copies.refused),
+                "judged": self.copies.judged,
+                "wrong": self.copies.wrong,
+                "worst_age_s": round(self.worst_age_s, 1),
+            }
+        return found
+
+
+NOTHING_BESIDE = BesideReport()
+
+
 def summary(
-    results: Sequence[FaultResult], *, title: str, repeat: str, wanted: int, acknowledged: int
+    results: Sequence[FaultResult],
+    *,
+    title: str,
+    repeat: str,
+    wanted: int,
+    acknowledged: int,
+    beside: BesideReport = NOTHING_BESIDE,
 ) -> str:
     """Return summary.md: each fault, each host's pause, what was fenced, and every problem."""
     bad = [result for result in results if not result.is_good]
@@ -52,6 +114,7 @@ def summary(
         f"* acknowledged writes: {acknowledged}, lost: {lost}; I/O errors at hosts: {errors}",
         f"* devices that need an operator: {sum(len(r.need_operator) for r in results)}",
     ]
+    lines += beside.lines()
     if pauses:
         lines.append(
             f"* longest pause at a host: median {statistics.median(pauses):.1f} s,"
@@ -134,12 +197,19 @@ def timeline(results: Sequence[FaultResult]) -> str:
     )
 
 
-def write(folder: Path, results: Sequence[FaultResult], page: str) -> None:
+def write(
+    folder: Path,
+    results: Sequence[FaultResult],
+    page: str,
+    beside: BesideReport = NOTHING_BESIDE,
+) -> None:
     """Write what is known so far; called after every fault, as the run may die in the next one."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "summary.md").write_text(page)
     (folder / "steps.json").write_text(json.dumps(results_json(results), indent=1) + "\n")
     (folder / "timeline.txt").write_text(timeline(results))
+    if told := beside.as_json():
+        (folder / "beside.json").write_text(json.dumps(told, indent=1) + "\n")
 
 
 def collect_logs(bed: LabSession, folder: Path, since_s: float) -> None:

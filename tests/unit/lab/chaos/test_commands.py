@@ -46,6 +46,15 @@ def test_a_kind_of_a_fixed_list_is_refused() -> None:
     assert "--kind is for random faults" in done.output
 
 
+@pytest.mark.parametrize(
+    "words", [("--scenario", "site"), ("--kind", "site-full"), ("--kind", "copy-killed")]
+)
+def test_faults_of_a_site_that_there_is_not_are_refused(words: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(chaos, ["run", *words])
+    assert done.exit_code == 2
+    assert "faults of a second site take --site SECONDS" in done.output
+
+
 def test_none_at_all_is_refused() -> None:
     with pytest.raises(click.UsageError):
         select_faults(FAULTS, [parse_fault_numbers("6-7")])
@@ -72,6 +81,14 @@ DRAWN: dict[str, Any] = {"seed": 7, "count": 20, "scenario": None, "kinds": (), 
         (
             {"devices": 15, "scenario": "power", "mode": "write-back"},
             "--scenario power --devices 15 --cache write-back",
+        ),
+        (
+            {"devices": 3, "points_s": 10, "site_s": 60},
+            "--seed 7 --faults 20 --points 10 --site 60",
+        ),
+        (
+            {"devices": 3, "scenario": "site", "site_s": 60},
+            "--scenario site --seed 7 --site 60",
         ),
     ],
 )

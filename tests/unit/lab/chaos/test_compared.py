@@ -38,6 +38,8 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
             serving=lambda: {},
             devices=("chaos1",),
             injector=SimpleNamespace(heal=lambda: None),
+            bed=None,
+            print_line=lambda _: None,
         )
 
         def nothing(*_: Any, **__: Any) -> list[Any]:
@@ -50,7 +52,9 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
         monkeypatch.setattr(commands, "FaultRunner", lambda *_: runner)
         monkeypatch.setattr(commands, "_repair", lambda *_: is_repaired)
         monkeypatch.setattr(replica_compare, "differences", lambda *_: [DIFFERS])
-        bed = cast("LabSession", SimpleNamespace(lab=SimpleNamespace(machines=())))
+        bed = cast(
+            "LabSession", SimpleNamespace(lab=SimpleNamespace(machines=()), storage=(), cluster=())
+        )
         results, _ = commands.run_faults(
             bed,
             [(number, Reboot(node="n1")) for number in range(1, len(problems) + 1)],

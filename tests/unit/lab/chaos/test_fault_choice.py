@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sanctl.lab.chaos import fault_choice
 from sanctl.lab.chaos.fault import (
     AgentKilled,
+    CopyKilled,
     DaemonKilled,
     DuringResync,
     Fault,
@@ -17,6 +18,8 @@ from sanctl.lab.chaos.fault import (
     PowerCut,
     PowerCutSeries,
     Reboot,
+    SiteFull,
+    SiteLinkCut,
     as_json,
     describe,
     is_one_sided,
@@ -27,6 +30,7 @@ from sanctl.lab.chaos.fault_choice import (
     FAULT_LISTS,
     KINDS,
     MEMBERSHIP,
+    SITE_KINDS,
     NodesByRole,
     bipartitions,
     each_kind,
@@ -37,6 +41,8 @@ from sanctl.lab.chaos.fault_choice import (
 THREE = NodesByRole(storage=("n1", "n2"), witnesses=("n3",), hosts=("i1", "i2"))
 TWO = NodesByRole(storage=("n1", "n2"), witnesses=(), hosts=("i1",))
 VOTER = NodesByRole(storage=("n1", "n2"), witnesses=(), hosts=("i1",), qnetd_hosts=("q1",))
+SITE = NodesByRole(storage=("n1", "n2"), witnesses=("n3",), hosts=("i1",), site_server="i2")
+OF_SITE = SiteLinkCut | SiteFull | CopyKilled
 ROLES = pytest.mark.parametrize("roles", [THREE, TWO], ids=["witness", "two"])
 NAMES = {"active": "n2", "standby": "n1", "witness": "n3"}
 
@@ -55,7 +61,38 @@ def test_another_seed_chooses_others() -> None:
 @ROLES
 def test_a_hundred_faults_are_of_every_kind(roles: NodesByRole) -> None:
     kinds = {type(fault) for fault in random_faults(roles, 7, 100)}
-    assert kinds == set(Fault.__args__)
+    assert kinds == set(Fault.__args__) - set(OF_SITE.__args__)
+
+
+@given(seed=st.integers(0, 10**6))
+def test_of_five_faults_beside_a_site_one_is_of_it(seed: int) -> None:
+    faults = random_faults(SITE, seed, 20)
+    assert [type(fault) for fault in faults[::5]] == [PowerCutSeries] * 4
+    assert all(isinstance(fault, OF_SITE) for fault in faults[2::5])
+    for fault in faults:
+        assert set(nodes_of(fault)) <= {"n1", "n2", "n3", "i1", "i2"}
+        assert describe(fault) and as_json(fault)["kind"] == type(fault).__name__
+
+
+def test_a_hundred_faults_beside_a_site_are_of_every_kind() -> None:
+    faults = random_faults(SITE, 7, 150)
+    assert {type(fault) for fault in faults} == set(Fault.__args__)
+    cuts = [fault for fault in faults if isinstance(fault, SiteLinkCut)]
+    assert {fault.nodes for fault in cuts} <= {("n1",), ("n2",), ("n1", "n2")}
+    # The host with the ledgers keeps its paths: the server is another one.
+    assert {fault.server for fault in cuts} == {"i2"}
+    killed = {fault.end for fault in faults if isinstance(fault, CopyKilled)}
+    assert killed == {"sender", "receiver"}
+
+
+def test_faults_of_a_site_say_what_they_hit() -> None:
+    cut = resolve(SiteLinkCut(nodes=("active",), server="i2"), NAMES)
+    assert describe(cut) == "iscsi: n2 cut off from i2, the second site"
+    assert nodes_of(cut) == ("n2", "i2")
+    assert describe(SiteFull(server="i2")) == "second site on i2 full"
+    assert describe(CopyKilled(end="sender", after_s=1.5)) == (
+        "kill -9 of the sender of a copy, 1.5 s after its begin"
+    )
 
 
 @ROLES
@@ -97,7 +134,13 @@ def test_series_hit_each_node_one_node_twice_and_begin_with_and_without_a_crash(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_of_one_kind_has_no_other(kind: str) -> None:
-    assert {type(fault) for fault in random_faults(THREE, 5, 12, [kind])} == {KINDS[kind]}
+    roles = SITE if kind in SITE_KINDS else THREE
+    assert {type(fault) for fault in random_faults(roles, 5, 12, [kind])} == {KINDS[kind]}
+
+
+def test_the_kinds_of_a_site_are_those() -> None:
+    assert {KINDS[kind] for kind in SITE_KINDS} == set(OF_SITE.__args__)
+    assert {type(fault) for fault in FAULT_LISTS["site"](SITE)} == set(OF_SITE.__args__)
 
 
 def test_a_series_names_its_nodes_gaps_and_the_crash_before_it() -> None:
@@ -129,7 +172,8 @@ def test_random_faults_stay_within_the_lab(roles: NodesByRole, seed: int) -> Non
 
 @ROLES
 def test_each_kind_is_each_kind(roles: NodesByRole) -> None:
-    assert {type(fault) for fault in each_kind(roles)} >= set(Fault.__args__) - {PowerCut}
+    known = set(Fault.__args__) - set(OF_SITE.__args__)
+    assert {type(fault) for fault in each_kind(roles)} >= known - {PowerCut}
     assert any(isinstance(f, PowerCut | DuringResync) for f in each_kind(roles))
 
 
@@ -146,7 +190,7 @@ def test_the_quick_ones_come_first_and_cut_no_power(roles: NodesByRole) -> None:
 
 
 @ROLES
-@pytest.mark.parametrize("name", FAULT_LISTS)
+@pytest.mark.parametrize("name", sorted({*FAULT_LISTS} - {"site"}))
 def test_scenarios_name_only_what_can_be_resolved(roles: NodesByRole, name: str) -> None:
     faults = FAULT_LISTS[name](roles)
     assert faults and len(faults) == len(set(faults))

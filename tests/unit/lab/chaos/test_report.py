@@ -12,6 +12,8 @@ from sanctl.lab.chaos import partition_table, report
 from sanctl.lab.chaos.fault import DaemonKilled, Fault, Partition
 from sanctl.lab.chaos.fault_choice import NodesByRole
 from sanctl.lab.chaos.fault_runner import FaultResult, operator_need
+from sanctl.lab.chaos.report import BesideReport
+from sanctl.lab.measure.attempts import Outcome, Tally
 from sanctl.lab.measure.ledger_latency import Pause
 
 SHAPE = NodesByRole(storage=("n1", "n2"), witnesses=("n3",), hosts=("i1",))
@@ -117,3 +119,43 @@ def test_the_table_of_partitions_has_a_row_for_each() -> None:
     assert rows[1].startswith("| n3 | all |")
     assert "`node-majority`, 2 storage nodes and 1 witness" in text
     assert "3 partitions" not in text  # the kill is none of them
+
+
+def test_the_page_and_its_json_say_what_was_made_beside_the_faults(tmp_path: Path) -> None:
+    points, copies = Tally(judged=1, wrong=["chaos-1: differs"]), Tally()
+    points.count(Outcome(code=""), "create")
+    for code in ("SAN-SNAP-007", "SAN-SNAP-005", "SAN-SNAP-007"):
+        points.count(Outcome(code=code), "create")
+    copies.count(Outcome(code="no answer"), "run")
+    told = BesideReport(points=points, copies=copies, worst_age_s=83.2)
+    text = report.summary([GOOD], title="T", repeat="r", wanted=1, acknowledged=0, beside=told)
+    assert (
+        "* restore points made: 1, not made: SAN-SNAP-007 2, SAN-SNAP-005 1; judged: 1, wrong: 1\n"
+        in text
+    )
+    assert (
+        "* copies proven: 0, failed: no answer 1; judged: 0, wrong: 0;"
+        " the newest one was 83 s old at most\n" in text
+    )
+    report.write(tmp_path, [GOOD], text, told)
+    assert json.loads((tmp_path / "beside.json").read_text()) == {
+        "points": {
+            "made": 1,
+            "refused": {"SAN-SNAP-007": 2, "SAN-SNAP-005": 1},
+            "judged": 1,
+            "wrong": ["chaos-1: differs"],
+        },
+        "copies": {
+            "proven": 0,
+            "failed": {"no answer": 1},
+            "judged": 0,
+            "wrong": [],
+            "worst_age_s": 83.2,
+        },
+    }
+
+
+def test_a_run_with_nothing_beside_says_nothing_of_it(tmp_path: Path) -> None:
+    assert "restore points" not in page() and "copies" not in page()
+    report.write(tmp_path, [GOOD], page())
+    assert not (tmp_path / "beside.json").exists()
