@@ -16,6 +16,8 @@ CODES: Mapping[str, str] = MappingProxyType(
         "not end, neither with success nor with an error.",
         "SAN-CHAOS-003": "The fault bench had ordered an agent to be killed during a move of its "
         "device, and no agent was: nothing was broken.",
+        "SAN-CHAOS-004": "Once the cluster had recovered, no node could list the restore points of "
+        "the fault bench's device, or its copies at the second site.",
         "SAN-DEMO-001": "The demonstration waited for a state that was not reached.",
         "SAN-DEMO-002": "The demonstration needs its device active on exactly one node.",
         "SAN-DEMO-003": "The demonstration could not read the progress of the resync.",

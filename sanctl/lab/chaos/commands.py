@@ -30,6 +30,7 @@ from sanctl.lab.harness.lab_session import LabSession, run_sanctl
 from sanctl.lab.harness.scenario import Scenario, await_members_online
 from sanctl.lab.machines import lab_state
 from sanctl.lab.machines import requirements as lab_host
+from sanctl.lab.machines.spec import XFS
 from sanctl.model.cache_policy import CacheMode
 
 _NAME = "chaos"
@@ -144,6 +145,10 @@ def run(
     )
     print_line(repeat)
     bed = _lab(name)
+    if (points_s or site_s) and bed.lab.spec.filesystem != XFS:
+        raise click.UsageError(
+            f"restore points take pools that are XFS, which those of {name} are not"
+        )
     roles = nodes_by_role(bed, has_site=site_s is not None)
     faults = FAULT_LISTS[scenario](roles) if scenario else random_faults(roles, seed, count, kinds)
     numbered = select_faults(faults, only)

@@ -68,6 +68,15 @@ class DeviceLedger:
         self.records += fresh
         return fresh
 
+    def length(self) -> int:
+        """Return how many records the whole log has now.
+
+        Raises:
+            CommandError: the host does not say.
+        """
+        told = self.host.sh(f"stat -c %s {self.run.log}", timeout_s=20)
+        return (int(told) - _HEAD_BYTES) // _RECORD.size
+
     def pause_since(self, begin_s: float, end_s: float) -> Pause | None:
         """Return the longest pause that began in a stretch of time; None if nothing was written.
 

@@ -7,6 +7,7 @@ ledger's log allows. That none was made is no problem, if the command says why.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 from collections.abc import Sequence
@@ -32,7 +33,7 @@ _LIST_S, _LIST_DEADLINE_S = 60.0, 120.0
 _DELETE_S, _DELETE_LIMIT_S = 90, 120.0
 _FINAL_DEADLINE_S = 240.0
 _AGAIN_S = 5.0
-_PAUSE_S = 180.0
+_PAUSE_S = 240.0
 #: The beginning of the names of the bench's own restore points.
 OWN = "chaos-"
 #: Of the judged ones so many are kept: the next one is then of a file with shared blocks.
@@ -102,7 +103,8 @@ class PointWatch:
             "restore points", moments(seed, mean_s, "points"), self._make, print_line
         )
         self.tally = Tally()
-        self._asked_s: dict[str, float] = {}  # by name
+        self._count = 0
+        self._asked_at: dict[str, int] = {}  # by name: the length of the log
         self._made: dict[str, str] = {}  # by token: name; said to be made, and not judged yet
         self._judged: dict[str, bool] = {}  # by token: whether it is right
         self._first_seen_s: dict[tuple[str, str], float] = {}
@@ -125,13 +127,14 @@ class PointWatch:
         self._create()
 
     def _create(self) -> Outcome:
-        device, name = self._load.device, f"{OWN}{len(self._asked_s) + 1}"
-        self._asked_s[name] = time.time()
+        self._count += 1
+        device, name = self._load.device, f"{OWN}{self._count}"
         node = answering_node(self._bed, self._choose)
         if node is None:
             outcome = Outcome(code=NO_ANSWER)
         else:
-            self._asked_s[name] = time.time()
+            with contextlib.suppress(*FAILURES):
+                self._asked_at[name] = self._load.length()
             outcome = run_command(
                 self._bed,
                 node,
@@ -190,8 +193,8 @@ class PointWatch:
             }
         except FAILURES as error:
             return [f"a copy cannot be read: {error}"]
-        asked_s = self._asked_s.get(point["name"])
-        return point_copies.judge(point["file"], copies, log.records, asked_s=asked_s)
+        asked_at = self._asked_at.get(point["name"])
+        return point_copies.judge(point["file"], copies, log.records, asked_at=asked_at)
 
     def _judge_files(self, tokens: set[str], restarted: Sequence[str]) -> None:
         """Look for files of no restore point; call with those that the CIB had just before."""

@@ -7,6 +7,7 @@ state that the ledger's log allows. What it was once it stays.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 from collections.abc import Sequence
@@ -34,7 +35,7 @@ from sanctl.lab.measure.attempts import NO_ANSWER, Outcome, Tally, worst_age_s
 GROUP_FILE = "/run/sanctl-chaos-copy"
 _POINT_S = 60
 _RUN_LIMIT_S = 300.0
-_PAUSE_S = _RUN_LIMIT_S + 60
+_PAUSE_S = _RUN_LIMIT_S + 120
 _KEEP = 3
 _ASK_S, _ASK_DEADLINE_S = 60.0, 180.0
 _ADD_S = 180.0
@@ -83,7 +84,7 @@ class SiteWatch:
         self.tally = Tally()
         self._began_s = time.time()
         self._proven_s: list[tuple[float, float]] = []
-        self._asked_s: dict[str, float] = {}  # by the name of the restore point
+        self._asked_at: dict[str, int] = {}  # by the name of the restore point: the log's length
         self._judged: dict[str, str] = {}  # by token: the digest
         self._told = 0
         self._running_on = ""
@@ -132,7 +133,9 @@ class SiteWatch:
 
     def _copy(self) -> Outcome:
         device, node = self._load.device, answering_node(self._bed, self._choose)
-        began_s = time.time()
+        began_s, asked_at = time.time(), None
+        with contextlib.suppress(*FAILURES):
+            asked_at = self._load.length()
         if node is None:
             outcome = Outcome(code=NO_ANSWER)
         else:
@@ -150,7 +153,8 @@ class SiteWatch:
         self.tally.count(outcome, f"replicate run {device} on {node}")
         if not outcome.code:
             self._proven_s.append((began_s, time.time()))
-            self._asked_s[outcome.data["copy"]["point"]] = began_s
+            if asked_at is not None:
+                self._asked_at[outcome.data["copy"]["point"]] = asked_at
         what = f"{outcome.code} {outcome.text[:150]}" if outcome.code else "proven"
         self._print_line(f"   copy of {device} by {node or 'no node'}: {what}")
         return outcome
@@ -203,8 +207,8 @@ class SiteWatch:
             return ["it has changed since it was proven"] if there.digest != before else []
         self._judged[token] = there.digest
         self.tally.judged += 1
-        asked_s = self._asked_s.get(copy["point"])
-        faults = point_copies.judge(copy["file"], {server: there}, log.records, asked_s=asked_s)
+        asked_at = self._asked_at.get(copy["point"])
+        faults = point_copies.judge(copy["file"], {server: there}, log.records, asked_at=asked_at)
         if point is None or point["deleting"]:
             return faults
         for node in (each["node"] for each in point["nodes"]):

@@ -34,8 +34,6 @@ with file:
             assert told == block, (told, block)
             print(block, sequence)
 """
-# A margin for the measurement of the host's clock.
-_CLOCK_S = 1.0
 
 
 class PointCopy(NamedTuple):
@@ -78,7 +76,7 @@ def judge(
     records: Sequence[Record],
     *,
     min_writes: int = 1,
-    asked_s: float | None = None,
+    asked_at: int | None = None,
 ) -> list[str]:
     """Return what copies of a restore point have against being one state of one moment.
 
@@ -87,7 +85,8 @@ def judge(
         copies: the copies, by the machine that has each.
         records: the log of the ledger, fetched after the restore point was made.
         min_writes: how many of the ledger's blocks a copy must hold; fewer would prove little.
-        asked_s: when the restore point was asked for: it is of no earlier moment.
+        asked_at: how many records the log had when the restore point was asked for, which is of no
+            earlier moment; None: not known.
     """
     faults = []
     if len({copy.digest for copy in copies.values()}) != 1:
@@ -96,8 +95,8 @@ def judge(
         if len(held) < min_writes:
             faults.append(f"{file} on {node} holds {len(held)} of the ledger's blocks")
         found = cut_check.find_violations(records, held)
-        if asked_s is not None:
-            found += cut_check.find_missing(records, held, asked_s - _CLOCK_S)
+        if asked_at is not None:
+            found += cut_check.find_missing(records, held, asked_at)
         faults += [f"{node}: {fault}" for fault in found]
     return faults
 

@@ -43,20 +43,20 @@ def find_violations(records: Sequence[Record], held: Mapping[int, int]) -> list[
     return found
 
 
-def find_missing(records: Sequence[Record], held: Mapping[int, int], before_s: float) -> list[str]:
-    """Return the writes that a copy lacks though they were acknowledged before a time.
+def find_missing(records: Sequence[Record], held: Mapping[int, int], position: int) -> list[str]:
+    """Return the writes that a copy lacks though they were acknowledged before it was asked for.
+
+    The state of an earlier moment is one of the log, too. By the length of the log, not by a time:
+    that of the host may be another one than that of the machine that asked.
 
     Args:
         records: the writer's log.
         held: as of `find_violations`.
-        before_s: the time on the log's clock, in seconds since 1970; what is of one moment after
-            it has all of them.
+        position: how many records the log had when the copy was asked for.
     """
     return [
         f"write {record.sequence} of block {record.block} is missing; it was acknowledged before "
         "the copy was asked for"
-        for record in records
-        if record.kind is RecordKind.ACK
-        and record.wall_ns / 1e9 < before_s
-        and record.sequence > held.get(record.block, 0)
+        for record in records[:position]
+        if record.kind is RecordKind.ACK and record.sequence > held.get(record.block, 0)
     ]

@@ -66,6 +66,14 @@ def test_a_clock_that_this_machine_was_given_in_a_run_makes_no_pause() -> None:
     assert pause is not None and pause.seconds < 1.0
 
 
+def test_the_length_of_a_log_is_that_of_its_whole_records() -> None:
+    load = ledger()
+    told = f"{512 + 3 * _RECORD.size + 5}\n"
+    load.host = cast(Initiator, SimpleNamespace(sh=lambda *_, **__: told))
+    load.run = cast(LedgerRun, SimpleNamespace(log="/x"))
+    assert load.length() == 3
+
+
 def test_no_write_at_all_is_no_pause() -> None:
     assert ledger(1.0, 1.1).pause_since(50, 60) is None
 

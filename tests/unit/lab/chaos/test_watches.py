@@ -28,7 +28,7 @@ POOL = "/srv/sanctl/main/points"
 HEAD = LogHead(
     run_id="r", device="", seed=1, start_bytes=0, blocks=3, rate=1, depth=1, started_wall_ns=0
 )
-#: Each write was acknowledged before the next was issued, long ago.
+#: Each write was acknowledged before the next was issued.
 LOG = [
     Record(kind, 0, 0, block, sequence, 0, 0)
     for sequence, block in ((1, 0), (2, 1))
@@ -140,7 +140,8 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
 @pytest.fixture
 def load() -> DeviceLedger:
     host = SimpleNamespace(name="i1", fetch_log=lambda _run: (HEAD, LOG))
-    return cast("DeviceLedger", SimpleNamespace(device="vol", host=host, run=None))
+    log = SimpleNamespace(device="vol", host=host, run=None, length=lambda: len(LOG))
+    return cast("DeviceLedger", log)
 
 
 @pytest.fixture

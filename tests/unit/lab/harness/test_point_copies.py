@@ -104,8 +104,8 @@ def test_a_copy_may_still_have_its_first_name(nodes: Nodes) -> None:
 def test_copies_of_an_earlier_moment_than_the_command_are_a_fault() -> None:
     copies = {"n1": point_copies.PointCopy("d", {0: 1})}
     assert point_copies.judge("FILE", copies, LOG) == []
-    assert point_copies.judge("FILE", copies, LOG, asked_s=0.9) == []
-    first, second = point_copies.judge("FILE", copies, LOG, asked_s=1.1)
+    assert point_copies.judge("FILE", copies, LOG, asked_at=2) == []
+    first, second = point_copies.judge("FILE", copies, LOG, asked_at=6)
     assert first.startswith(
         "n1: write 2 of block 1 is missing; it was acknowledged before the copy"
     )
