@@ -68,7 +68,7 @@ class PacedThread:
 
     def resume(self) -> None:
         """Let it act; the first call starts it."""
-        if not self._thread.is_alive() and not self._ended.is_set():
+        if self._thread.ident is None:
             self._thread.start()
         self._allowed.set()
 
@@ -83,6 +83,11 @@ class PacedThread:
             return False
         self._busy.release()
         return True
+
+    def has_died(self) -> bool:
+        """Whether it has ended by an error of its own."""
+        is_begun = self._thread.ident is not None
+        return is_begun and not self._ended.is_set() and not self._thread.is_alive()
 
     def end(self) -> None:
         """Let it end, once what it does has ended."""

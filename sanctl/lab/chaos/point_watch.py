@@ -158,6 +158,8 @@ class PointWatch:
             self._judge_points(restarted)
         except FAILURES as error:
             self.tally.wrong.append(f"restore points cannot be judged: {error}")
+        if self._thread.has_died():
+            self.tally.wrong.append("the thread that makes them has died")
         found, self._told = self.tally.wrong[self._told :], len(self.tally.wrong)
         return [f"{self._load.device}: restore points: {text}" for text in found]
 

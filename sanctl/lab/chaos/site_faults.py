@@ -19,6 +19,7 @@ from sanctl.system.runner import LocalRunner
 _BEGIN_S = 90.0
 _FREE_S = 60.0
 _TRIES = 3
+_POLL_S = 0.2
 # The pattern does not match the shell that looks for it.
 _KILL_RECEIVER = "kill -KILL $(pgrep -f 'compile[(]d,')"
 _KILL_SENDER = f"kill -KILL -$(cat {GROUP_FILE})"
@@ -96,15 +97,16 @@ class SiteFaults:
         self._print_line(f"   no {fault.end} was killed: no copy lasted for so long")
 
     def _hit(self, end: str, node: str) -> bool:
-        if self._watch.running_on() != node:
-            return False
+        """Kill an end as soon as it is there; return whether it was before the copy was over."""
         where, script = (
             (node, _KILL_SENDER) if end == "sender" else (self._watch.where.server, _KILL_RECEIVER)
         )
-        try:
-            return self._bed.sh(where, script, timeout_s=20, ok=range(256)).status == 0
-        except CommandError:
-            return False  # the node hangs, or is off
+        while self._watch.running_on() == node:
+            with suppress(CommandError):
+                if self._bed.sh(where, script, timeout_s=20, ok=range(256)).status == 0:
+                    return True
+            time.sleep(_POLL_S)
+        return False
 
 
 def _cuts(fault: SiteLinkCut) -> frozenset[Cut]:

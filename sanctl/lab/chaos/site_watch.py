@@ -141,9 +141,10 @@ class SiteWatch:
         else:
             # In a process group of its own, so that it can be killed with all that it started.
             script = (
-                f"setsid --wait sh -c 'echo $$ >{GROUP_FILE}; exec timeout -k 5 {_RUN_LIMIT_S:g}"
-                f" sanctl replicate run {device} --to {self.where.site} --keep {_KEEP}"
-                f" --from-active --timeout {_POINT_S} --output json'"
+                f"rm -f {GROUP_FILE}; setsid --wait sh -c 'echo $$ >{GROUP_FILE};"
+                f" exec timeout -k 5 {_RUN_LIMIT_S:g} sanctl replicate run {device}"
+                f" --to {self.where.site} --keep {_KEEP} --from-active"
+                f" --timeout {_POINT_S} --output json'"
             )
             self._running_on = node
             try:
@@ -170,6 +171,8 @@ class SiteWatch:
             self._judge_copies()
         except FAILURES as error:
             self.tally.wrong.append(f"copies cannot be judged: {error}")
+        if self._thread.has_died():
+            self.tally.wrong.append("the thread that makes them has died")
         found, self._told = self.tally.wrong[self._told :], len(self.tally.wrong)
         return [f"{self._load.device}: copies at the site: {text}" for text in found]
 

@@ -105,6 +105,19 @@ def test_an_error_is_printed_and_is_no_end(
     assert lines == ["   points: no such node"] * 2
 
 
+def test_one_that_has_died_is_known(acts: Acts, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    thread = PacedThread("points", iter([0.0]), acts, lambda _: None)
+    assert not thread.has_died()
+    thread.resume()
+    assert acts.began.wait(_WITHIN_S)
+    # There is no further interval.
+    thread._thread.join(_WITHIN_S)
+    assert thread.has_died()
+    thread.resume()
+    assert thread.has_died()
+
+
 def bed(answers: dict[str, Any]) -> LabSession:
     """Return a laboratory whose nodes answer with a result, hang (None), or are off (absent)."""
 

@@ -347,9 +347,11 @@ def test_a_command_that_does_not_end_is_wrong(
     points: PointWatch, copies: SiteWatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(paced.PacedThread, "pause", lambda *_: False)
+    monkeypatch.setattr(paced.PacedThread, "has_died", lambda _: True)
     for watch in (points, copies):
         watch.pause()
-        assert "did not end" in " ".join(watch.judge(()))
+        told = " ".join(watch.judge(()))
+        assert "did not end" in told and "has died" in told
 
 
 def test_the_faults_of_a_site(
@@ -389,6 +391,14 @@ def test_an_end_of_a_copy_is_killed(
     ((node, script),) = cluster.asked
     assert node == where and script.startswith("kill -KILL ")
     assert lines == []
+    # The end begins a moment later than the copy.
+    cluster.asked.clear()
+    answers = iter([1, 0])
+    monkeypatch.setattr(
+        cluster, "sh", lambda *_words, **_given: SimpleNamespace(status=next(answers))
+    )
+    faults.inject(fault)
+    assert lines == [] and not list(answers)
     # It was over before.
     cluster.asked.clear()
     seen = iter(["n2", ""] * 3)
