@@ -14,8 +14,9 @@ from sanctl.errors import ExitStatus
 
 #: What is counted instead of a code where a command gave none: its node died, or hung.
 NO_ANSWER = "no answer"
-# Of ssh(1) without a connection, of timeout(1), and of processes that were killed.
-_UNANSWERED = frozenset({124, 129, 130, 137, 143, 255})
+# Of ssh(1) without a connection, of timeout(1), and of processes that were killed, as shells and
+# as setsid(1) say it.
+_UNANSWERED = frozenset({9, 124, 129, 130, 137, 143, 255})
 _TRACEBACK = "Traceback (most recent call last)"
 _BUG = "SAN-BUG-"
 # An interval of many means would leave out whole faults.

@@ -42,9 +42,11 @@ def test_a_refusal_has_its_first_code_and_is_no_bug() -> None:
     outcome = read_outcome(4, told(None, "SAN-SNAP-005", "SAN-X-001"), "SAN-SNAP-005: ...")
     assert (outcome.code, outcome.text) == ("SAN-SNAP-005", "because of SAN-SNAP-005")
     assert not outcome.bug
+    # As setsid(1) says of a process that was killed; but this one has answered.
+    assert read_outcome(9, told(None, "SAN-CIB-001"), "").code == "SAN-CIB-001"
 
 
-@pytest.mark.parametrize("status", [-9, 124, 137, 143, 255])
+@pytest.mark.parametrize("status", [-9, 9, 124, 137, 143, 255])
 def test_a_command_whose_node_went_has_no_answer(status: int) -> None:
     outcome = read_outcome(status, '{"schema": 1, "da', "Connection closed")
     assert (outcome.code, outcome.text, outcome.bug) == (NO_ANSWER, "Connection closed", "")
