@@ -102,11 +102,17 @@ def publish_pools(runner: Runner, lines: list[str], *, unread: Collection[str] =
     Raises:
         CommandError: pacemaker-attrd did not take it.
     """
-    cached, text, attrd_pid = attrd_cache.of_pools(), "\n".join(lines), attrd_cache.attrd_pid()
+    cached, attrd_pid = attrd_cache.of_pools(), attrd_cache.attrd_pid()
+    values = dict(line.split("=", 1) for line in lines)
+    given_pid, _, noted = cached.read().partition(" ")
+    before = noted.splitlines()
+    # It stays noted, too: else nobody would take it back if it left cluster.toml while unread. A
+    # daemon that was started since has nothing of it.
+    stay = set(unread).difference(values) if given_pid == attrd_pid else set()
+    kept = [line for line in before if line.partition("=")[0] in stay]
+    text = "\n".join([*lines, *kept])
     if attrd_cache.is_current(cached, attrd_pid, text):
         return
-    values = dict(line.split("=", 1) for line in lines)
-    before = cached.read().partition(" ")[2].splitlines()
     for name in {line.partition("=")[0] for line in before}.difference(values, unread, [""]):
         # It has left cluster.toml: what it said of the node would stay for good.
         node_attributes.delete(runner, f"{_POOL_ATTRIBUTE}{name}")

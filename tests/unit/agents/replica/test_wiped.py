@@ -84,3 +84,27 @@ def test_what_a_pool_has_said_is_taken_back_where_it_has_left(
         "attrd_updater --name sanctl-pool-old --delete",
         "attrd_updater --name sanctl-pool-main --update=total=1",
     ]
+
+
+def test_what_an_unread_pool_has_said_is_taken_back_where_it_leaves(
+    fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid = ["7"]
+    monkeypatch.setattr(attrd_cache, "attrd_pid", lambda: pid[0])
+    attrd_cache.record(attrd_cache.of_pools(), "7", "main=total=1\nhung=total=3")
+    delete = "attrd_updater --name sanctl-pool-hung --delete"
+    for free in (2, 3):
+        pool_attributes.publish_pools(LocalRunner(), [f"main=total={free}"], unread=["hung"])
+    count = len(fake_node.commands("attrd_updater"))
+    pool_attributes.publish_pools(LocalRunner(), ["main=total=3"], unread=["hung"])
+    said = fake_node.commands("attrd_updater")
+    assert len(said) == count and delete not in said, "nothing has changed"
+    pool_attributes.publish_pools(LocalRunner(), ["main=total=3"])
+    assert fake_node.commands("attrd_updater")[count:] == [
+        delete,
+        "attrd_updater --name sanctl-pool-main --update=total=3",
+    ]
+    attrd_cache.record(attrd_cache.of_pools(), "7", "hung=total=3")
+    pid[0] = "8"
+    pool_attributes.publish_pools(LocalRunner(), [], unread=["hung"])
+    assert attrd_cache.of_pools().read() == "8 ", "a new daemon has nothing of it"
