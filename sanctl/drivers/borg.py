@@ -100,26 +100,36 @@ _HINTS = {
 
 
 def _cache_made_anew(
-    work: Callable[Concatenate[Borg, _Given], _Result],
-) -> Callable[Concatenate[Borg, _Given], _Result]:
+    *, lock_s: int = 0
+) -> Callable[
+    [Callable[Concatenate[Borg, _Given], _Result]], Callable[Concatenate[Borg, _Given], _Result]
+]:
     """Have a method that needs borg's cache begin again without it, where it cannot be read.
 
     borg renames the copies that it would go back to before they are on the disk. After a loss of
     power they, and so the cache, can be empty, and each later backup of this node failed. The cache
     is deleted once: the next error is another.
+
+    Args:
+        lock_s: how long the method waits for the repository, where it waits longer than others.
     """
 
-    @wraps(work)
-    def again(borg: Borg, /, *args: _Given.args, **given: _Given.kwargs) -> _Result:
-        try:
+    def patient(
+        work: Callable[Concatenate[Borg, _Given], _Result],
+    ) -> Callable[Concatenate[Borg, _Given], _Result]:
+        @wraps(work)
+        def again(borg: Borg, /, *args: _Given.args, **given: _Given.kwargs) -> _Result:
+            try:
+                return work(borg, *args, **given)
+            except CommandError as error:
+                if error.problems[0].code != NO_CACHE:
+                    raise
+            borg.forget_cache(lock_s=lock_s)
             return work(borg, *args, **given)
-        except CommandError as error:
-            if error.problems[0].code != NO_CACHE:
-                raise
-        borg.forget_cache()
-        return work(borg, *args, **given)
 
-    return again
+        return again
+
+    return patient
 
 
 class Borg:
@@ -164,7 +174,7 @@ class Borg:
         """
         return backups_of(self.archives(), self.repository.name)
 
-    @_cache_made_anew
+    @_cache_made_anew()
     def store(
         self,
         name: BackupName,
@@ -228,7 +238,7 @@ class Borg:
             raise CommandError(Problem("SAN-BKP-015", "borg ended before it had read all"))
         return digest, parse_stored_bytes(result.stdout)
 
-    @_cache_made_anew
+    @_cache_made_anew(lock_s=_KEEP_LOCK_S)
     def keep(self, name: BackupName) -> None:
         """Make the archive that `store` has written a backup.
 
@@ -293,17 +303,21 @@ class Borg:
                 raise
             self._checked(program.finish(timeout_s=_ASK_S))
 
-    @_cache_made_anew
+    @_cache_made_anew()
     def _delete(self, archive: str) -> None:
         self._ask("delete", self._at(archive), timeout_s=_LONG_S)
 
-    def forget_cache(self) -> None:
+    def forget_cache(self, *, lock_s: int = 0) -> None:
         """Delete what this node's borg knows of the repository: borg reads it there again.
+
+        Args:
+            lock_s: how long to wait for the repository, where that is longer than `self.lock_s`.
 
         Raises:
             CommandError: it is still there.
         """
-        self._ask("delete", "--cache-only", self._at(), timeout_s=_LONG_S)
+        argv = ("delete", "--cache-only", self._at())
+        self._ask(*argv, timeout_s=_LONG_S, lock_s=lock_s)
 
     def _at(self, archive: str = "") -> str:
         return f"{self.repository.location}{'::' if archive else ''}{archive}"

@@ -193,6 +193,26 @@ def test_a_cache_that_a_loss_of_power_has_emptied_is_made_anew(
     assert repository.recorded_digest(NAME) == digest and not broken.exists()
 
 
+def test_for_a_backup_that_was_read_the_cache_is_awaited_as_long_as_the_repository(
+    repository: Borg, image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else what was read for hours is given up a minute after another one has the repository."""
+    waits: list[str] = []
+    run = LocalRunner.run
+
+    def noting(self: LocalRunner, argv: Sequence[str], **options: Any) -> CommandResult:
+        waits.extend([argv[argv.index("--lock-wait") + 1]] if "--cache-only" in argv else [])
+        return run(self, argv, **options)
+
+    monkeypatch.setattr(LocalRunner, "run", noting)
+    broken = tmp_path / "nas" / "broken-cache"
+    broken.touch()
+    repository.store(NAME, str(image), SIZE, print, uuid="a" * 32, writer=WRITER)
+    broken.touch()
+    repository.keep(NAME)
+    assert waits == ["60", "43200"]
+
+
 def test_a_cache_that_stays_broken_is_said(
     repository: Borg, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
