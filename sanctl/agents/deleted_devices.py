@@ -14,7 +14,7 @@ from typing import NamedTuple
 from sanctl.agents import dropped_replicas, ocf
 from sanctl.agents.node import failure_cleanup
 from sanctl.agents.publish import node_states
-from sanctl.drivers import cib, loop, node_attributes, outdated_marks, pool_files
+from sanctl.drivers import backup_notes, cib, loop, node_attributes, outdated_marks, pool_files
 from sanctl.drivers.corosync import membership
 from sanctl.errors import SanctlError
 from sanctl.system import journal, state_files
@@ -181,6 +181,8 @@ def _remove_tombstones(removed: list[_Removed]) -> None:
     for each in removed:
         failure_cleanup.remove_all_notes(each.device)
         dropped_replicas.forget(each.device)
+        with contextlib.suppress(OSError):  # A turn too many there costs nothing.
+            backup_notes.forget_turns(each.device)
         journal.write(
             f"{each.device}: deleted, files removed from pool {each.pool}",
             priority=journal.NOTICE,

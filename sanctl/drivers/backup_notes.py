@@ -4,7 +4,7 @@
 Written before the order, removed after the restore point: what a backup leaves that is killed, or
 whose node dies, the pool agent removes (sanctl/agents/points/upkeep.py). A backup that runs holds
 the device's lock. A second note, DEVICE.into, is there from its begin until the cluster knows what
-came of it.
+came of it; a third, DEVICE.REPOSITORY.done, from its success until the cluster knows of that.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ import os
 import time
 from collections.abc import Iterator
 
+from sanctl.model.backup_failure import SUCCESS_PREFIX, BackupSuccess
 from sanctl.system import state_files
 from sanctl.system.files import fsync_folder, is_folder, is_locked, read_text_or, write_atomically
 
 _FOLDER = "/var/lib/sanctl/backups"
-_INTO, _TURN = ".into", ".turn"
+_INTO, _TURN, _DONE = ".into", ".turn", ".done"
 _POLL_S = 1.0
 
 
@@ -60,15 +61,50 @@ def end(device: str) -> None:
     _unlink(_path(device) + _INTO)
 
 
+def succeed(success: BackupSuccess) -> None:
+    """Note that a backup succeeded."""
+    _make_folder()
+    write_atomically(f"{_path(success.device)}.{success.repository}{_DONE}", success.value)
+
+
+def successes(device: str) -> tuple[BackupSuccess, ...]:
+    """Return the backups of a device that succeeded, of which the cluster may not know yet."""
+    found = []
+    for name in _names():
+        noted_device, _, rest = name.partition(".")
+        if noted_device == device and rest.endswith(_DONE):
+            identifier = f"{SUCCESS_PREFIX}{name.removesuffix(_DONE)}"
+            text = read_text_or(f"{_FOLDER}/{name}", "").strip()
+            success = BackupSuccess.parse(identifier, text)
+            found += [] if success is None else [success]
+    return tuple(sorted(found))
+
+
+def success_told(success: BackupSuccess) -> None:
+    """Note that the cluster knows of a success."""
+    _unlink(f"{_path(success.device)}.{success.repository}{_DONE}")
+
+
+def forget_turns(device: str) -> None:
+    """Remove the notes when a device had its turns: it has no replica here any more.
+
+    The other notes go once the cluster has been told.
+    """
+    for name in _names():
+        if name.startswith(f"{device}.") and name.endswith(_TURN):
+            _unlink(f"{_FOLDER}/{name}")
+
+
 def noted() -> tuple[str, ...]:
-    """Return the devices that have a note of either kind."""
-    try:
-        names = os.listdir(_FOLDER)
-    except FileNotFoundError:
-        return ()
-    # What `write_atomically` has not renamed yet has another dot, and no device's name has one.
-    devices = {name.removesuffix(_INTO) for name in names}
-    return tuple(sorted(name for name in devices if "." not in name))
+    """Return the devices that have a note of any kind."""
+    devices = set()
+    for name in _names():
+        # What `write_atomically` has not renamed yet ends otherwise, and no device's name has a
+        # dot.
+        device, _, rest = name.partition(".")
+        if rest in {"", _INTO[1:]} or rest.endswith(_DONE):
+            devices.add(device)
+    return tuple(sorted(devices))
 
 
 def running(device: str, *, wait_s: float = 0.0) -> contextlib.AbstractContextManager[bool]:
@@ -135,6 +171,13 @@ def _note_turn(repository: str, device: str) -> None:
     with contextlib.suppress(OSError):
         _make_folder()
         write_atomically(f"{_path(device)}.{repository}{_TURN}", str(int(time.time())))
+
+
+def _names() -> list[str]:
+    try:
+        return os.listdir(_FOLDER)
+    except FileNotFoundError:
+        return []
 
 
 def _make_folder() -> None:

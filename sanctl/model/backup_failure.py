@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A device's failed backups into one repository, as a property in the CIB.
+"""How a device's backups into one repository went, as properties in the CIB.
 
-A NamedTuple, as restore points are. There is none where the last backup succeeded: a night without
-a failure changes nothing in the CIB for it.
+NamedTuples, as restore points are. There is no failure where the last backup succeeded; the newest
+success stays, so that a node that is back after days tells no older failure.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-#: The id of the cluster_property_set, and the begin of the properties' names and ids, which end
+#: The id of the cluster_property_set, and the begins of the properties' names and ids, which end
 #: with DEVICE.REPOSITORY.
 BACKUPS_ID = "sanctl.backups"
 FAILURE_PREFIX = "sanctl-backup."
+SUCCESS_PREFIX = "sanctl-backed-up."
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
 _UUID = re.compile(r"[0-9a-f]{32}")
@@ -55,12 +56,10 @@ class BackupFailure(NamedTuple):
     @classmethod
     def parse(cls, identifier: str, value: str) -> BackupFailure | None:
         """Read a property; None for one that is none as this release writes them."""
-        device, _, repository = identifier.removeprefix(FAILURE_PREFIX).partition(".")
+        names = _names(identifier, FAILURE_PREFIX)
         words = value.split(" ")
         if (
-            not identifier.startswith(FAILURE_PREFIX)
-            or not _NAME.fullmatch(device)
-            or not _NAME.fullmatch(repository)
+            names is None
             or len(words) != 5
             or not _UUID.fullmatch(words[0])
             or not _CODE.fullmatch(words[1])
@@ -69,4 +68,46 @@ class BackupFailure(NamedTuple):
         ):
             return None
         uuid, code, node = words[:3]
-        return cls(device, repository, uuid, code, node, int(words[3]), int(words[4]))
+        return cls(*names, uuid, code, node, int(words[3]), int(words[4]))
+
+
+class BackupSuccess(NamedTuple):
+    """The newest backup that succeeded.
+
+    Attributes:
+        device: the device's name.
+        repository: the repository's name.
+        uuid: the device's UUID.
+        succeeded_s: when it was done, in seconds since 1970.
+    """
+
+    device: str
+    repository: str
+    uuid: str
+    succeeded_s: int
+
+    @property
+    def id(self) -> str:
+        """The id and the name of its property."""
+        return f"{SUCCESS_PREFIX}{self.device}.{self.repository}"
+
+    @property
+    def value(self) -> str:
+        """The value of its property."""
+        return " ".join(map(str, self[2:]))
+
+    @classmethod
+    def parse(cls, identifier: str, value: str) -> BackupSuccess | None:
+        """Read a property; None for one that is none as this release writes them."""
+        names = _names(identifier, SUCCESS_PREFIX)
+        uuid, _, succeeded = value.partition(" ")
+        if names is None or not _UUID.fullmatch(uuid) or not _TIME.fullmatch(succeeded):
+            return None
+        return cls(*names, uuid, int(succeeded))
+
+
+def _names(identifier: str, prefix: str) -> tuple[str, str] | None:
+    """Return the device and the repository that a property is about."""
+    device, _, repository = identifier.removeprefix(prefix).partition(".")
+    is_one = identifier.startswith(prefix) and all(map(_NAME.fullmatch, (device, repository)))
+    return (device, repository) if is_one else None

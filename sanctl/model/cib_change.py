@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sanctl.model.backup_failure import BackupFailure
+from sanctl.model.backup_failure import BackupFailure, BackupSuccess
 from sanctl.model.device import DeviceSpec
 from sanctl.model.host import Host, HostName
 from sanctl.model.host_group import HostGroup, HostGroupName
@@ -338,6 +338,13 @@ class RemoveBackupFailure:
     failure: BackupFailure
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetBackupSuccess:
+    """Note the newest success of a device's backups into a repository."""
+
+    success: BackupSuccess
+
+
 Change = (
     AddDevice
     | RemoveDevice
@@ -381,4 +388,5 @@ Change = (
     | RemoveRestored
     | SetBackupFailure
     | RemoveBackupFailure
+    | SetBackupSuccess
 )

@@ -12,16 +12,23 @@ from sanctl.drivers import backup_notes, point_files, pool_files
 from sanctl.drivers.borg import Borg
 from sanctl.errors import Busy, CommandError, Problem, Refused, SanctlError
 from sanctl.model.backup import OWN_POINT, WRITING, BackupName, is_own_point, own_point_name
+from sanctl.model.backup_failure import BackupSuccess
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import DeviceName, PoolName
 from sanctl.model.restore_point import PointOrder, RestorePoint
 from sanctl.model.topology import Topology
 from sanctl.ops.backup_prune import busy_in_repository, no_turn
-from sanctl.ops.backup_result import note_broken_off, note_success, noting_failure
+from sanctl.ops.backup_result import (
+    note_broken_off,
+    note_success,
+    noting_failure,
+    tell_successes,
+)
 from sanctl.ops.session import Session
 from sanctl.ops.snapshot import create_point_patiently
 from sanctl.parse.borg import Writer, number_of
 from sanctl.plan.cluster.preconditions import existing_device
+from sanctl.plan.device.backup_failures import plan_succeeded
 from sanctl.plan.device.backups import (
     check_reader,
     device_uuids,
@@ -73,6 +80,7 @@ class BackupOutcome:
         digest: the SHA-256 of what was read.
         stored_bytes: what it added to the repository, compressed; None: not known.
         duration_s: how long reading and storing took.
+        succeeded_s: when it was done, in seconds since 1970.
         left: why something of it is still to be removed; empty: nothing is.
     """
 
@@ -82,6 +90,7 @@ class BackupOutcome:
     digest: str
     stored_bytes: int | None
     duration_s: float
+    succeeded_s: int
     left: str = ""
 
 
@@ -122,15 +131,15 @@ def run_backup(
         if found is None:
             return None
         session.reporter.update(f"waiting for other backups into repository {into}")
+        # No reason to make no backup: a kill alone would not be told. The wait may be hours.
+        with contextlib.suppress(OSError):
+            backup_notes.begin(name, into, request.here, int(session.clock.wall_s()))
         with (
             noting_failure(session, name, into, here=request.here),
             backup_notes.turn(into, wait_s=borg.lock_s, device=name) as is_next,
         ):
             if not is_next:
                 raise no_turn(into, borg.lock_s)
-            # No reason to make no backup: a kill alone would not be told.
-            with contextlib.suppress(OSError):
-                backup_notes.begin(name, into, request.here, int(session.clock.wall_s()))
             outcome = _run(
                 session,
                 topology,
@@ -140,7 +149,7 @@ def run_backup(
                 ipc_buffer_bytes=ipc_buffer_bytes,
                 timeout_s=timeout_s,
             )
-            note_success(session, name, into)
+            note_success(session, BackupSuccess(name, into, outcome.uuid, outcome.succeeded_s))
             return outcome
 
 
@@ -300,10 +309,19 @@ def _made_point(
 
 
 def _forget_own(session: Session, device: str) -> None:
-    """Remove what is left of the restore point that this node has noted for a device."""
+    """Remove what is left of the restore point that this node has noted for a device.
+
+    The same change notes the backup's success: one of its own would cost the cluster another one.
+    """
     token = backup_notes.read(device)
+    done = backup_notes.successes(device)
     if token:
-        session.change(lambda seen: plan_own_point_removed(seen, device, token))
+        session.change(
+            lambda seen: (
+                *plan_own_point_removed(seen, device, token),
+                *(change for each in done for change in plan_succeeded(seen, each)),
+            )
+        )
     backup_notes.remove(device)
 
 
@@ -327,6 +345,7 @@ def remove_abandoned(session: Session) -> tuple[str, ...]:
             try:
                 if had_point:
                     _forget_own(session, device)
+                tell_successes(session, device)
                 note_broken_off(session, device)
             except (SanctlError, OSError) as error:
                 failure = error  # Those of the other devices do not wait for it.
@@ -411,6 +430,11 @@ def _store(
             Problem("SAN-BKP-009", f"{path} cannot be read: {error.strerror or error}")
         ) from error
     borg.keep(name)
+    success = BackupSuccess(
+        point.device, borg.repository.name, point.uuid, int(session.clock.wall_s())
+    )
+    with contextlib.suppress(OSError):
+        backup_notes.succeed(success)
     with contextlib.suppress(SanctlError):
         # Only now: what they hold did not have to be sent once more.
         archives, now_s = borg.archives(), session.clock.wall_s()
@@ -424,6 +448,7 @@ def _store(
         digest=digest,
         stored_bytes=stored,
         duration_s=session.clock.monotonic_s() - began_s,
+        succeeded_s=success.succeeded_s,
     )
 
 

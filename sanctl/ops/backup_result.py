@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Notes in the CIB whether a device's last backup failed, for `sanctl status`.
+"""Notes in the CIB how a device's last backup went, for `sanctl status`.
 
 The error of a backup is the one that its command ends with: that it could not be noted is no other
 one. A note on this node's disk stays then, as after a kill, and the pool agent tells the cluster
-(`note_broken_off`).
+(`tell_successes`, `note_broken_off`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,13 @@ from collections.abc import Iterator
 
 from sanctl.drivers import backup_notes
 from sanctl.errors import SanctlError
+from sanctl.model.backup_failure import BackupSuccess
 from sanctl.ops.session import Session
-from sanctl.plan.device.backup_failures import plan_failure_note, plan_failure_removal
+from sanctl.plan.device.backup_failures import (
+    plan_failure_note,
+    plan_failure_removal,
+    plan_succeeded,
+)
 
 #: Nothing failed: the repository has what was asked for.
 _NO_FAILURE = frozenset({"SAN-BKP-017"})
@@ -31,16 +36,40 @@ def noting_failure(session: Session, device: str, repository: str, *, here: str)
         with contextlib.suppress(SanctlError, OSError):
             if code not in _NO_FAILURE:
                 now_s = int(session.clock.wall_s())
+                # It may have failed before its begin was noted, and the cluster take nothing now.
+                if backup_notes.begun(device) is None:
+                    with contextlib.suppress(OSError):
+                        backup_notes.begin(device, repository, here, now_s)
                 _note_failure(session, device, repository, code=code, node=here, failed_s=now_s)
             backup_notes.end(device)
         raise
 
 
-def note_success(session: Session, device: str, repository: str) -> None:
-    """Take away what the cluster has noted of failures before."""
+def note_success(session: Session, success: BackupSuccess) -> None:
+    """Note in the cluster that a backup succeeded, and that none before it has failed.
+
+    Until it is noted the note on this node's disk says it.
+    """
+    with contextlib.suppress(OSError):
+        backup_notes.end(success.device)
     with contextlib.suppress(SanctlError, OSError):
-        backup_notes.end(device)
-        forget_failure(session, device, repository)
+        _tell(session, success)
+
+
+def tell_successes(session: Session, device: str) -> None:
+    """Note in the cluster the successes of this node's backups that it could not be told before.
+
+    Raises:
+        SanctlError: one cannot be noted now.
+        OSError: this node's note cannot be read or removed.
+    """
+    for success in backup_notes.successes(device):
+        _tell(session, success)
+
+
+def _tell(session: Session, success: BackupSuccess) -> None:
+    session.change(lambda seen: plan_succeeded(seen, success), reads_replicas=False)
+    backup_notes.success_told(success)
 
 
 def note_broken_off(session: Session, device: str) -> None:

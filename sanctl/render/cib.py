@@ -43,6 +43,7 @@ from sanctl.model.cib_change import (
     RemoveSite,
     RemoveTakeover,
     SetBackupFailure,
+    SetBackupSuccess,
     SetCopy,
     SetCopySchedule,
     SetFailureExpiry,
@@ -198,6 +199,8 @@ def _add(patch: Patchset, change: Change) -> None:
             patch.set_property(BACKUPS_ID, failure.id, failure.id, failure.value)
         case RemoveBackupFailure(failure=failure):
             patch.remove_property(BACKUPS_ID, failure.id)
+        case SetBackupSuccess(success=success):
+            patch.set_property(BACKUPS_ID, success.id, success.id, success.value)
         case _:
             assert_never(change)
 

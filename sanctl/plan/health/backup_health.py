@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from sanctl.model.cluster import Cluster
 from sanctl.model.findings import Finding, Severity
 from sanctl.model.utc_time import utc_text
+from sanctl.plan.device.backup_failures import is_outlived
 
 
 def backup_findings(cluster: Cluster) -> Iterator[Finding]:
@@ -15,7 +16,7 @@ def backup_findings(cluster: Cluster) -> Iterator[Finding]:
     for failure in cluster.cib.backup_failures:
         device = cluster.cib.device(failure.device)
         # A device of that name that was made since has had no backup that failed.
-        if device is None or device.uuid != failure.uuid:
+        if device is None or device.uuid != failure.uuid or is_outlived(cluster, failure):
             continue
         since = (
             f", and none has succeeded since {utc_text(failure.since_s)} UTC"
@@ -23,8 +24,7 @@ def backup_findings(cluster: Cluster) -> Iterator[Finding]:
             else ""
         )
         where = f"{failure.device} --repository {failure.repository}"
-        device = cluster.cib.device(failure.device)
-        is_alone = device is not None and len(device.nodes) == 1
+        is_alone = len(device.nodes) == 1
         again = f"'sanctl backup run {where}" + (" --on-active'" if is_alone else "' on a standby")
         yield Finding(
             code="SAN-HLT-158",

@@ -11,7 +11,7 @@ import pytest
 
 from sanctl.agents import deleted_devices, pool_attributes
 from sanctl.agents import pool as agent
-from sanctl.drivers import cib, loop, node_attributes, outdated_marks, pool_files
+from sanctl.drivers import backup_notes, cib, loop, node_attributes, outdated_marks, pool_files
 from sanctl.errors import CommandError, Problem
 from sanctl.parse.corosync import Membership
 from sanctl.system import journal, state_files
@@ -71,6 +71,20 @@ def test_the_outdated_mark_is_removed_after_the_files_and_the_tombstone_last(
 ) -> None:
     reap(monkeypatch, NOTED, is_quorate=True)
     assert done == ["files", f"marks vol1 {UUID}", "sanctl-delete-vol1"]
+
+
+@pytest.mark.parametrize("is_readable", [True, False])
+def test_when_it_had_its_turns_of_backups_is_forgotten(
+    done: list[str], monkeypatch: pytest.MonkeyPatch, is_readable: bool
+) -> None:
+    def forget(device: str) -> None:
+        done.append(f"turns {device}")
+        if not is_readable:
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(backup_notes, "forget_turns", forget)
+    reap(monkeypatch, NOTED, is_quorate=True)
+    assert done[-2:] == ["sanctl-delete-vol1", "turns vol1"]
 
 
 def test_the_tombstones_of_several_go_by_one_change_after_the_files_of_all(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sanctl.drivers import backup_notes
+from sanctl.model.backup_failure import BackupSuccess
 from sanctl.system import state_files
 
 
@@ -117,3 +118,27 @@ def test_what_an_earlier_release_has_noted_of_a_begin(
     (folders / "notes").mkdir()
     (folders / "notes/web.into").write_text(text)
     assert backup_notes.begun("web") == begun
+
+
+def test_what_is_noted_of_a_success_that_the_cluster_may_not_know(folders: Path) -> None:
+    assert backup_notes.successes("web") == ()
+    success = BackupSuccess("web", "nas", "a" * 32, 9)
+    backup_notes.succeed(success)
+    backup_notes.succeed(success._replace(repository="far"))
+    backup_notes.succeed(success._replace(device="web2"))
+    (folders / "notes/web.bad.done").write_text("?")
+    assert backup_notes.noted() == ("web", "web2")
+    assert backup_notes.successes("web") == (success._replace(repository="far"), success)
+    backup_notes.success_told(success)
+    assert [each.repository for each in backup_notes.successes("web")] == ["far"]
+
+
+def test_turns_of_a_device_go_with_its_replica(folders: Path) -> None:
+    backup_notes.forget_turns("web")
+    backup_notes.begin("web", "nas", "n1", 9)
+    for device in ("web", "web2"):
+        with backup_notes.turn("nas", wait_s=0, device=device) as is_next:
+            assert is_next
+    backup_notes.forget_turns("web")
+    left = sorted(each.name for each in (folders / "notes").iterdir())
+    assert left == ["web.into", "web2.nas.turn"]

@@ -9,12 +9,12 @@ import pytest
 
 from sanctl.drivers import backup_notes
 from sanctl.errors import CommandError, Problem
-from sanctl.model.backup_failure import BACKUPS_ID, BackupFailure
-from sanctl.model.cib_change import SetBackupFailure
+from sanctl.model.backup_failure import BackupFailure, BackupSuccess
+from sanctl.model.cib_change import RemoveBackupFailure, SetBackupFailure, SetBackupSuccess
 from sanctl.model.findings import Finding
 from sanctl.ops import backup as ops
 from sanctl.plan.device import backups as plan
-from sanctl.plan.device.backup_failures import plan_failure_note
+from sanctl.plan.device.backup_failures import plan_failure_note, plan_succeeded
 from sanctl.plan.health.backup_health import backup_findings
 from tests.unit.ops.test_backup import Bed, bed
 
@@ -52,9 +52,111 @@ def test_a_failure_is_seen_in_the_morning_until_a_success(bed: Bed) -> None:
     assert findings(bed) == [] and backup_notes.noted() == ()
 
 
-def test_a_success_after_successes_changes_nothing_for_it(bed: Bed) -> None:
+def test_a_success_is_noted_by_the_change_that_removes_its_restore_point(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patches: list[str] = []
+    apply = bed.env.pacemaker.patch
+
+    def noting(patchset: str) -> None:
+        patches.append(patchset)
+        apply(patchset)
+
+    monkeypatch.setattr(bed.env.pacemaker, "patch", noting)
     assert bed.run("backup run web")[0] == 0
-    assert BACKUPS_ID not in config(bed)
+    with_success = [each for each in patches if "sanctl-backed-up.web.nas" in each]
+    assert with_success == patches[-1:] and "sanctl-point" in patches[-1]
+    (success,) = bed.session().observe().cib.backup_successes
+    assert success[:2] == ("web", "nas") and success.value in config(bed)
+    assert backup_notes.noted() == ()
+
+
+def test_a_success_that_cannot_be_noted_is_told_later(bed: Bed) -> None:
+    bed.borg.while_storing = fail
+    assert bed.run("backup run web")[0] == 5
+    (before,) = findings(bed)
+
+    def without_quorum() -> None:
+        bed.env.pacemaker.has_quorum = False
+
+    bed.borg.while_storing = without_quorum
+    bed.env.clock.sleep(86400)
+    assert bed.run("backup run web")[0] == 0
+    assert findings(bed) == [before] and backup_notes.noted() == ("web",)
+    bed.env.pacemaker.has_quorum = True
+    ops.remove_abandoned(bed.session())
+    assert findings(bed) == [] and backup_notes.noted() == ()
+    assert bed.session().observe().cib.backup_failures == ()
+
+
+def test_a_node_that_is_back_tells_no_failure_before_a_success(bed: Bed) -> None:
+    """It died during its backup, and another node has made one since."""
+    begun_s = int(bed.env.clock.wall_s())
+    bed.env.clock.sleep(3600)
+    assert bed.run("backup run web")[0] == 0
+    backup_notes.begin("web", "nas", "n3", begun_s)
+    bed.env.clock.sleep(86400)
+    ops.remove_abandoned(bed.session())
+    assert findings(bed) == [] and backup_notes.noted() == ()
+    assert bed.session().observe().cib.backup_failures == ()
+
+
+def test_a_failure_before_a_success_is_none_whoever_has_noted_it(bed: Bed) -> None:
+    """A node of an earlier release notes it, and a success begins the count anew."""
+    device = bed.session().observe().cib.devices[0]
+    old = BackupFailure("web", "nas", device.uuid, "SAN-BKP-025", "n3", 5, 5)
+    success = BackupSuccess("web", "nas", device.uuid, 9)
+    bed.session().change(
+        lambda _: (SetBackupFailure(failure=old), SetBackupSuccess(success=success))
+    )
+    assert findings(bed) == []
+    seen = bed.session().observe()
+    assert plan_succeeded(seen, success) == (RemoveBackupFailure(failure=old),)
+    assert plan_succeeded(seen, success._replace(succeeded_s=4)) == ()
+    assert plan_succeeded(seen, success._replace(uuid="f" * 32)) == ()
+    assert plan_succeeded(seen, success._replace(device="other")) == ()
+    (changed,) = plan_failure_note(seen, "web", "nas", code="SAN-BKP-013", node="n1", failed_s=20)
+    assert isinstance(changed, SetBackupFailure) and changed.failure.since_s == 20
+
+
+def test_a_success_of_a_device_that_had_the_name_is_none(bed: Bed) -> None:
+    other = BackupSuccess("web", "nas", "f" * 32, 1 << 33)
+    bed.session().change(lambda _: (SetBackupSuccess(success=other),))
+    bed.borg.while_storing = fail
+    assert bed.run("backup run web")[0] == 5
+    assert len(findings(bed)) == 1
+
+
+def test_a_failure_before_the_turn_is_told_later(bed: Bed) -> None:
+    """The cluster took nothing: neither while it waited nor before it looked for its device."""
+    bed.env.pacemaker.has_quorum = False
+    with backup_notes.turn("nas", wait_s=0):
+        assert bed.run("backup run web --wait 0")[0] == 9
+    assert backup_notes.noted() == ("web",)
+    bed.env.pacemaker.has_quorum = True
+    ops.remove_abandoned(bed.session())
+    assert len(findings(bed)) == 1 and backup_notes.noted() == ()
+
+
+def test_a_timer_that_fails_while_the_cluster_takes_nothing_is_told_later(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bed.here = "n1"
+    monkeypatch.setattr(plan, "readers", lambda *_: ("n1",))
+    bed.env.pacemaker.has_quorum = False
+    assert bed.run("backup run web --skip-elsewhere")[0] != 0
+    assert backup_notes.noted() == ("web",)
+
+
+def test_one_that_is_killed_while_it_waits_for_its_turn_is_noted(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(backup_notes, "turn", killed)
+    assert bed.run("backup run web")[0] == 130
+    assert (backup_notes.begun("web") or ())[:2] == ("nas", "n2")
 
 
 def test_what_a_person_typed_wrongly_is_no_backup_that_failed(bed: Bed) -> None:
@@ -201,6 +303,17 @@ FAILURE = BackupFailure("web", "nas", "a" * 32, "SAN-BKP-013", "n1", 9, 5)
 def test_a_note_is_read_as_it_was_written() -> None:
     assert FAILURE.value == f"{'a' * 32} SAN-BKP-013 n1 9 5"
     assert BackupFailure.parse(FAILURE.id, FAILURE.value) == FAILURE
+
+
+SUCCESS = BackupSuccess("web", "nas", "a" * 32, 9)
+
+
+def test_a_success_is_read_as_it_was_written() -> None:
+    assert SUCCESS.value == f"{'a' * 32} 9"
+    assert BackupSuccess.parse(SUCCESS.id, SUCCESS.value) == SUCCESS
+    assert BackupSuccess.parse(SUCCESS.id, f"{SUCCESS.value} 1") is None
+    assert BackupSuccess.parse(SUCCESS.id, f"z{SUCCESS.value}") is None
+    assert BackupSuccess.parse(FAILURE.id, SUCCESS.value) is None
 
 
 @pytest.mark.parametrize(
