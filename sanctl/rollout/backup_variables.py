@@ -8,6 +8,7 @@ others do nothing, so a node that is away takes no backup with it.
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -24,6 +25,8 @@ PREFIX = "sanctl-backup-"
 WAIT_S = 14400
 #: What an entry has. The role's argument_specs say the same.
 KEYS = frozenset({"device", "at", "repository", "keep", "wait_s", "on_active"})
+#: Within which time devices of the same moment begin: as many programs at once hold a node up.
+SPREAD_S = 60
 
 _CODE = "SAN-BKP-026"
 #: What systemd.time(7) has in calendar events. A node's systemd judges the rest.
@@ -129,11 +132,15 @@ def _timer(entry: Mapping[str, Any]) -> dict[str, str]:
     words += [f"--repository {repository}"] if repository else []
     words += [f"--keep-{unit} {keep[unit]}" for unit in KEEP_UNITS if unit in keep]
     suffix = f".{repository}" if repository else ""
+    unit = f"{PREFIX}{device}{suffix}"
     return {
-        "unit": f"{PREFIX}{device}{suffix}",
+        "unit": unit,
         "device": device,
         "at": entry["at"],
         "arguments": " ".join(words),
+        # systemd's RandomizedDelaySec, also with FixedRandomDelay, differs from node to node: then
+        # one may look before, and the other one after the device has moved.
+        "delay_s": str(zlib.crc32(unit.encode()) % SPREAD_S),
     }
 
 

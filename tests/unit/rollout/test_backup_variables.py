@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 import shlex
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from sanctl.cli.commands.backup import backup
 from sanctl.rollout import inventory
-from sanctl.rollout.backup_variables import KEYS, WAIT_S
+from sanctl.rollout.backup_variables import KEYS, SPREAD_S, WAIT_S
 from tests.unit.ansible.test_unit_templates import render, values
 from tests.unit.rollout.test_inventory import GROUPS, hostvars
 
@@ -46,6 +47,7 @@ def test_an_entry_becomes_a_timer() -> None:
             "device": "vm1",
             "at": "02:00",
             "arguments": f"vm1 --skip-elsewhere --wait {WAIT_S}",
+            "delay_s": str(zlib.crc32(b"sanctl-backup-vm1") % SPREAD_S),
         },
         {
             "unit": "sanctl-backup-vm2.nas",
@@ -53,6 +55,7 @@ def test_an_entry_becomes_a_timer() -> None:
             "at": "02:00",
             "arguments": "vm2 --skip-elsewhere --wait 60 --repository nas "
             "--keep-daily 2 --keep-weekly 8",
+            "delay_s": str(zlib.crc32(b"sanctl-backup-vm2.nas") % SPREAD_S),
         },
     ]
 
@@ -85,6 +88,18 @@ def test_all_nodes_look_at_the_same_moment() -> None:
     assert values(unit, "OnCalendar") == ["Mon..Fri", "02:00"]
     assert values(unit, "AccuracySec") == ["1s"]
     assert values(unit, "RandomizedDelaySec") == [] and values(unit, "Persistent") == []
+
+
+def test_many_devices_of_one_moment_do_not_begin_at_once() -> None:
+    timers = survey([{**VM1, "device": f"vm{number}"} for number in range(50)])["backups"]
+    delays = [
+        values(render("sanctl_backups/templates/service.j2", item=timer), "ExecStartPre")
+        for timer in timers
+    ]
+    assert {program for program, _ in delays} == {"/usr/bin/sleep"}
+    waits = [int(wait_s) for _, wait_s in delays]
+    assert all(0 <= wait_s < SPREAD_S for wait_s in waits)
+    assert max(map(waits.count, waits)) <= 5
 
 
 @pytest.mark.parametrize(
