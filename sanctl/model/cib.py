@@ -16,6 +16,7 @@ from sanctl.model.device_restore import RestoreReport
 from sanctl.model.foreign_constraint import ForeignConstraint
 from sanctl.model.host import Host, HostName
 from sanctl.model.host_group import HostGroup, HostGroupName
+from sanctl.model.meta_attribute import MetaAttribute
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.model.point_schedule import PointSchedule
 from sanctl.model.restore_point import PointFailure, RestorePoint
@@ -72,15 +73,15 @@ class FencingResource:
         targets: the nodes that it can fence by its own parameters; none named: unknown.
         banned: the nodes that may never run it.
         agent: its agent, such as `fence_ipmilan`.
-        disabled_by: the resource whose target-role is Stopped, it or what it lies in: Pacemaker
-            does not use it to fence. Empty: none.
+        disabled_by: the meta attributes target-role=Stopped, its own, of what it lies in, or of all
+            resources: Pacemaker does not use it to fence. Empty: none.
     """
 
     id: str
     targets: tuple[str, ...]
     banned: tuple[str, ...] = ()
     agent: str = ""
-    disabled_by: str = ""
+    disabled_by: tuple[MetaAttribute, ...] = ()
 
 
 class _Index(NamedTuple):

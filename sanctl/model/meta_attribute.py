@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A meta attribute by which somebody keeps Pacemaker from managing or promoting a device."""
+"""A meta attribute by which somebody keeps Pacemaker from managing or promoting a resource."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ class MetaAttribute(NamedTuple):
     """One meta attribute, where it stands in the CIB."""
 
     resource: str
-    """The device's clone or its primitive; empty: the resource defaults, which all resources have.
-    """
+    """Clone, group or primitive; empty: the resource defaults, which all resources have."""
     name: str
     value: str
 
@@ -22,11 +21,21 @@ class MetaAttribute(NamedTuple):
         return f"{self.name}={self.value}{where}"
 
     @property
+    def text_with_resource(self) -> str:
+        """What it is, and whose."""
+        return f"{self.resource} has {self.text}" if self.resource else self.text
+
+    @property
     def deletion(self) -> str:
         """The command that takes it away."""
         if not self.resource:
             return f"crm_attribute --type rsc_defaults --name {self.name} --delete"
         return f"crm_resource --resource {self.resource} --meta --delete-parameter {self.name}"
+
+
+def and_texts(attributes: tuple[MetaAttribute, ...]) -> str:
+    """Return what they are, and whose."""
+    return " and ".join(each.text_with_resource for each in attributes)
 
 
 def deletions(attributes: tuple[MetaAttribute, ...]) -> str:

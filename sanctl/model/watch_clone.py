@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sanctl.model.foreign_constraint import ForeignConstraint
+from sanctl.model.meta_attribute import MetaAttribute
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,15 +16,13 @@ class WatchClone:
     Attributes:
         id: the clone.
         resource: the primitive in it.
-        disabled_by: the resource, of the two, whose meta attribute target-role is Stopped; empty:
-            neither's.
-        unmanaged_by: the meta attribute by which Pacemaker leaves it alone, and the resource that
-            has it; empty: Pacemaker manages it.
+        disabled_by: by which meta attributes, of either or of all resources, it is to be stopped.
+        unmanaged_by: by which meta attributes Pacemaker leaves it alone.
         bans: location constraints that are not the rollout's, and keep it off a node.
     """
 
     id: str
     resource: str
-    disabled_by: str = ""
-    unmanaged_by: tuple[str, str] | tuple[()] = ()
+    disabled_by: tuple[MetaAttribute, ...] = ()
+    unmanaged_by: tuple[MetaAttribute, ...] = ()
     bans: tuple[ForeignConstraint, ...] = ()

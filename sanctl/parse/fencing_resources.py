@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from sanctl.model.cib import FencingResource
-from sanctl.parse.watched_resources import disabled_by
+from sanctl.parse.meta_attributes import disabling, meta_sets, resource_defaults
 
 _COLLECTIVES = frozenset({"group", "clone", "master"})
 
@@ -18,13 +18,16 @@ def fencing_resources(configuration: ET.Element) -> Iterator[FencingResource]:
     for location in configuration.findall("constraints/rsc_location[@node]"):
         if location.get("score") == "-INFINITY":
             banned.setdefault(location.get("rsc", ""), set()).add(location.get("node", ""))
+    defaults = resource_defaults(configuration)
     for top in configuration.findall("resources/*"):
         for chain in _chains(top, ()):
             if chain[0].get("class") == "stonith":
-                yield _resource(chain, banned)
+                yield _resource(chain, banned, defaults)
 
 
-def _resource(chain: tuple[ET.Element, ...], banned: dict[str, set[str]]) -> FencingResource:
+def _resource(
+    chain: tuple[ET.Element, ...], banned: dict[str, set[str]], defaults: Mapping[str, str]
+) -> FencingResource:
     element = chain[0]
     parameters = {
         pair.get("name", ""): pair.get("value", "")
@@ -41,7 +44,7 @@ def _resource(chain: tuple[ET.Element, ...], banned: dict[str, set[str]]) -> Fen
         targets=tuple(sorted({*listed, *mapped})),
         banned=tuple(sorted(banned.get(name, ()))),
         agent=element.get("type", ""),
-        disabled_by=disabled_by(chain),
+        disabled_by=disabling(*meta_sets(chain, defaults)),
     )
 
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which meta attributes in the CIB keep Pacemaker from managing or promoting a device."""
+"""By which meta attributes Pacemaker does not manage, start or promote a resource."""
 
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from sanctl.model.meta_attribute import MetaAttribute
 
@@ -25,6 +25,11 @@ def unmanaging(*sets: tuple[str, Mapping[str, str]]) -> tuple[MetaAttribute, ...
     )
 
 
+def disabling(*sets: tuple[str, Mapping[str, str]]) -> tuple[MetaAttribute, ...]:
+    """Return by which attributes Pacemaker keeps it stopped; empty: it may run. As `unmanaging`."""
+    return _in_effect("target-role", lambda value: value == "stopped", sets)
+
+
 def unpromoting(*sets: tuple[str, Mapping[str, str]]) -> tuple[MetaAttribute, ...]:
     """Return by which attributes Pacemaker promotes no instance; empty: it may. As `unmanaging`."""
     return _in_effect("target-role", lambda value: value in _NOT_PROMOTED, sets)
@@ -40,6 +45,28 @@ def _in_effect(
     return tuple(
         MetaAttribute(resource, name, value) for resource, value in found if keeps(value.lower())
     )
+
+
+def meta_sets(
+    chain: Sequence[ET.Element], defaults: Mapping[str, str]
+) -> tuple[tuple[str, Mapping[str, str]], ...]:
+    """Return the meta attributes of each place that a primitive has some from, itself the last.
+
+    Args:
+        chain: the primitive, then what it lies in, the innermost first.
+        defaults: those of all resources.
+    """
+    return (
+        ("", defaults),
+        *((element.get("id", ""), _own_meta(element)) for element in reversed(chain)),
+    )
+
+
+def _own_meta(element: ET.Element) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for pair in element.findall("meta_attributes/nvpair"):
+        found.setdefault(pair.get("name", ""), pair.get("value", ""))
+    return found
 
 
 def resource_defaults(configuration: ET.Element) -> dict[str, str]:

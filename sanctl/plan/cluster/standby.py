@@ -10,6 +10,7 @@ from sanctl.model.cib_change import Change, RemoveNodeAttribute, SetNodeAttribut
 from sanctl.model.cib_names import STANDBY_ATTRIBUTE
 from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import MEMBER_STATES, NodeState
+from sanctl.model.meta_attribute import deletions
 from sanctl.model.names import DeviceName, NodeName
 from sanctl.plan.cluster.preconditions import (
     existing_node,
@@ -108,10 +109,7 @@ def check_fencing(cluster: Cluster, name: NodeName) -> None:
             Problem(
                 "SAN-FEN-004",
                 f"each fencing device for node {name} is disabled: Pacemaker does not use it",
-                "; ".join(
-                    f"crm_resource --resource {each} --meta --delete-parameter target-role"
-                    for each in sorted({f.disabled_by for f in found})
-                ),
+                deletions(tuple(sorted({each for f in found for each in f.disabled_by}))),
             )
         )
     if not found:

@@ -9,6 +9,7 @@ from sanctl.model.cib import FencingResource
 from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import MEMBER_STATES, NodeState, Role
 from sanctl.model.findings import Finding, Severity
+from sanctl.model.meta_attribute import and_texts, deletions
 from sanctl.model.name_list import in_words
 from sanctl.model.sbd_mode import DISK, DISKLESS, MODES, OFF
 
@@ -111,12 +112,12 @@ def _disabled_finding(cluster: Cluster, fence: FencingResource) -> Finding:
         code="SAN-HLT-156",
         severity=WARNING if is_covered else CRITICAL,
         subject=f"fencing {fence.id}",
-        what=f"it is disabled: {fence.disabled_by} has target-role=Stopped",
+        what=f"it is disabled: {and_texts(fence.disabled_by)}",
         why=f"Pacemaker does not use it; {targets} can still be fenced, by {in_words(left)}"
         if is_covered
         else f"Pacemaker does not use it: {targets} cannot be fenced, and what it served is not "
         "taken over when it falls silent",
-        do=f"crm_resource --resource {fence.disabled_by} --meta --delete-parameter target-role",
+        do=deletions(fence.disabled_by),
     )
 
 

@@ -12,6 +12,7 @@ from sanctl.model.cib_names import POOLS_CLONE, REACH_CLONE
 from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import NodeState, Role
 from sanctl.model.findings import Finding, Severity
+from sanctl.model.meta_attribute import and_texts, deletions
 from sanctl.model.names import NodeName
 from sanctl.model.topology import NodeRole, Topology
 from sanctl.model.watch_clone import WatchClone
@@ -73,15 +74,11 @@ def _is_missing(cluster: Cluster, clone: WatchClone, node: NodeName) -> bool:
 def _cause(clone: WatchClone, node: NodeName) -> tuple[str, str] | None:
     """Return what keeps it off a node and the command that ends that; None: nothing is known to."""
     if clone.disabled_by:
-        return (
-            f"{clone.disabled_by} has target-role=Stopped",
-            f"crm_resource --resource {clone.disabled_by} --meta --delete-parameter target-role",
-        )
+        return and_texts(clone.disabled_by), deletions(clone.disabled_by)
     if clone.unmanaged_by:
-        name, holder = clone.unmanaged_by
         return (
-            f"{holder} is unmanaged ({name}), so Pacemaker does not start it",
-            f"crm_resource --resource {holder} --meta --delete-parameter {name}",
+            f"{and_texts(clone.unmanaged_by)}, so Pacemaker does not start it",
+            deletions(clone.unmanaged_by),
         )
     for ban in clone.bans:
         # One whose rule names no node may be about this one.

@@ -196,7 +196,7 @@ def test_a_disabled_device_fences_nobody() -> None:
     (finding,) = fencing_findings(_disabled(fake, _fence(fake)))
     assert (finding.code, finding.severity) == ("SAN-HLT-156", Severity.CRITICAL)
     assert "n2 cannot be fenced" in (finding.why or "")
-    assert finding.do == "crm_resource --resource fence-n2 --meta --delete-parameter target-role"
+    assert finding.do == "'crm_resource --resource fence-n2 --meta --delete-parameter target-role'"
     with pytest.raises(Refused, match="disabled") as caught:
         check_fencing(_cluster(fake), NodeName.parse("n2"))
     assert "--resource fence-n2" in caught.value.problems[0].hint
@@ -212,6 +212,17 @@ def test_one_that_is_disabled_by_its_group() -> None:
     group.append(fence)
     (finding,) = fencing_findings(_disabled(fake, group))
     assert finding.code == "SAN-HLT-156" and "--resource fences " in (finding.do or "")
+
+
+def test_one_that_is_disabled_by_the_defaults_of_all_resources() -> None:
+    fake = FakePacemaker()
+    configuration = fake.root.find("configuration")
+    assert configuration is not None
+    seen = _disabled(fake, ET.SubElement(configuration, "rsc_defaults"))
+    found = [each for each in fencing_findings(seen) if each.code == "SAN-HLT-156"]
+    assert found and all("in the resource defaults" in each.what for each in found)
+    with pytest.raises(Refused, match="rsc_defaults --name target-role --delete"):
+        check_fencing(seen, NodeName.parse("n2"))
 
 
 def test_another_device_for_the_same_node_is_left() -> None:

@@ -70,7 +70,7 @@ def test_disabled(fake: FakePacemaker, holder: str) -> None:
     (finding,) = found(fake)
     assert (finding.code, finding.severity) == ("SAN-HLT-154", Severity.WARNING)
     assert finding.subject == "nodes n1, n2" and f"{holder} has target-role" in finding.what
-    command = f"crm_resource --resource {holder} --meta --delete-parameter target-role"
+    command = f"'crm_resource --resource {holder} --meta --delete-parameter target-role'"
     assert finding.do == command
 
 
@@ -88,8 +88,25 @@ def test_unmanaged_and_started_since(fake: FakePacemaker, name: str, value: str)
     assert found(fake) == [], "it runs on"
     stopped(fake, "sanctl-pool", "n2")
     (finding,) = found(fake)
-    assert finding.subject == "node n2" and f"({name})" in finding.what
-    assert finding.do == f"crm_resource --resource sanctl-pools --meta --delete-parameter {name}"
+    assert finding.subject == "node n2"
+    assert f"sanctl-pools has {name}={value}, so Pacemaker does not start it" in finding.what
+    assert finding.do == f"'crm_resource --resource sanctl-pools --meta --delete-parameter {name}'"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("target-role", "Stopped"), ("is-managed", "no"), ("maintenance", "on")]
+)
+def test_kept_by_the_defaults_of_all_resources(fake: FakePacemaker, name: str, value: str) -> None:
+    defaults = ET.SubElement(child(fake, "configuration"), "rsc_defaults")
+    group = ET.SubElement(defaults, "meta_attributes", id="all")
+    ET.SubElement(group, "nvpair", id="all-x", name=name, value=value)
+    stopped(fake, "sanctl-pool", "n2")
+    (finding,) = found(fake)
+    assert f"{name}={value} in the resource defaults" in finding.what
+    assert finding.do == f"'crm_attribute --type rsc_defaults --name {name} --delete'"
+    meta(fake, "sanctl-pools", name, {"Stopped": "Started", "no": "true", "on": "false"}[value])
+    (finding,) = found(fake)
+    assert name not in finding.what, "the clone's own counts"
 
 
 @pytest.mark.parametrize(("node", "is_said"), [("n1", True), ("n2", False)])
