@@ -210,6 +210,7 @@ def _change(
         print(f"{said}: {lost}" if lost else said)
         for entry in loss.left:
             print(f"device {wanted} still lets in {entry}")
+        _tell_not_in_force(outcome)
 
     finish(output, data=_access_data(wanted, outcome), text=text)
 
@@ -335,6 +336,7 @@ def _deny_all(name: str, *, yes: bool, timeout_s: float, output: str) -> None:
             if outcome.changed
             else f"no host might use device {wanted}: nothing to do"
         )
+        _tell_not_in_force(outcome)
 
     finish(output, data=_access_data(wanted, outcome), text=text)
 
@@ -356,6 +358,15 @@ def _ask_before_all(session: Session, name: DeviceName) -> None:
     click.confirm(f"Keep all hosts from device {name}?", abort=True, err=True)
 
 
+def _tell_not_in_force(outcome: AccessOutcome) -> None:
+    for node in outcome.not_in_force:
+        print(
+            f"not yet on {node}, which is in maintenance: its target goes on letting in those that "
+            f"could log in there; it keeps them out once that ends: "
+            f"'crm_attribute --node {node} --name maintenance --delete'"
+        )
+
+
 def _access_data(device: DeviceName, outcome: AccessOutcome) -> target_documents.Access:
     return {
         "changed": outcome.changed,
@@ -365,4 +376,5 @@ def _access_data(device: DeviceName, outcome: AccessOutcome) -> target_documents
         "host_groups": [entry.value for entry in outcome.device.host_groups],
         "lost": [entry.value for entry in outcome.loss.lost],
         "left": list(outcome.loss.left),
+        "not_in_force": [node.value for node in outcome.not_in_force],
     }

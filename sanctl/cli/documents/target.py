@@ -41,6 +41,9 @@ class Access(TypedDict):
     left: Annotated[
         list[str], "in words, the entries that still let in an IQN of a host that was denied"
     ]
+    not_in_force: Annotated[
+        list[str], "nodes in maintenance, which let in who might before until that ends"
+    ]
 
 
 class Registration(TypedDict):

@@ -144,23 +144,33 @@ def resize_progress(cluster: Cluster, name: DeviceName) -> Progress:
     )
 
 
-def access_progress(cluster: Cluster, name: DeviceName, expected: str) -> Progress:
-    """An access list is applied when no running replica publishes another one.
+def access_progress(
+    cluster: Cluster, name: DeviceName, expected: str, *, but_on: Collection[NodeName] = ()
+) -> Progress:
+    """An access list is applied when no running replica publishes another one, but on some nodes.
 
     A replica that awaits its second site lets nobody in, and has the list once it does.
     """
     device = cluster.cib.device(name)
     if device is None:
         return Progress(is_done=False, seen="the device is gone")
-    lists = {
-        node: cluster.replica(name, node).access
-        for node in device.nodes
-        if cluster.mon.role(name, node) in {Role.PROMOTED, Role.UNPROMOTED}
-        and cluster.replica(name, node).held_run is None
-    }
-    behind = sorted(str(node) for node, value in lists.items() if value != expected)
+    others = nodes_with_other_access(cluster, device, expected)
+    behind = sorted(str(node) for node in others if node not in but_on)
     seen = f"not yet applied on {', '.join(behind)}" if behind else "applied"
     return _reloaded(cluster, device, is_applied=not behind, seen=seen)
+
+
+def nodes_with_other_access(
+    cluster: Cluster, device: DeviceSpec, expected: str
+) -> tuple[NodeName, ...]:
+    """Return the nodes whose running replica does not publish this access list."""
+    return tuple(
+        node
+        for node in device.nodes
+        if cluster.mon.role(device.name, node) in {Role.PROMOTED, Role.UNPROMOTED}
+        and cluster.replica(device.name, node).held_run is None
+        and cluster.replica(device.name, node).access != expected
+    )
 
 
 def sync_policy_progress(cluster: Cluster, name: DeviceName) -> Progress:

@@ -168,6 +168,17 @@ def refuse_unless_changeable(
         raise Refused(*problems)
 
 
+def refuse_unless_deniable(cluster: Cluster, device: DeviceSpec) -> None:
+    """Check that hosts may be kept from a device: also while a node of it is in maintenance.
+
+    The other nodes keep them out at once, that one when its maintenance ends.
+
+    Raises:
+        Refused: as `refuse_unless_changeable`, but for a node in maintenance.
+    """
+    refuse_unless_changeable(cluster, device, on=())
+
+
 def start_command(name: DeviceName) -> str:
     """Return the command after which Pacemaker may start a device again."""
     return f"crm_resource --resource {clone_id(name)} --meta --delete-parameter target-role"
@@ -234,11 +245,12 @@ def kept_node_problems(
     No replica there is started, stopped, promoted or demoted, nor is it told of a change. Pacemaker
     may forget that such a node serves the device, and promote another one in vain (docs/adr/0087).
     """
-    return tuple(
-        kept_node_problem(node)
-        for node in device.nodes
-        if node in nodes and cluster.mon.state(node) is NodeState.MAINTENANCE
-    )
+    return tuple(kept_node_problem(node) for node in kept_nodes(cluster, device) if node in nodes)
+
+
+def kept_nodes(cluster: Cluster, device: DeviceSpec) -> tuple[NodeName, ...]:
+    """Return the nodes with a replica of a device that are in maintenance."""
+    return tuple(node for node in device.nodes if cluster.mon.state(node) is NodeState.MAINTENANCE)
 
 
 def kept_node_problem(node: NodeName) -> Problem:

@@ -11,7 +11,11 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.host import Host, HostName
 from sanctl.model.names import DeviceName, Iqn
-from sanctl.plan.cluster.preconditions import existing_device, refuse_unless_changeable
+from sanctl.plan.cluster.preconditions import (
+    existing_device,
+    refuse_unless_changeable,
+    refuse_unless_deniable,
+)
 from sanctl.plan.host.access_list import hosts_given, hosts_taken, initiators_parameter
 from sanctl.plan.host.definition import existing_host, unreadable_host_problems
 from sanctl.plan.host.groups import group_on
@@ -41,7 +45,7 @@ def plan_deny(cluster: Cluster, name: DeviceName, iqn: Iqn) -> tuple[Change, ...
         Refused: the initiator is let in as one of a host, which is denied as a whole.
     """
     device = existing_device(cluster, name)
-    refuse_unless_changeable(cluster, device)
+    refuse_unless_deniable(cluster, device)
     # First: taken off the list of initiators, it would still get in as the host's.
     problems = [_host_iqn_problem(host, iqn) for host in device.hosts if iqn in host.iqns]
     if problems:
@@ -76,7 +80,7 @@ def plan_deny_host(cluster: Cluster, name: DeviceName, host_name: HostName) -> t
         Refused: there is no such device or host, or it has the device through its group.
     """
     device = existing_device(cluster, name)
-    refuse_unless_changeable(cluster, device)
+    refuse_unless_deniable(cluster, device)
     _refuse_through_group(cluster, device, host_name)
     if device.host(host_name) is None:
         existing_host(cluster, host_name)

@@ -28,6 +28,7 @@ from sanctl.model.names import DeviceName
 from sanctl.plan.cluster.preconditions import (
     existing_device,
     refuse_unless_changeable,
+    refuse_unless_deniable,
     refuse_without_quorum,
 )
 from sanctl.plan.host.access_list import (
@@ -275,7 +276,7 @@ def plan_deny_group(
             changed, or lets hosts of the group in without being given to it.
     """
     device = existing_device(cluster, name)
-    refuse_unless_changeable(cluster, device)
+    refuse_unless_deniable(cluster, device)
     group = cluster.cib.host_group(group_name)
     is_gone = group is None and group_name.value not in cluster.cib.unreadable_groups
     if group_name not in device.host_groups:
@@ -297,7 +298,7 @@ def plan_deny_all(cluster: Cluster, name: DeviceName) -> tuple[Change, ...]:
         Refused: there is no such device, or it cannot be changed.
     """
     device = existing_device(cluster, name)
-    refuse_unless_changeable(cluster, device)
+    refuse_unless_deniable(cluster, device)
     changes: list[Change] = []
     if device.host_groups:
         changes.append(_groups_of(device, ()))

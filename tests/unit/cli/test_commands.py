@@ -646,3 +646,14 @@ def test_the_secret_under_a_hosts_old_name_is_named(
         out = run("host", "rename", name, f"{name}2")[1]
         assert f"remove {tmp_path}/{name} on each" in out and "sanctl_host_secrets" in out
     assert "secret" not in run("host", "rename", "without", "without2")[1]
+
+
+def test_where_a_denial_is_not_in_force_yet_is_said(run: Run, env: FakeEnvironment) -> None:
+    run("device", "create", "vm1", "--size", "1G", "--initiator", I1)
+    env.pacemaker.states["n2"] = "maintenance"
+    for words in ([I1], ["--all"]):
+        status, out, _ = run("target", "deny", "vm1", *words, "--yes")
+        assert status == 0 and "not yet on n2, which is in maintenance" in out
+        assert "'crm_attribute --node n2 --name maintenance --delete'" in out
+    out = run("target", "deny", "vm1", "--all", "--output", "json")[1]
+    assert data_of(out)["not_in_force"] == ["n2"]

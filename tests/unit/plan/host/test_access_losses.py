@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from sanctl.errors import Refused
 from sanctl.model.cib_change import Change, ClearParameter, SetGroupsOfDevice, SetParameter
 from sanctl.model.cluster import Cluster
-from sanctl.model.device import DeviceSpec
+from sanctl.model.device import DeviceSpec, access_digest
 from sanctl.model.findings import Severity
 from sanctl.model.host import Host, HostName, parse_hosts
 from sanctl.model.host_group import HostGroup, HostGroupName
 from sanctl.model.names import DeviceName, Iqn
-from sanctl.ops.target_access import deny_group, deny_host
+from sanctl.ops.target_access import deny_all, deny_group, deny_host, deny_initiator
+from sanctl.plan.cluster.convergence import access_progress
 from sanctl.plan.health.access_health import access_findings
 from sanctl.plan.host.access import plan_allow, plan_allow_host, plan_deny, plan_deny_host
 from sanctl.plan.host.access_list import iqns_of
@@ -321,3 +322,35 @@ def test_a_host_alone_is_out_by_nothing_but_another_hosts_entry(cluster: Cluster
         device = vm1(after)
         assert device.host(name) is None
         assert iqns_of(cluster, vm1(cluster), (name,)).isdisjoint(device.initiators)
+
+
+@pytest.mark.parametrize("way", ["iqn", "host", "group", "all"])
+def test_a_host_can_be_locked_out_while_a_node_is_in_maintenance(bench: Bench, way: str) -> None:
+    """A node that somebody works on is no reason to let a stolen host write on."""
+    group = HostGroup(name=WEB, hosts=(H1,))
+    if way == "iqn":
+        bench.session.change(lambda seen: plan_allow(seen, VM1, B))
+    elif way == "host":
+        bench.session.change(lambda seen: plan_allow_host(seen, VM1, H1))
+    else:
+        bench.session.change(lambda seen: plan_group_creation(seen, group))
+        bench.session.change(lambda seen: plan_allow_group(seen, VM1, WEB))
+    bench.cluster.tick()
+    bench.cluster.states["n2"] = "maintenance"
+    assert refused(bench, lambda seen: plan_allow(seen, VM1, C)) == ["SAN-DEV-018"]
+    outcome = {
+        "iqn": lambda: deny_initiator(bench.session, VM1, B, **ROOM, timeout_s=60),
+        "host": lambda: deny_host(bench.session, VM1, H1, **ROOM, timeout_s=60),
+        "group": lambda: deny_group(bench.session, VM1, WEB, **ROOM, timeout_s=60),
+        "all": lambda: deny_all(bench.session, VM1, **ROOM, timeout_s=60),
+    }[way]()
+    assert outcome.changed and outcome.device.access == frozenset()
+    assert [node.value for node in outcome.not_in_force] == ["n2"], "it is told nothing"
+    again = deny_all(bench.session, VM1, **ROOM, timeout_s=60)
+    assert not again.changed and again.not_in_force == outcome.not_in_force
+    assert not access_progress(
+        bench.session.observe(), VM1, access_digest(outcome.device.access)
+    ).is_done, "a restore awaits it there, too"
+    bench.cluster.states["n2"] = "online"
+    bench.cluster.tick()
+    assert deny_all(bench.session, VM1, **ROOM, timeout_s=60).not_in_force == ()
