@@ -39,7 +39,6 @@ def watch_findings(cluster: Cluster, topology: Topology) -> Iterator[Finding]:
     if cluster.is_maintenance or cluster.is_all_stopped or not cluster.mon.has_quorum:
         return
     for clone in cluster.cib.watch_clones:
-        causes: dict[tuple[str, str], list[str]] = {}
         for node in topology.nodes:
             if node.role is NodeRole.STORAGE and _is_missing(cluster, clone, node.name):
                 cause = _cause(clone, node.name)
@@ -48,17 +47,20 @@ def watch_findings(cluster: Cluster, topology: Topology) -> Iterator[Finding]:
                 if cause is None and _has_run(cluster, clone, node.name):
                     cause = ("", f"'crm_resource --cleanup --resource {clone.resource}'")
                 if cause is not None:
-                    causes.setdefault(cause, []).append(node.name.value)
-        for (what, do), names in sorted(causes.items()):
-            yield Finding(
-                code=_CODES[clone.id],
-                severity=Severity.WARNING,
-                subject=f"node{'s' if len(names) > 1 else ''} {', '.join(sorted(names))}",
-                what=f"{_WATCHES[clone.id]} ({clone.resource}) does not run there"
-                + (f": {what}" if what else ""),
-                why=_WHY[clone.id],
-                do=do,
-            )
+                    yield _finding(clone, node.name, *cause)
+
+
+def _finding(clone: WatchClone, node: NodeName, cause: str, do: str) -> Finding:
+    """Return that it does not run on a node; alike for all nodes, which the status has together."""
+    return Finding(
+        code=_CODES[clone.id],
+        severity=Severity.WARNING,
+        subject=f"node {node}",
+        what=f"{_WATCHES[clone.id]} ({clone.resource}) does not run there"
+        + (f": {cause}" if cause else ""),
+        why=_WHY[clone.id],
+        do=do,
+    )
 
 
 def _is_missing(cluster: Cluster, clone: WatchClone, node: NodeName) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -67,9 +68,10 @@ def test_disabled(fake: FakePacemaker, holder: str) -> None:
     """What broke: what a stop leaves behind looked healthy, without any finding."""
     meta(fake, holder, "target-role", "Stopped")
     stopped(fake, "sanctl-pool", "n1", "n2")
-    (finding,) = found(fake)
+    finding, other = found(fake)
     assert (finding.code, finding.severity) == ("SAN-HLT-154", Severity.WARNING)
-    assert finding.subject == "nodes n1, n2" and f"{holder} has target-role" in finding.what
+    assert finding.subject == "node n1" and f"{holder} has target-role" in finding.what
+    assert other == replace(finding, subject="node n2"), "one line of the status"
     command = f"'crm_resource --resource {holder} --meta --delete-parameter target-role'"
     assert finding.do == command
 
