@@ -14,7 +14,7 @@ import os
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.system import journal, process_start, state_files
@@ -26,12 +26,16 @@ ERR_CONFIGURED = 6
 NOT_RUNNING = 7
 RUNNING_PROMOTED = 8
 FAILED_PROMOTED = 9
+#: Of no agent: resource-agents/client answers for an action that could look at nothing in time.
+UNANSWERED = 75
 
 #: How long an action waits that Pacemaker has given no timeout, such as one that a test starts.
 _DEFAULT_S = 20.0
 _POLL_S = 0.05
 #: What is left of an action's timeout when its own waits end.
 _RESERVE_S = 3.0
+#: A former action of the resource has not ended; a program gave no answer in time.
+_OUT_OF_TIME = frozenset({"SAN-AGENT-015", "SAN-CMD-002"})
 
 Action = Callable[[], int]
 
@@ -277,11 +281,12 @@ def run(
     metadata: str,
     *,
     not_begun: Callable[[str], None] = lambda _: None,
+    unanswered: Collection[str] = (),
 ) -> int:
     """Carry out the action named on the command line and return its OCF exit code.
 
     `not_begun` is called with the name of an action that is not begun, because one before it has
-    not ended.
+    not ended. Of the actions `unanswered` one that was out of time ends with UNANSWERED.
     """
     action = argv[1] if len(argv) == 2 else ""
     if action in {"meta-data", "metadata"}:
@@ -292,6 +297,7 @@ def run(
         return SUCCESS if action in {"usage", "help"} else ERR_UNIMPLEMENTED
     if _Begin.at_s is None:
         begin_with(os.getpid())
+    status = ERR_GENERIC
     try:
         with _after_former(resource, action, not_begun):
             return actions[action]()
@@ -300,6 +306,8 @@ def run(
         return ERR_CONFIGURED
     except SanctlError as error:
         reason = "; ".join(str(problem) for problem in error.problems)
+        if action in unanswered and any(each.code in _OUT_OF_TIME for each in error.problems):
+            status = UNANSWERED
     except OSError as error:
         reason = _reason(error)
     except Exception as error:
@@ -314,4 +322,4 @@ def run(
         device=resource,
         action=action,
     )
-    return ERR_GENERIC
+    return status

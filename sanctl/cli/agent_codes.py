@@ -64,6 +64,11 @@ CODES = {
     "serves has lost the peer that is to stay, and that one is not marked as outdated yet. The "
     "dropped replicas count towards the majority until it is, or is back; the next monitors try "
     "again.",
+    "SAN-AGENT-022": "A monitor had no answer in time, on a busy node or one with a process that "
+    "hangs, and no other node could serve a device that this one serves: the device is left as the "
+    "kernel shows it, as a restart could end with the fencing of the last node that serves. Or a "
+    "change of parameters had none, and the next monitor makes it. It ends by itself with what "
+    "keeps the node busy; see what that is (top, dmesg).",
     "SAN-AGENT-019": "A node could not look whether it reaches the addresses on the iscsi network: "
     "the kernel refused a socket or a packet for a reason of the node itself, not of the network. "
     "Nothing is published by such a look, so no device moves by it. After two minutes without a "
