@@ -7,6 +7,7 @@ fence this node, and that is right. Without quorum no node can fence, and this n
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from sanctl.agents import device_role, ocf
@@ -27,11 +28,17 @@ from sanctl.drivers import (
     ram_cache,
 )
 from sanctl.errors import CommandError, Problem
+from sanctl.plan.device import stop_pace
 from sanctl.system import state_files
+from sanctl.system.runner import DeadlineRunner
 
 if TYPE_CHECKING:
     from sanctl.agents.replica.parts import Device
     from sanctl.system.runner import Runner
+
+#: What a stop keeps of its time for its last look: loop devices that go late (5 s), drbdsetup
+#: (20 s), and a publication of the node's states that has the lock (8 s).
+_LAST_LOOK_S = 33.0
 
 
 def take_down(runner: Runner, device: Device) -> None:
@@ -64,12 +71,13 @@ def take_down(runner: Runner, device: Device) -> None:
     resource_file.let_disk_go(device.name)
     parts.detach_files(device)
     resource_file.remove(device.name)
-    replica_state.withdraw(runner, device)
-    hooks.at_stop(runner, device)
+    telling = _until_last_look(runner)
+    replica_state.withdraw(telling, device)
+    hooks.at_stop(telling, device)
     # Before remove_device: the device's share of the dirty limit is one of its state files.
     write_cache.after_stop(device.name)
     state_files.remove_device(device.name)
-    verify_history.withdraw(runner, device)
+    verify_history.withdraw(telling, device)
     parts.wait_until_detached(device)
     left = parts.observe(runner, device)
     if (
@@ -84,3 +92,13 @@ def take_down(runner: Runner, device: Device) -> None:
             Problem("SAN-AGENT-006", f"{device.name} could not be stopped, left over: {left}")
         )
     steps.ended("stopped")
+
+
+def _until_last_look(runner: Runner) -> Runner:
+    """Return a runner of what tells the cluster that the replica is gone, as far as there is time.
+
+    Nothing of it is part of the device: a cluster that does not answer must not have the node
+    fenced for a stop that has taken everything down.
+    """
+    left_s = ocf.remaining_s(stop_pace.ALL_WITHIN_S) - _LAST_LOOK_S
+    return DeadlineRunner(runner, time.monotonic() + left_s)
