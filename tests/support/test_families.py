@@ -51,6 +51,7 @@ FAMILIES = {
         "test_cib_check",
         "test_each_kind",
         "test_failover",
+        "test_last_node",
         "test_many_devices",
         "test_replica_states",
     ),
