@@ -7,6 +7,7 @@ fence this node, and that is right. Without quorum no node can fence, and this n
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,6 @@ from sanctl.drivers import (
     ram_cache,
 )
 from sanctl.errors import CommandError, Problem
-from sanctl.plan.device import stop_pace
 from sanctl.system import state_files
 from sanctl.system.runner import DeadlineRunner
 
@@ -47,6 +47,8 @@ def take_down(runner: Runner, device: Device) -> None:
     Raises:
         SanctlError: a part of the replica is left.
     """
+    # Its own end comes before Pacemaker's timeout: without quorum it is followed by a reboot.
+    runner = _until(runner, ocf.remaining_s(math.inf))
     steps = ocf.Steps(device.name, "stop")
     fs_shutdown.before_stop(device)
     device_role.demote(runner, device, steps)
@@ -71,7 +73,9 @@ def take_down(runner: Runner, device: Device) -> None:
     resource_file.let_disk_go(device.name)
     parts.detach_files(device)
     resource_file.remove(device.name)
-    telling = _until_last_look(runner)
+    # None of it is a part of the device: a cluster that does not answer must not have the node
+    # fenced for a stop that has taken everything down.
+    telling = _until(runner, ocf.remaining_s(math.inf) - _LAST_LOOK_S)
     replica_state.withdraw(telling, device)
     hooks.at_stop(telling, device)
     # Before remove_device: the device's share of the dirty limit is one of its state files.
@@ -94,11 +98,5 @@ def take_down(runner: Runner, device: Device) -> None:
     steps.ended("stopped")
 
 
-def _until_last_look(runner: Runner) -> Runner:
-    """Return a runner of what tells the cluster that the replica is gone, as far as there is time.
-
-    Nothing of it is part of the device: a cluster that does not answer must not have the node
-    fenced for a stop that has taken everything down.
-    """
-    left_s = ocf.remaining_s(stop_pace.ALL_WITHIN_S) - _LAST_LOOK_S
+def _until(runner: Runner, left_s: float) -> Runner:
     return DeadlineRunner(runner, time.monotonic() + left_s)

@@ -103,7 +103,7 @@ def alone(scenario: Scenario, load: LedgerLoad) -> Iterator[LabSession]:
 
 def is_alone(bed: LabSession) -> bool:
     text = bed.sh(LAST, "cat /proc/drbd").stdout
-    return text.count("cs:WFConnection ro:Primary/Unknown ds:UpToDate/") == 2 and (
+    return text.count("cs:WFConnection ro:Primary/Unknown ds:UpToDate/") >= 2 and (
         LOST not in bed.sh(WITNESS, "crm_node --partition", timeout_s=30).stdout.split()
     )
 

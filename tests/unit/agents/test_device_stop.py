@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A stop that has taken everything down does not run out of time for a cluster that is silent."""
+"""A stop comes to its own end in time, also where the cluster is silent."""
 
 from __future__ import annotations
 
 import pytest
 
 from sanctl.agents import device, ocf
+from sanctl.drivers import drbdsetup
+from sanctl.system.runner import Runner, limit_s
 from tests.fakes.node import FakeNode
 from tests.unit.agents.test_no_room import Node
 
@@ -21,3 +23,22 @@ def test_what_tells_the_cluster_leaves_the_time_for_the_last_look(
     assert device.stop() == ocf.SUCCESS
     programs = {argv[0] for argv, _ in fake_node.calls}
     assert ("attrd_updater" in programs) == is_told
+
+
+def test_its_programs_end_before_the_time_that_the_cluster_gives_it(
+    fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stop that the cluster kills does not reboot a node without quorum."""
+    fake_node.ask_for_monitor(monkeypatch)
+    made = Node(fake_node, monkeypatch)
+    limits: list[float] = []
+
+    def down(runner: Runner, _name: str) -> None:
+        limits.append(limit_s(runner, 20.0, "drbdsetup"))
+        made.fake.states["vol1"] = None
+        made.is_up = False
+
+    monkeypatch.setattr(drbdsetup, "down", down)
+    monkeypatch.setattr(ocf, "remaining_s", lambda _default_s: 7.0)
+    assert device.stop() == ocf.SUCCESS
+    assert 0 < limits[0] <= 7.0
