@@ -77,6 +77,8 @@ def alone(scenario: Scenario, load: LedgerLoad) -> Iterator[LabSession]:
             lambda name=name: collect.is_in_sync(bed, LAST, name),  # type: ignore[misc]
             within_s=90,
         )
+        if collect.active_node(bed, name) != LAST:
+            scenario.sanctl("device", "move", name, "--to", LAST, node=WITNESS, timeout_s=180)
         assert collect.active_node(bed, name) == LAST
     failover.await_healthy(bed, LAST)
     # It leaves the cluster before its power is cut: fencing would switch it on again.
