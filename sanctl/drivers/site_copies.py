@@ -93,6 +93,8 @@ def _read(known: Any, folder: str) -> dict[str, Any]:
     numbers = {key: int(known[key]) for key in KNOWN}
     # Earlier releases numbered the copies of groups alone, and said of none what was before it.
     order = {"number": int(known.get("number", 0)), "after": int(known.get("after", -1))}
+    # And read each as a whole when they proved it.
+    order["read_s"] = int(known.get("read_s", 0))
     return {"digest": str(known["digest"]), **numbers, **order, "group": group, "left": left}
 
 

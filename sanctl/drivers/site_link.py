@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from sanctl.drivers import (
+    site_chunks,
     site_copies,
     site_files,
     site_protocol,
@@ -30,8 +31,11 @@ from sanctl.drivers.site_protocol import (
     HEADER,
     PART,
     RANGE,
+    UPDATED,
     WANTED,
     ZEROS,
+    chunk_count,
+    with_updated,
 )
 from sanctl.errors import CommandError, Problem, Refused
 from sanctl.model.site import ProvenCopy, Site, is_host_key
@@ -77,7 +81,9 @@ def receiver_script(main: bytes) -> bytes:
         main: the module's text.
     """
     lines = ["import sys, types"]
-    for module in (site_protocol, moments, site_copies, site_files, site_reader, site_takeover):
+    for module in (
+        site_protocol, moments, site_chunks, site_copies, site_files, site_reader, site_takeover,
+    ):  # fmt: skip
         name, text = module.__name__, Path(str(module.__file__)).read_bytes()
         lines += [
             f"m = sys.modules[{name!r}] = types.ModuleType({name!r})",
@@ -307,8 +313,8 @@ class SiteLink:
 
     def begin(
         self, token: str, base: str, size_bytes: int, needed_bytes: int, folder: str = ""
-    ) -> None:
-        """Begin a copy.
+    ) -> bool:
+        """Begin a copy; return whether the site has the digests of the base's chunks, all right.
 
         Args:
             token: the token of the restore point.
@@ -318,7 +324,7 @@ class SiteLink:
             folder: the folder of another device, DEVICE.UUID, that has the base; empty: the
                 opened one.
         """
-        self._ask(
+        answer = self._ask(
             "begin",
             token=token,
             base=base,
@@ -326,6 +332,7 @@ class SiteLink:
             needed_bytes=needed_bytes,
             folder=folder,
         )
+        return bool(answer["has_chunks"])
 
     def put(self, at: int, data: bytes) -> None:
         """Send a range of data, of one chunk at most."""
@@ -341,9 +348,12 @@ class SiteLink:
         """Say that a range is zeros."""
         self._send(b"Z", ZEROS.pack(at, length))
 
-    def ask_chunks(self) -> None:
-        """Ask for the digests of all chunks of the copy; the site begins to read it."""
-        self._send(b"J", json.dumps({"do": "chunks"}).encode())
+    def ask_chunks(self, *, only_changed: bool = False) -> None:
+        """Ask for the digests of all chunks of the copy; the site begins to read it.
+
+        With `only_changed` it reads those that were written since the copy began.
+        """
+        self._send(b"J", json.dumps({"do": "chunks", "only_changed": only_changed}).encode())
 
     def chunks(self, alive: Callable[[], None] = lambda: None) -> bytes:
         """Return the digests of all chunks, one behind the other, once `ask_chunks` was called.
@@ -354,6 +364,22 @@ class SiteLink:
         if kind != b"C":
             raise self._failed(body)
         return body
+
+    def changed_chunks(
+        self, size_bytes: int, alive: Callable[[], None] = lambda: None
+    ) -> tuple[bytes, bytes]:
+        """Return the digests of all chunks of the base, and of the copy that began as it.
+
+        Once `ask_chunks` was called for those that have changed; of a copy of that size.
+        """
+        base = self.chunks(alive)
+        kind, body = self._frame(alive)
+        if kind != b"U" or len(body) % UPDATED.size:
+            raise self._failed(body)
+        updated = dict(UPDATED.iter_unpack(body))
+        if any(number >= chunk_count(size_bytes) for number in updated):
+            raise self._failed(b"")
+        return base, with_updated(base, updated, b"".join(updated.values()))
 
     def prove(self, copy: ProvenCopy) -> ProvenCopy:
         """Have the copy become a proven one, if its digest is the restore point's.

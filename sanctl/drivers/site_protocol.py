@@ -6,8 +6,8 @@ library (3.9 or later).
 
 A frame is a letter, the length of the rest (4 bytes), the rest. To the site: `J` a command in
 JSON, `R` a range of data, `Z` a range of zeros, `W` which chunk of a copy is wanted. From it: `J`
-an answer, `C` the digests of all chunks, `D` a range of a wanted chunk, `E` that it is all there,
-`A` a sign of life.
+an answer, `C` the digests of all chunks, `U` those of the chunks that were written anew, `D` a
+range of a wanted chunk, `E` that it is all there, `A` a sign of life.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import select
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 #: The length of the chunks that digests are made of, and the most data of one frame.
 CHUNK_BYTES = 1 << 20
@@ -33,6 +33,8 @@ HEADER = struct.Struct(">cI")
 #: Begin, length, whether the data is compressed, and its SHA-256.
 RANGE = struct.Struct(">QI?32s")
 ZEROS = struct.Struct(">QQ")
+#: The number of a chunk that was written anew, and its digest.
+UPDATED = struct.Struct(">Q32s")
 #: The number of a chunk that is wanted. The digests of the blocks that are there follow; without
 #: any all of it is sent.
 WANTED = struct.Struct(">Q")
@@ -76,18 +78,27 @@ def read_all(handle: int, at: int, length: int) -> bytes:
     return b"".join(parts)
 
 
-def chunk_digests(handle: int, size_bytes: int, look: Callable[[int], object]) -> bytes:
+def chunk_digests(
+    handle: int,
+    size_bytes: int,
+    look: Callable[[int], object],
+    numbers: Iterable[int] | None = None,
+) -> bytes:
     """Return the SHA-256 of each chunk of a file, one behind the other. Holes are not read.
 
     Args:
         handle: the open file.
         size_bytes: its size.
         look: called now and then with how much is done.
+        numbers: the numbers of the chunks that are read, in order; None: all are.
     """
-    os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_SEQUENTIAL)
+    # Of some chunks nothing is read ahead: that would be of others.
+    advice = os.POSIX_FADV_SEQUENTIAL if numbers is None else os.POSIX_FADV_RANDOM
+    os.posix_fadvise(handle, 0, 0, advice)
     zeros = hashlib.sha256(bytes(CHUNK_BYTES)).digest()
-    found, data_at = [], 0
-    for at in range(0, size_bytes, CHUNK_BYTES):
+    found, data_at, done = [], 0, 0
+    for number in range(chunk_count(size_bytes)) if numbers is None else numbers:
+        at = number * CHUNK_BYTES
         length = min(CHUNK_BYTES, size_bytes - at)
         if data_at < at:
             data_at = _next_data(handle, at, size_bytes)
@@ -97,8 +108,23 @@ def chunk_digests(handle: int, size_bytes: int, look: Callable[[int], object]) -
             found.append(hashlib.sha256(read_all(handle, at, length)).digest())
             # A copy is as large as a device: it is not to fill the machine's memory.
             os.posix_fadvise(handle, at, length, os.POSIX_FADV_DONTNEED)
-        look(at + length)
+        done += length
+        look(done)
     return b"".join(found)
+
+
+def chunk_count(size_bytes: int) -> int:
+    """Return how many chunks a file of that size has; the last one may be shorter."""
+    return -(-size_bytes // CHUNK_BYTES)
+
+
+def with_updated(chunks: bytes, numbers: Iterable[int], digests: bytes) -> bytes:
+    """Return a list of chunks' digests with those of some chunks replaced."""
+    found = bytearray(chunks)
+    for place, number in enumerate(numbers):
+        digest = digests[place * DIGEST_BYTES : (place + 1) * DIGEST_BYTES]
+        found[number * DIGEST_BYTES : (number + 1) * DIGEST_BYTES] = digest
+    return bytes(found)
 
 
 def _next_data(handle: int, at: int, size_bytes: int) -> int:

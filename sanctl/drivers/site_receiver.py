@@ -10,6 +10,7 @@ own (FORMAT).
     PATH/sanctl-site.json          the mark: the format, and an id that the cluster knows
     PATH/DEVICE.UUID/POINT.TOKEN   a proven copy, as raw as the device; nobody ever writes it
     PATH/DEVICE.UUID/POINT.TOKEN.json      what is known of it (site_copies.py)
+    PATH/DEVICE.UUID/POINT.TOKEN.chunks    the digests of its chunks (site_chunks.py)
     PATH/DEVICE.UUID/counter.json  the highest number that a copy of it was given
     PATH/DEVICE.UUID/TOKEN.partial one that is being made
     PATH/DEVICE.UUID/takeover.json which device goes on instead of this one (site_takeover.py)
@@ -35,6 +36,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from sanctl.drivers.site_chunks import SUFFIX, WrittenChunks, chunks_of
 from sanctl.drivers.site_copies import (
     COPY,
     COUNTER_NAME,
@@ -63,12 +65,15 @@ from sanctl.drivers.site_files import (
 )
 from sanctl.drivers.site_protocol import (
     CHUNK_BYTES,
+    DIGEST_BYTES,
     RANGE,
+    UPDATED,
     ZEROS,
     Line,
     SiteError,
     chunk_digests,
     digest_of,
+    with_updated,
     write_all,
 )
 from sanctl.drivers.site_reader import Reader
@@ -110,8 +115,12 @@ class Receiver:
         self._dirty_bytes = 0
         #: Copies were removed over this connection.
         self._has_removed = False
-        #: The digest of the partial copy, if nothing was written since; empty: not known.
-        self._digest = ""
+        #: The digests of the base's chunks, if that list is right; empty: there is none.
+        self._base_chunks = b""
+        self._written = WrittenChunks(0)
+        #: The digest of the partial copy, and those of its chunks, if nothing was written since;
+        #: empty: not known.
+        self._digest, self._chunks = "", b""
 
     def close(self) -> None:
         """End; a copy that is not proven goes."""
@@ -260,7 +269,8 @@ class Receiver:
     ) -> None:
         """Begin a copy: as the proven one with the token `base`, or all zeros.
 
-        The base is in the folder of another device, if one is named.
+        The base is in the folder of another device, if one is named. Answers whether there is a
+        right list of the digests of its chunks, so that the copy may be proven by what changes.
         """
         self._require_room(needed_bytes + _SPARE_BYTES)
         if not re.fullmatch(r"[0-9a-f]{16}", token):
@@ -273,11 +283,13 @@ class Receiver:
             self._partial = f"{self._folder}/{token}.partial"
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             self._handle = os.open(self._partial, flags, 0o600)
+            self._base_chunks = b""
             if base:
-                self._clone(base, self._path_of(folder) if folder else self._folder)
+                self._clone(base, self._path_of(folder) if folder else self._folder, size_bytes)
         os.ftruncate(self._handle, size_bytes)
         self._size_bytes, self._dirty_bytes, self._digest = size_bytes, 0, ""
-        self._line.answer()
+        self._written = WrittenChunks(size_bytes)
+        self._line.answer(has_chunks=bool(self._base_chunks))
 
     def _require_room(self, needed_bytes: int) -> None:
         """Raise SiteError unless so much is free. XFS frees what was removed some time later."""
@@ -296,23 +308,26 @@ class Receiver:
             self._line.alive()
             time.sleep(_ROOM_POLL_S)
 
-    def _clone(self, base: str, folder: str) -> None:
-        origin = self._open_copy_in(folder, base)
+    def _clone(self, base: str, folder: str, size_bytes: int) -> None:
+        copy, origin = self._open_copy_in(folder, base)
         try:
             self._line.patiently(lambda: clone(origin, self._handle))
+            # In a copy that has grown the last chunk of the list may be shorter than it is now.
+            if size_bytes == copy["size_bytes"] == os.fstat(origin).st_size:
+                self._base_chunks = chunks_of(folder, copy)
         finally:
             os.close(origin)
 
     def open_copy(self, token: str) -> int:
         """Open a proven copy of the device for reading."""
-        return self._open_copy_in(self._folder, token)
+        return self._open_copy_in(self._folder, token)[1]
 
-    def _open_copy_in(self, folder: str, token: str) -> int:
-        name = next((each["name"] for each in copies_in(folder) if each["token"] == token), None)
-        if name is None:
+    def _open_copy_in(self, folder: str, token: str) -> tuple[dict[str, Any], int]:
+        copy = next((each for each in copies_in(folder) if each["token"] == token), None)
+        if copy is None:
             raise SiteError("SAN-SITE-018", f"the site has no copy {token}")
-        path = f"{folder}/{name}.{token}"
-        return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        path = f"{folder}/{copy['name']}.{token}"
+        return copy, os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
     def _put(self, body: bytes) -> None:
         """Write a range of data."""
@@ -344,6 +359,7 @@ class Receiver:
         if self._handle < 0 or at + length > self._size_bytes:
             raise SiteError("SAN-SITE-008", f"a range at byte {at} is outside of the copy")
         self._digest = ""
+        self._written.mark(at, length)
         self._line.alive()
 
     def _require_own(self) -> None:
@@ -351,14 +367,31 @@ class Receiver:
         if not is_same_file(self._handle, self._partial):
             raise SiteError("SAN-SITE-016", "a later run for this device has taken over")
 
-    def chunks(self) -> None:
-        """Flush, read the copy from the disk, and answer with the digests of its chunks."""
+    def chunks(self, *, only_changed: bool = False) -> None:
+        """Flush, read the copy from the disk, and answer with the digests of its chunks.
+
+        With `only_changed` what was written is read, and the answer has the base's list as well.
+        """
         self._require_own()
         self._line.patiently(lambda: os.fsync(self._handle))
         os.posix_fadvise(self._handle, 0, 0, os.POSIX_FADV_DONTNEED)
-        found = chunk_digests(self._handle, self._size_bytes, self._line.alive)
-        self._digest = digest_of(found, self._size_bytes)
-        self._line.send(b"C", found)
+        if not only_changed:
+            self._chunks = chunk_digests(self._handle, self._size_bytes, self._line.alive)
+            self._digest = digest_of(self._chunks, self._size_bytes)
+            self._line.send(b"C", self._chunks)
+            return
+        if not self._base_chunks:
+            raise SiteError("SAN-SITE-008", "there is no list of the base's chunks")
+        written = self._written
+        found = chunk_digests(self._handle, self._size_bytes, self._line.alive, written.numbers())
+        self._chunks = with_updated(self._base_chunks, written.numbers(), found)
+        self._digest = digest_of(self._chunks, self._size_bytes)
+        self._line.send(b"C", self._base_chunks)
+        updated = bytearray()
+        for number in written.numbers():
+            at = number * DIGEST_BYTES
+            updated += UPDATED.pack(number, self._chunks[at : at + DIGEST_BYTES])
+        self._line.send(b"U", bytes(updated))
 
     def prove(
         self,
@@ -369,12 +402,14 @@ class Receiver:
         group: Sequence[str] = (),
         left: Sequence[str] = (),
         after: int = -1,
+        read_s: int = 0,
         **known: int,
     ) -> None:
         """Give the copy its name if its digest is that of the restore point; answer its number.
 
         It says the highest number that the device's copies had before its restore point was made.
-        One of a group says which devices are of it, and which have left it.
+        One of a group says which devices are of it, and which have left it. `read_s` is when the
+        copy that it goes back to was read as a whole, if what has changed was alone.
         """
         if not self._digest or self._digest != digest:
             raise SiteError(
@@ -390,9 +425,10 @@ class Receiver:
             number = next_number(self._path, device_folders(self._path) if group else [folder])
             # First: a number is given once, also where the note of the copy cannot be read later.
             write_file(f"{self._folder}/{COUNTER_NAME}", counter_of(number))
-            numbers = {"number": number, "after": after}
+            numbers = {"number": number, "after": after, "read_s": read_s}
             fields: dict[str, object] = {"digest": digest, **known, **numbers}
             write_file(f"{final}.json", note_of(folder, fields, group, left))
+            write_file(f"{final}{SUFFIX}", self._chunks)
             os.fchmod(self._handle, 0o400)
             self._line.patiently(lambda: os.fsync(self._handle))
             os.rename(self._partial, final)
@@ -429,6 +465,7 @@ class Receiver:
                         sync_folder(self._folder)
                         removed.append(each["name"])
                         unlink_if_there(f"{path}.json")
+                        unlink_if_there(f"{path}{SUFFIX}")
                 except OSError as error:
                     stuck.append(f"{each['name']}: {error.strerror}")
         self._has_removed = self._has_removed or bool(removed)
@@ -447,9 +484,10 @@ class Receiver:
         """Remove what runs that died have left. Only one run has the lock, so none is at it."""
         names = names_in(self._folder)
         for name in names:
-            copy = name.removesuffix(".json")
-            is_alone = name.endswith(".json") and COPY.fullmatch(copy) and copy not in names
-            if _PARTIAL.fullmatch(name) or is_alone or name.endswith(".json.new"):
+            copy, suffix = os.path.splitext(name)
+            is_beside = suffix in {".json", SUFFIX} and COPY.fullmatch(copy)
+            is_new = name.endswith((".json.new", f"{SUFFIX}.new"))
+            if _PARTIAL.fullmatch(name) or (is_beside and copy not in names) or is_new:
                 unlink_if_there(f"{self._folder}/{name}")
 
     def _require_mark(self) -> str:

@@ -138,6 +138,28 @@ class CopyRecord(NamedTuple):
         words = (self.uuid, self.attempt or _NOTHING)
         return " ".join((*words, *(self.proven.words if self.proven else ())))
 
+    @property
+    def read_id(self) -> str:
+        """The id and the name of the property that says when the copy was read as a whole.
+
+        One of its own: earlier releases take a record with a word more for none. They leave this
+        one as it is, and it counts for the copy that it names alone.
+        """
+        return f"{self.id}.read"
+
+    @property
+    def read_value(self) -> str:
+        """The value of that property; empty: the copy was read as a whole when it was proven."""
+        copy = self.proven
+        return f"{copy.token} {copy.read_s}" if copy and copy.read_s else ""
+
+    def with_read(self, value: str) -> CopyRecord:
+        """Return it with what that property says; empty: there is none."""
+        token, _, read_s = value.partition(" ")
+        if self.proven is None or self.proven.token != token or not read_s.isdecimal():
+            return self
+        return self._replace(proven=self.proven._replace(read_s=int(read_s)))
+
     @classmethod
     def parse(cls, identifier: str, value: str) -> CopyRecord | None:
         """Read a property; None for one that is none as this release writes them."""
@@ -218,6 +240,8 @@ class ProvenCopy(NamedTuple):
             proven it, alone.
         after: the highest number that the device's copies had there before the restore point was
             made, so it is newer than those; -1: not known, an earlier release has proven it.
+        read_s: when the copy that it goes back to by what has changed alone was read as a whole, in
+            seconds since 1970; 0: it was read as a whole itself, when it was proven.
     """
 
     name: str
@@ -232,6 +256,12 @@ class ProvenCopy(NamedTuple):
     left: tuple[str, ...] = ()
     number: int = 0
     after: int = -1
+    read_s: int = 0
+
+    @property
+    def read_whole_s(self) -> int:
+        """When it was read as a whole last, or the copy that it goes back to."""
+        return self.read_s or self.proven_s
 
     @property
     def is_numbered(self) -> bool:

@@ -82,6 +82,11 @@ def names(folder: Path) -> list[str]:
     return sorted({*os.listdir(folder / DEVICE)} - {"counter.json"})
 
 
+def beside(token: str) -> list[str]:
+    """Return the names of the files of one proven copy."""
+    return [f"to-far.{token}{suffix}" for suffix in ("", ".chunks", ".json")]
+
+
 def test_a_copy_is_made_and_another_one_of_it(folder: Path) -> None:
     first = os.urandom(SIZE - 8192) + bytes(8192)
     make(folder, ONE, first)
@@ -105,7 +110,7 @@ def test_a_copy_is_made_and_another_one_of_it(folder: Path) -> None:
         assert opened(link, folder) == both
         assert link.remove([ONE, "9" * 16]) == ("to-far",)
         assert opened(link, folder) == both[1:]
-    assert names(folder) == [f"to-far.{TWO}", f"to-far.{TWO}.json"]
+    assert names(folder) == beside(TWO)
 
 
 def test_what_is_compressed_and_what_is_zero(folder: Path) -> None:
@@ -146,7 +151,8 @@ def test_half_a_copy_is_none_and_the_next_run_removes_it(folder: Path) -> None:
         link.begin(TWO, ONE, 4096, 0)
         link.put(0, b"y" * 4096)
     assert names(folder) == whole, "the connection ended"
-    for left in (f"{TWO}.partial", f"gone.{TWO}.json", f"to-far.{TWO}.json.new"):
+    dead = (f"{TWO}.partial", f"gone.{TWO}.json", f"gone.{TWO}.chunks")
+    for left in (*dead, f"to-far.{TWO}.json.new", f"to-far.{TWO}.chunks.new"):
         (folder / DEVICE / left).write_bytes(b"")
     with local_link() as link:
         assert [each.token for each in opened(link, folder)] == [ONE]
@@ -170,7 +176,7 @@ def test_a_later_run_takes_over(folder: Path) -> None:
         later.ask_chunks()
         later.chunks()
         later.prove(proven(TWO, content))
-    assert names(folder) == [f"to-far.{TWO}", f"to-far.{TWO}.json"]
+    assert names(folder) == beside(TWO)
 
 
 @pytest.mark.parametrize("is_written", [True, False])
@@ -820,7 +826,7 @@ def test_a_slow_disk_makes_it_slow(folder: Path, monkeypatch: pytest.MonkeyPatch
         assert digest_of(link.chunks(lambda: looks.append(1)), len(content)) == digest(content)
         assert looks
         link.prove(proven(ONE, content))
-    assert names(folder) == [f"to-far.{ONE}", f"to-far.{ONE}.json"]
+    assert names(folder) == beside(ONE)
 
 
 def test_a_disk_that_hangs_has_an_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
