@@ -12,9 +12,17 @@ from typing import NamedTuple
 
 from sanctl.drivers import reflink
 from sanctl.drivers.site_link import SiteLink
-from sanctl.drivers.site_protocol import DIGEST_BYTES, chunk_digests, digest_of, read_all
+from sanctl.drivers.site_protocol import (
+    CHUNK_BYTES,
+    DIGEST_BYTES,
+    chunk_digests,
+    digest_of,
+    read_all,
+    with_updated,
+)
 from sanctl.errors import CommandError, Problem
 from sanctl.model.copy_progress import COMPARING, SENDING, WAITING, CopyStep
+from sanctl.plan.site.proof import NOT_EQUAL, ProofBasis, why_whole
 from sanctl.plan.site.ranges import (
     Range,
     changed_ranges,
@@ -23,6 +31,7 @@ from sanctl.plan.site.ranges import (
     differing_runs,
     pieces,
     total_bytes,
+    touched_chunks,
 )
 
 
@@ -34,6 +43,8 @@ class Sent(NamedTuple):
         changed_bytes: how much of the copy was not as the restore point.
         digest: the digest of both.
         is_by_extents: what has changed was told by the filesystem, and that was right.
+        read_bytes: how much of the restore point was read for the proof.
+        why_whole: why all of it was; empty: what has changed was.
         base_error: why not all of the base could be read; empty: all that was needed could.
     """
 
@@ -41,6 +52,8 @@ class Sent(NamedTuple):
     changed_bytes: int
     digest: str
     is_by_extents: bool
+    read_bytes: int
+    why_whole: str
     base_error: str = ""
 
 
@@ -52,10 +65,12 @@ def send(
     token: str,
     base_token: str,
     base_folder: str = "",
+    basis: ProofBasis,
     report: Callable[[CopyStep], None],
 ) -> Sent:
     """Send a restore point; return when the copy at the site is equal to it.
 
+    Both are read as a whole, or as far as they may differ from the base (plan/site/proof.py).
     What the extents of two restore points do not tell, or told wrong, the digests of chunks do.
     Where the base cannot be read all is sent of which it would have said that it has not changed.
 
@@ -66,6 +81,7 @@ def send(
         token: the restore point's token.
         base_token: the token of the copy that it begins as; empty: the site has none.
         base_folder: the folder of another device that has that copy; empty: the opened one.
+        basis: what is known of that copy.
         report: told how far it is.
 
     Raises:
@@ -84,9 +100,19 @@ def send(
     if is_by_extents:
         ranges = changed_ranges(before, reflink.extents_of(point), size_bytes)
     needed = total_bytes(each for each in ranges if not each.is_zero)
-    link.begin(token, base_token, size_bytes, needed, base_folder)
+    has_list = link.begin(token, base_token, size_bytes, needed, base_folder)
     changed_bytes, piece_error = _send_ranges(link, point, base, ranges, report)
     base_error = base_error or piece_error
+    why = why_whole(
+        basis, size_bytes, is_by_extents=is_by_extents, base_error=base_error, has_list=has_list
+    )
+    read_bytes = 0
+    if not why:
+        chunks, read_bytes = _prove_changes(link, point, ranges, basis, report)
+        if chunks:
+            digest = digest_of(chunks, size_bytes)
+            return Sent(size_bytes, changed_bytes, digest, is_by_extents, read_bytes, "")
+        why = NOT_EQUAL
     own = b""
 
     def wait() -> None:
@@ -100,7 +126,10 @@ def send(
         theirs = link.chunks(wait)
         if theirs == own:
             digest = digest_of(own, size_bytes)
-            return Sent(size_bytes, changed_bytes, digest, is_by_extents, base_error)
+            read_bytes += size_bytes
+            return Sent(
+                size_bytes, changed_bytes, digest, is_by_extents, read_bytes, why, base_error
+            )
         if is_last or len(theirs) != len(own):
             break
         is_by_extents = False
@@ -152,6 +181,36 @@ def _send_ranges(
                 changed += run.end - run.begin
         report(CopyStep(SENDING, done, total_length))
     return changed, base_error
+
+
+def _prove_changes(
+    link: SiteLink,
+    point: int,
+    ranges: tuple[Range, ...],
+    basis: ProofBasis,
+    report: Callable[[CopyStep], None],
+) -> tuple[bytes, int]:
+    """Compare the chunks that may differ from the base, on both sides.
+
+    For the others the restore point has the digests that the base was proven with. The site says
+    which: that they are these follows from the digest of the base that the cluster has noted.
+
+    Returns:
+        The digests of all chunks, empty if the copy is not equal; and how much was read here.
+    """
+    size_bytes = os.fstat(point).st_size
+    numbers = touched_chunks(ranges)
+    length = sum(min(CHUNK_BYTES, size_bytes - number * CHUNK_BYTES) for number in numbers)
+
+    def look(done_bytes: int) -> None:
+        report(CopyStep(COMPARING, done_bytes, length))
+
+    link.ask_chunks(only_changed=True)
+    own = chunk_digests(point, size_bytes, look, numbers)
+    base, theirs = link.changed_chunks(size_bytes, lambda: report(CopyStep(WAITING, 0, length)))
+    is_base = basis.noted is not None and digest_of(base, size_bytes) == basis.noted.digest
+    is_equal = is_base and theirs == with_updated(base, numbers, own)
+    return theirs if is_equal else b"", length
 
 
 def _own_chunks(point: int, size_bytes: int, report: Callable[[CopyStep], None]) -> bytes:

@@ -16,7 +16,8 @@ PROGRESS_PREFIX = "sanctl.copy."
 ENDED = "-"
 #: What may have changed is read, and sent where it has.
 SENDING = "sending"
-#: The restore point is read as a whole here, for its digest; the site reads its copy meanwhile.
+#: The restore point is read here for the proof, as a whole or what may have changed of it; the
+#: site reads its copy meanwhile.
 COMPARING = "comparing"
 #: The site still reads; how far it is it does not say.
 WAITING = "waiting"

@@ -10,8 +10,9 @@ What holds if the process, its node or the site dies after each step:
 3. The restore point is made, on every replica in sync.
 4. What has changed is sent into a file at the site that begins as a reflink of a proven copy. It
    is no copy, and the next run removes it.
-5. Both ends have read all of it, and the digests are equal: the file gets its name. If only the
-   answer was lost, the next run is told by the site, and goes on from it.
+5. Both ends have read all of it, or what may have changed, and the digests are equal: the file
+   gets its name. If only the answer was lost, the next run is told by the site, and goes on from
+   it.
 6. The CIB notes that, and the restore point before it, which was the base, goes.
 7. The site removes the oldest copies. The next run does that, too. A site that is full in step 4
    removes them first, as far as they are not kept, and the copy begins once more.
@@ -51,6 +52,7 @@ from sanctl.plan.site.copying import (
 )
 from sanctl.plan.site.definition import existing_site
 from sanctl.plan.site.grouping import ALONE, CopyGroup, folder_of, retained
+from sanctl.plan.site.proof import ProofBasis
 
 _NO_ROOM = "SAN-SITE-007"
 _FILE_S = 30.0
@@ -78,6 +80,8 @@ class CopyMade(NamedTuple):
         copy: the copy.
         base: the copy that it began as; None: it was the first.
         is_by_extents: the filesystem told what has changed; else the content was compared.
+        read_bytes: how much of the restore point was read for the proof.
+        why_whole: why all of it was; empty: what has changed was.
         removed: the names of older copies that were removed at the site.
         unread: the names of copies of the device whose notes the site cannot read.
         stuck: which older copies the site could not remove, and why.
@@ -89,6 +93,8 @@ class CopyMade(NamedTuple):
     base: ProvenCopy | None
     is_by_extents: bool
     removed: tuple[str, ...]
+    read_bytes: int = 0
+    why_whole: str = ""
     unread: tuple[str, ...] = ()
     stuck: tuple[str, ...] = ()
     base_error: str = ""
@@ -117,6 +123,7 @@ class DeviceRun(NamedTuple):
         site: the site.
         device: the device.
         node: this node.
+        is_whole: the copy is to be read as a whole.
     """
 
     session: Session
@@ -124,6 +131,7 @@ class DeviceRun(NamedTuple):
     site: Site
     device: DeviceSpec
     node: SourceNode
+    is_whole: bool = False
 
     def ask(self) -> CopiesThere:
         """Open the device's folder at the site; return what is there.
@@ -144,13 +152,27 @@ class DeviceRun(NamedTuple):
         Raises:
             CommandError: a node or the site could not do its part, and says why. There is no copy.
         """
-        points = self.session.observe().cib.points_of(self.device.name)
+        cib = self.session.observe().cib
+        points = cib.points_of(self.device.name)
         base = choose_base(there.copies, points, self.node.name) or there.origin
         after = max((each.number for each in there.copies), default=0)
-        copy, sent, base_error = self._send(point, base, group, after)
-        base_copy = base.copy if base else None
+        record = cib.copy(self.device.name.value, self.site.name)
+        basis = ProofBasis(
+            base.copy if base else None,
+            record.proven if record is not None and record.uuid == self.device.uuid else None,
+            self.session.clock.wall_s(),
+            self.is_whole,
+        )
+        copy, sent, base_error = self._send(point, base, basis, group, after)
         return CopyMade(
-            copy, base_copy, sent.is_by_extents, (), there.unread, base_error=base_error
+            copy,
+            basis.base,
+            sent.is_by_extents,
+            (),
+            sent.read_bytes,
+            sent.why_whole,
+            there.unread,
+            base_error=base_error,
         )
 
     def note(self, made: CopyMade, there: CopiesThere, keep: int | None) -> CopyMade:
@@ -205,7 +227,12 @@ class DeviceRun(NamedTuple):
         return next((Base(each, None, origin.folder) for each in found), None)
 
     def _send(
-        self, point: RestorePoint, base: Base | None, group: CopyGroup, after: int
+        self,
+        point: RestorePoint,
+        base: Base | None,
+        basis: ProofBasis,
+        group: CopyGroup,
+        after: int,
     ) -> tuple[ProvenCopy, site_transfer.Sent, str]:
         session, link, node = self.session, self.link, self.node
         if node.name not in point.nodes:
@@ -238,6 +265,7 @@ class DeviceRun(NamedTuple):
                     token=point.token,
                     base_token=base.copy.token if base else "",
                     base_folder=base.folder if base else "",
+                    basis=basis,
                     report=look,
                 )
         except OSError as error:
@@ -258,6 +286,7 @@ class DeviceRun(NamedTuple):
             group=group.folders,
             left=group.left,
             after=after,
+            read_s=0 if sent.why_whole or base is None else base.copy.read_whole_s,
         )
         return link.prove(copy), sent, base_error or sent.base_error
 
@@ -317,6 +346,7 @@ def replicate(
     from_active: bool,
     timeout_s: float,
     limit_bytes_s: int | None = None,
+    is_whole: bool = False,
     accepted: Collection[str] = (),
 ) -> CopyMade:
     """Copy a device to a second site once.
@@ -333,6 +363,7 @@ def replicate(
         timeout_s: how long the restore point may take.
         limit_bytes_s: how much is sent in a second at most, 0 for as much as the line takes; None:
             what the site says.
+        is_whole: the copy is to be read as a whole, whatever has changed.
         accepted: codes of refusals that were accepted.
 
     Raises:
@@ -354,7 +385,7 @@ def replicate(
             link.limit(rate, session.clock)
             return link
 
-        run = DeviceRun(session, connected(), site, device, node)
+        run = DeviceRun(session, connected(), site, device, node, is_whole)
         there = run.ask()
         token = ""
 

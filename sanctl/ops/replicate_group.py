@@ -63,6 +63,7 @@ def replicate_group(
     from_active: bool,
     timeout_s: float,
     limit_bytes_s: int | None = None,
+    is_whole: bool = False,
     accepted: Collection[str] = (),
 ) -> dict[str, CopyMade]:
     """Copy several devices to a second site once, as they are at one moment; return the copies.
@@ -79,6 +80,7 @@ def replicate_group(
         timeout_s: how long the restore points may take.
         limit_bytes_s: how much is sent in a second at most, 0 for as much as the line takes; None:
             what the site says.
+        is_whole: the copies are to be read as a whole, whatever has changed.
         accepted: codes of refusals that were accepted.
 
     Raises:
@@ -137,7 +139,7 @@ def replicate_group(
 
                     link = connected()
                     link.open(site.path, site.mark, folder_of(device))
-                    run = DeviceRun(session, link, site, device, node)
+                    run = DeviceRun(session, link, site, device, node, is_whole)
                     run, sent = send_patiently(
                         run, point, there[name], keep=keep, connect=connected, group=group
                     )

@@ -202,7 +202,7 @@ def parse_cib(root: ET.Element, states: Mapping[str, str] = _NO_STATES) -> Cib:
         point_failures=failures,
         restore_reports=reports,
         sites=tuple(sorted(records(properties, Site.parse))),
-        copies=tuple(sorted(records(properties, CopyRecord.parse), key=lambda each: each[:2])),
+        copies=tuple(sorted(_copies(properties), key=lambda each: each[:2])),
         copy_schedules=tuple(sorted(records(properties, CopySchedule.parse))),
         copy_groups=tuple(sorted(records(properties, GroupRecord.parse), key=lambda each: each.id)),
         takeovers=tuple(sorted(records(properties, Takeover.parse))),
@@ -221,6 +221,11 @@ def parse_cib(root: ET.Element, states: Mapping[str, str] = _NO_STATES) -> Cib:
             )
         },
     )
+
+
+def _copies(properties: Mapping[str, str]) -> Iterator[CopyRecord]:
+    for record in records(properties, CopyRecord.parse):
+        yield record.with_read(properties.get(record.read_id, ""))
 
 
 def _nodes(configuration: ET.Element) -> Iterator[CibNode]:

@@ -177,8 +177,12 @@ def _add(patch: Patchset, change: Change) -> None:
             patch.remove_property(SITES_ID, f"{SITE_PREFIX}{site_name}")
         case SetCopy(record=record):
             patch.set_property(SITES_ID, record.id, record.id, record.value)
+            if record.read_value:
+                patch.set_property(SITES_ID, record.read_id, record.read_id, record.read_value)
         case RemoveCopy(record=record):
             patch.remove_property(SITES_ID, record.id)
+            if patch.has_property(SITES_ID, record.read_id):
+                patch.remove_property(SITES_ID, record.read_id)
         case SetCopySchedule(schedule=copying):
             patch.set_property(SITES_ID, copying.id, copying.id, copying.value)
         case RemoveCopySchedule(schedule=copying):

@@ -97,6 +97,11 @@ class Patchset:
         made.append(pair)
         self.create("crm_config", made)
 
+    def has_property(self, set_id: str, identifier: str) -> bool:
+        """Whether a set of sanctl's own has that cluster property."""
+        group = f"crm_config/cluster_property_set[@id='{set_id}']"
+        return self.configuration.find(f"{group}/nvpair[@id='{identifier}']") is not None
+
     def remove_property(self, set_id: str, identifier: str) -> None:
         """Remove a cluster property from a set of sanctl's own."""
         self.delete(f"crm_config/cluster_property_set[@id='{set_id}']", "nvpair", identifier)

@@ -92,6 +92,11 @@ replicate.add_command(release)
     metavar="RATE",
     help="How much is sent in a second at most: 500K, 10M; or none. [what 'sanctl site set' says]",
 )
+@click.option(
+    "--whole",
+    is_flag=True,
+    help="Read the copy as a whole for its proof. [once a day, else what has changed]",
+)
 @accept_option
 @timeout_option(60)
 @output_option
@@ -104,6 +109,7 @@ def run(
     keep: int | None,
     from_active: bool,
     limit_rate: str | None,
+    whole: bool,
     accepted: tuple[str, ...],
     timeout_s: float,
     output: str,
@@ -111,7 +117,8 @@ def run(
     """Copy DEVICE to a second site once, on a node with a standby replica.
 
     Makes a restore point, sends what has changed since the copy before, and compares the digests of
-    the restore point and the copy: only then it is one. --timeout is for the restore point alone.
+    the restore point and the copy: only then it is one. Once a day both are read as a whole for
+    that, else what has changed. --timeout is for the restore point alone.
 
     With --group the copies of all devices are of one moment, where one node serves them. The moment
     is complete once all are proven; the site keeps the newest complete one, whatever --keep says.
@@ -131,6 +138,7 @@ def run(
         + " --group" * group
         + "".join(f" --without {each}" for each in without)
         + (f" --keep {keep}" if keep else "")
+        + " --whole" * whole
     )
     with (
         env.session() as session,
@@ -155,6 +163,7 @@ def run(
                 from_active=from_active,
                 timeout_s=timeout_s,
                 limit_bytes_s=limit,
+                is_whole=whole,
                 accepted=accepted,
             )
         else:
@@ -169,6 +178,7 @@ def run(
                 from_active=from_active,
                 timeout_s=timeout_s,
                 limit_bytes_s=limit,
+                is_whole=whole,
                 accepted=accepted,
             )
             made = {wanted[0].value: alone}
@@ -196,6 +206,8 @@ def run(
             made_text = copy["made"].replace("T", " ").removesuffix("Z")
             print(f"{each['device']} is at site {to} as of {made_text} UTC: {each['file']}")
             how = "" if each["by_extents"] else "; the content was compared"
+            why = each["why_whole"]
+            how += f"; read as a whole: {why}" if why else "; proven by what has changed"
             print(
                 f"{format_bytes(copy['changed_bytes'])} of {format_bytes(copy['size_bytes'])} had "
                 f"changed, {format_bytes(copy['sent_bytes'])} were sent{how}"
@@ -217,6 +229,8 @@ def _made_data(cluster: Cluster, site: str, device: str, made: CopyMade) -> site
         "file": file_of(existing_site(cluster, site), device, uuid, made.copy),
         "base": made.base.name if made.base else None,
         "by_extents": made.is_by_extents,
+        "read_bytes": made.read_bytes,
+        "why_whole": made.why_whole or None,
         "removed": list(made.removed),
     }
 
@@ -334,7 +348,18 @@ def status(device: str | None, output: str) -> None:
             each for each in cluster.cib.copy_groups if device is None or device in each.devices
         ]
         print_table(
-            ("DEVICE", "SITE", "EVERY", "COPY", "MADE (UTC)", "LAG", "CHANGED", "SENT", "NOW"),
+            (
+                "DEVICE",
+                "SITE",
+                "EVERY",
+                "COPY",
+                "MADE (UTC)",
+                "LAG",
+                "CHANGED",
+                "SENT",
+                "READ WHOLE (UTC)",
+                "NOW",
+            ),
             (
                 (
                     each["device"],
@@ -387,13 +412,14 @@ def _records(cluster: Cluster) -> list[CopyRecord]:
 def _copy_texts(state: site_documents.CopyState) -> tuple[str, ...]:
     copy = state["copy"]
     if copy is None:
-        return ("none",) + ("-",) * 4
+        return ("none",) + ("-",) * 5
     return (
         copy["point"],
         copy["made"].replace("T", " ").removesuffix("Z"),
         _lag_text(state["lag_s"]),
         format_bytes(copy["changed_bytes"]),
         format_bytes(copy["sent_bytes"]),
+        copy["read_whole"].replace("T", " ").removesuffix("Z"),
     )
 
 

@@ -264,12 +264,13 @@ def copies(name: str, device: str | None, output: str) -> None:
             print(f"site {name} has no copies" + (" that can be read" if problems else ""))
             return
         print_table(
-            ("COPY", "MADE (UTC)", "SIZE", "OF", "MOMENT"),
+            ("COPY", "MADE (UTC)", "SIZE", "READ WHOLE (UTC)", "OF", "MOMENT"),
             (
                 (
                     each["copy"],
                     each["made"].replace("T", " ").removesuffix("Z"),
                     format_bytes(each["size_bytes"]),
+                    each["read_whole"].replace("T", " ").removesuffix("Z"),
                     "a device here" if each["is_of_this_cluster"] else "-",
                     _moment_text(each),
                 )

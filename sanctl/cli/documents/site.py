@@ -46,6 +46,11 @@ class Copy(TypedDict):
     changed_bytes: Annotated[int, "what differed from the copy before"]
     sent_bytes: Annotated[int, "what went over the line for it, compressed"]
     digest: Annotated[str, "the digest of the content"]
+    read_whole: Annotated[
+        str,
+        "when it was read as a whole last, in UTC; a copy that was proven by what has changed was "
+        "not, and has the time of the one that it goes back to",
+    ]
 
 
 class SiteCopy(Copy):
@@ -88,6 +93,11 @@ class CopyMade(TypedDict):
     base: Annotated[str | None, "the copy that it began as; null: it was the first"]
     by_extents: Annotated[
         bool, "the filesystem told what has changed; false: the content was compared"
+    ]
+    read_bytes: Annotated[int, "how much of the restore point was read for the proof"]
+    why_whole: Annotated[
+        str | None,
+        "why it was read as a whole; null: it is proven by what has changed since `base`",
     ]
     removed: Annotated[list[str], "older copies that were removed at the site"]
 
@@ -180,8 +190,8 @@ class CopyProgress(TypedDict):
     node: Annotated[str, "the node that makes it"]
     phase: Annotated[
         str,
-        "`sending` what may have changed; `comparing`: it is read here as a whole; `waiting` for "
-        "the site, which reads its copy",
+        "`sending` what may have changed; `comparing`: it is read here for the proof; `waiting` "
+        "for the site, which reads its copy",
     ]
     done_bytes: Annotated[int, "how much of the phase is done; 0 while `waiting`"]
     total_bytes: Annotated[int, "how much there is to do in it"]

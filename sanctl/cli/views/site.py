@@ -55,6 +55,7 @@ def copy_data(copy: ProvenCopy) -> site_documents.Copy:
         "changed_bytes": copy.changed_bytes,
         "sent_bytes": copy.sent_bytes,
         "digest": copy.digest,
+        "read_whole": utc(copy.read_whole_s),
     }
 
 

@@ -116,7 +116,8 @@ def added_text(cluster: Cluster, changes: Iterable[Change]) -> str:
             old, new = "", change.schedule.value
         elif isinstance(change, SetCopy):
             copy = cluster.cib.copy(change.record.device, change.record.site)
-            old, new = "" if copy is None else copy.value, change.record.value
+            old = "" if copy is None else f"{copy.value}{copy.read_value}"
+            new = f"{change.record.value}{change.record.read_value}"
         elif isinstance(change, SetParameter) and change.parameter == "point":
             device = cluster.cib.device(change.name)
             order = PointOrder.parse(change.value)

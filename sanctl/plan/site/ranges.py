@@ -122,6 +122,15 @@ def differing_chunks(own: bytes, other: bytes, digest_bytes: int) -> tuple[int, 
     )
 
 
+def touched_chunks(ranges: Iterable[Range]) -> tuple[int, ...]:
+    """Return the numbers of the chunks in which ranges are; the ranges are in order."""
+    found: list[int] = []
+    for each in ranges:
+        first = max(each.begin // PIECE_BYTES, found[-1] + 1 if found else 0)
+        found += range(first, -(-each.end // PIECE_BYTES))
+    return tuple(found)
+
+
 def chunk_ranges(numbers: Iterable[int], size_bytes: int) -> tuple[Range, ...]:
     """Return the ranges of chunks of a file of that size, by their numbers."""
     return tuple(

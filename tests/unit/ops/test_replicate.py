@@ -106,6 +106,7 @@ class Sites:
         keep: int | None = None,
         site: str = "far",
         limit_bytes_s: int | None = None,
+        is_whole: bool = False,
         accepted: tuple[str, ...] = (),
     ) -> CopyMade:
         self.number += 1
@@ -120,6 +121,7 @@ class Sites:
             from_active=False,
             timeout_s=30,
             limit_bytes_s=limit_bytes_s,
+            is_whole=is_whole,
             accepted=accepted,
         )
 
@@ -130,7 +132,7 @@ class Sites:
         return {
             path.name: path.read_bytes()
             for path in self.folder.glob("*/*")
-            if path.suffix not in {".json", ".partial"}
+            if path.suffix not in {".json", ".partial", ".chunks"}
         }
 
     def points(self) -> list[str]:
@@ -307,7 +309,7 @@ def test_extents_that_tell_wrong_are_found_out(
     sites.run()
     sites.change(2 << 20)
     monkeypatch.setattr(reflink, "extents_of", lambda _handle: [])
-    made = sites.run()
+    made = sites.run(is_whole=True)
     assert not made.is_by_extents and made.copy.changed_bytes == 1 << 20
     assert sites.copies()[f"to-far-2.{2:016x}"] == sites.content
 
@@ -331,20 +333,23 @@ def test_extents_that_tell_wrong_are_found_out(
         ),
         pytest.param(
             b"_digests = chunk_digests\n"
-            b"def chunk_digests(*words):\n    return _digests(*words)[:32]\n",
+            b"def chunk_digests(*words):\n    return _digests(*words)[:-1]\n",
             "SAN-SITE-009",
             id="too few digests",
         ),
     ],
 )
-def test_a_run_that_fails_leaves_what_there_was(sites: Sites, more: bytes, code: str) -> None:
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_a_run_that_fails_leaves_what_there_was(
+    sites: Sites, more: bytes, code: str, *, is_whole: bool
+) -> None:
     sites.change(0, 1 << 20)
     first = sites.run()
     whole = sites.copies()
     sites.change(0, 1 << 20)
     sites.more = more
     with pytest.raises(CommandError, match=code):
-        sites.run()
+        sites.run(is_whole=is_whole)
     assert sites.copies() == whole
     assert sites.points() == ["to-far-1"] and sites.proven() == noted(first)
     sites.more = b""
@@ -502,7 +507,7 @@ class _Status:
     def __init__(self, free):
         self.f_bavail = free
 def _statvfs(path):
-    count = sum(not each.endswith(".json") for each in glob.glob(path + "/web.*/to-*"))
+    count = sum(not each.endswith((".json", ".chunks")) for each in glob.glob(path + "/web.*/to-*"))
     _looked.append(count)
     return _Status((1 << 50) * (count <= %d and _looked.count(count) > 2))
 os.statvfs = _statvfs
@@ -768,6 +773,8 @@ def test_the_commands(
     for line, text in (
         (f"site add far --ssh root@far --path {sites.folder}", SITE.fingerprint),
         ("replicate run web --to far --limit-rate none", "had changed"),
+        ("replicate run web --to far --whole", "read as a whole: as it was asked for"),
+        ("replicate status", "READ WHOLE (UTC)"),
         ("replicate run web --to far --keep 1", "removed there"),
         ("replicate schedule web --to far --every 15m", "every 15m, the newest 7 are kept"),
         ("replicate status", "15m"),

@@ -20,9 +20,10 @@ from sanctl.plan.site.ranges import (
     differing_runs,
     pieces,
     total_bytes,
+    touched_chunks,
 )
 
-K = 1024
+K, MIB = 1024, 1 << 20
 
 
 def at(begin: int, end: int, physical: int | None, *, shared: bool = True) -> Extent:
@@ -128,3 +129,21 @@ def test_chunks_that_differ() -> None:
         Range(0, PIECE_BYTES, False),
         Range(2 * PIECE_BYTES, size, False),
     )
+
+
+@pytest.mark.parametrize(
+    ("ranges", "wanted"),
+    [
+        ((), ()),
+        (((0, 1),), (0,)),
+        (((0, MIB),), (0,)),
+        (((MIB - 1, MIB + 1),), (0, 1)),
+        (((5, 6), (7, MIB), (MIB, MIB + 1), (4 * MIB, 5 * MIB + 1)), (0, 1, 4, 5)),
+        (((0, 3 * MIB), (3 * MIB, 3 * MIB + 5)), (0, 1, 2, 3)),
+    ],
+)
+def test_the_chunks_that_ranges_touch(
+    ranges: tuple[tuple[int, int], ...], wanted: tuple[int, ...]
+) -> None:
+    given = [Range(begin, end, is_zero=begin % 2 == 1) for begin, end in ranges]
+    assert touched_chunks(given) == wanted
