@@ -110,7 +110,8 @@ def run(bed: LabSession, node: str, more: str = "") -> Any:
     copy = made["copy"]
     print(
         f"  {copy['point']} from {node}, base {made['base']}: changed {copy['changed_bytes']},"
-        f" sent {copy['sent_bytes']}, by extents: {made['by_extents']}"
+        f" sent {copy['sent_bytes']}, by extents: {made['by_extents']},"
+        f" read {made['read_bytes']} as {made['why_whole'] or 'it has changed'}"
     )
     return made
 
@@ -197,6 +198,24 @@ def test_what_has_changed_alone_is_sent(scenario: Scenario, device: str) -> None
     assert_equal(bed, made)
     after = state(bed)
     assert {each: after[each] for each in whole} == whole and len(after) == len(whole) + 1
+
+
+def test_what_has_changed_alone_is_read_for_the_proof(scenario: Scenario, device: str) -> None:
+    """Once a day it is all, and where it is asked for."""
+    bed = scenario.bed
+    write(scenario, device, 8 * 1024, 1024)
+    quick = run(bed, "n2")
+    # The filesystem may say of some blocks around that they are elsewhere.
+    assert quick["why_whole"] is None and MIB <= quick["read_bytes"] <= 4 * MIB
+    assert_equal(bed, quick)
+    whole = run(bed, "n2", "--whole")
+    assert whole["why_whole"] and whole["read_bytes"] == SIZE_MIB * MIB
+    assert whole["copy"]["digest"] == quick["copy"]["digest"]
+    read, proven = (quick["copy"][key] for key in ("read_whole", "proven"))
+    assert read < proven and whole["copy"]["read_whole"] == whole["copy"]["proven"]
+    (shown,) = sanctl(bed, "n1", f"replicate status {NAME}")
+    assert shown["copy"] == whole["copy"]
+    assert_equal(bed, whole)
 
 
 def test_the_rate_of_a_site_holds(scenario: Scenario, server: str, device: str) -> None:
@@ -429,7 +448,8 @@ def test_old_copies_are_removed(bed: LabSession) -> None:
     after = state(bed)
     assert len(after) == 2 and len(made["removed"]) == len(before) - 1
     assert all(before.get(each, value) == value for each, value in after.items())
-    assert sorted(files(bed)) == sorted([*after, *(f"{each}.json" for each in after)])
+    beside = [f"{each}{suffix}" for each in after for suffix in (".json", ".chunks")]
+    assert sorted(files(bed)) == sorted([*after, *beside])
     assert_equal(bed, made)
 
 
