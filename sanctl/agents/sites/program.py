@@ -173,10 +173,12 @@ def _token(name: str) -> str:
 
 def _say_made(name: str, site: str, made: CopyMade, began_s: int) -> None:
     copy = made.copy
+    how = "" if made.is_by_extents else "; the content was compared"
+    how += f"; read as a whole: {made.why_whole}" if made.why_whole else ""
     _log(
         name,
         f"copy {copy.name} is proven at site {site}: {format_bytes(copy.changed_bytes)} had "
-        f"changed, {format_bytes(copy.sent_bytes)} were sent, {time.time() - began_s:.0f} s",
+        f"changed, {format_bytes(copy.sent_bytes)} were sent, {time.time() - began_s:.0f} s{how}",
     )
 
     if made.unread:

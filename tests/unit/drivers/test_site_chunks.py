@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sanctl.drivers.site_chunks import WrittenChunks, chunks_of
-from sanctl.drivers.site_copies import copies_in
+from sanctl.drivers.site_copies import COPY, copies_in
 from sanctl.drivers.site_link import SiteLink
 from sanctl.drivers.site_protocol import CHUNK_BYTES, UPDATED, digest_of
 from sanctl.errors import CommandError
@@ -221,6 +221,12 @@ def test_a_copy_of_an_earlier_release_has_none_and_was_read_as_a_whole(folder: P
         (copy,) = opened(link, folder)
         assert (copy.read_s, copy.read_whole_s) == (0, copy.proven_s)
         assert not begun(link, folder)
+
+
+def test_an_earlier_release_takes_the_list_for_no_copy() -> None:
+    """It knows copies by this pattern, as each release has."""
+    assert COPY.pattern == r"([a-z0-9-]{1,40})\.([0-9a-f]{16})"
+    assert not any(COPY.fullmatch(each) for each in beside(ONE)[1:])
 
 
 def test_answers_that_fit_no_copy_are_refused() -> None:

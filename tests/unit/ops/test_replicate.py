@@ -424,7 +424,9 @@ def test_a_base_that_cannot_be_read_costs_no_copy(
     assert text.startswith("SAN-SITE-014: restore point to-far-1,")
     monkeypatch.setattr(program, "_log", lambda _name, text, **_more: print(text))
     program._say_made("web", "far", made, 0)
-    assert text in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert text in said and f"read as a whole: {made.why_whole}" in said and made.why_whole
+    assert ("the content was compared" in said) is (broken != "block")
 
 
 def test_the_age_of_a_moment_that_has_not_come_is_not_known(
