@@ -239,7 +239,9 @@ def _place(device: Device) -> tuple[Topology, Node, Pool]:
 
 def promote() -> int:
     """Make this node serve the device."""
-    device_role.promote(_RUNNER, _device())
+    device = _device()
+    with failure_cleanup.note_refused_promotion(device):
+        device_role.promote(_RUNNER, device)
     return ocf.SUCCESS
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 
 from sanctl.drivers import drbd_kernel
-from sanctl.errors import CommandError
+from sanctl.errors import CommandError, SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.parse.drbd import parse_events2
 from sanctl.system.runner import Runner
@@ -20,8 +20,9 @@ from sanctl.system.runner import is_installed as is_program_installed
 _TIMEOUT_S = 20.0
 _POLL_S = 0.25
 _HANDSHAKE_S = 10.0
-# A code of drbd_state.h (enum drbd_state_rv), in the words of drbdsetup.
+# Codes of drbd_state.h (enum drbd_state_rv), in the words of drbdsetup.
 _TRANSIENT = "(-18)"
+_PEER_NOT_OUTDATED = "(-7)"
 #: drbdsetup's exit status for a resource that the kernel does not have (drbdsetup(8)).
 _NO_SUCH_RESOURCE = 10
 
@@ -341,6 +342,15 @@ def primary(runner: Runner, name: str, minor: int, *, timeout_s: float) -> None:
         CommandError: refused, or not done in time.
     """
     runner.run(["drbdsetup", "primary", _subject(name, minor)], timeout_s=timeout_s)
+
+
+def is_refused_for_peer(error: SanctlError) -> bool:
+    """Whether `primary` was refused because a peer without contact is not certain to be outdated.
+
+    So DRBD answers wherever its fence-peer handler was not certain, and where it noticed the loss
+    of the peer in the same attempt (drbd_nl.c, drbd_set_role).
+    """
+    return _PEER_NOT_OUTDATED in str(error)
 
 
 def secondary(runner: Runner, name: str, minor: int, *, timeout_s: float) -> None:

@@ -16,6 +16,10 @@ that can be used: a disk may fail for a moment, as one does whose flash breaks, 
 nothing that it could not read. Such attempts are further and further apart: the pool may look
 usable while its disk fails. After some it is an operator's.
 
+A promotion fails whose replica is marked as outdated, or whose peer is not certain to be, after it
+was ordered: a mark and an order of one moment, as where two nodes lose their power in a row. The
+cluster has promoted another replica since, or promotes this one again.
+
 Each such failure is noted with its operation, and no other is cleaned up. The pool agent does it:
 in a device's own action the cleanup, which waits for running actions, would wait for ever.
 """
@@ -37,7 +41,7 @@ from sanctl.model.drbd import ResourceState
 from sanctl.system import journal, state_files
 from sanctl.system.runner import Runner
 
-START, MONITOR = "start", "monitor"
+START, MONITOR, PROMOTE = "start", "monitor", "promote"
 _TIMEOUT_S = 15.0
 _SLOW_START = "slow-start"
 _START_ATTEMPTS = 5
@@ -147,6 +151,22 @@ def _says_disk_error(error: SanctlError) -> bool:
     return any(text in problem.text for problem in error.problems for text in _DISK_ERROR_TEXTS)
 
 
+@contextlib.contextmanager
+def note_refused_promotion(device: Device) -> Iterator[None]:
+    """Note a failed promotion where DRBD refuses it for what its fence-peer handler has answered.
+
+    Raises:
+        SanctlError: the failure of the code inside.
+    """
+    try:
+        yield
+    except SanctlError as error:
+        if drbdsetup.is_refused_for_peer(error):
+            write_note(device, PROMOTE)
+        raise
+    remove_notes(device.name, PROMOTE)
+
+
 def note_start_not_begun(device: Device) -> None:
     """Note a failed start that was not begun, because an action before it has not ended."""
     _write_slow_start(device, _slow_start(device.name).attempts + 1, runs_s=0.0)
@@ -204,14 +224,14 @@ def remove_notes(name: str, *operations: str) -> None:
 
 def remove_all_notes(name: str) -> None:
     """Remove all notes of a device that is deleted."""
-    remove_notes(name, START, MONITOR, _SLOW_START)
+    remove_notes(name, START, MONITOR, PROMOTE, _SLOW_START)
 
 
 def resolved_failures(runner: Runner, usable: Collection[str]) -> list[Failure]:
     """Return the noted failures of this node whose cause is gone.
 
-    That of a start is gone once its pool is usable; that of a monitor once the restarted replica is
-    a standby that is in sync.
+    That of a start is gone once its pool is usable; that of a monitor, and of a promotion, once the
+    restarted replica is a standby that is in sync.
 
     `usable`: the pools that are mounted and take writes.
 
@@ -219,7 +239,7 @@ def resolved_failures(runner: Runner, usable: Collection[str]) -> list[Failure]:
         SanctlError, OSError: DRBD could not be asked.
     """
     found = list(_slow_starts(usable))
-    for operation in (START, MONITOR):
+    for operation in (START, MONITOR, PROMOTE):
         for name in state_files.node_suffixes(f"failed-{operation}"):
             note = _note(name, operation)
             pool, _, interval_ms = note.read().partition(" ")

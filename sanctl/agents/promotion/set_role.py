@@ -16,9 +16,8 @@ from sanctl.system.runner import Runner
 _OTHER_PRIMARY_S = 30.0
 #: How long DRBD is asked often: each attempt is a process.
 _OFTEN_S = 5.0
-# Codes of drbd_state.h (enum drbd_state_rv), in the words of drbdsetup.
+# Of drbd_state.h (enum drbd_state_rv), in the words of drbdsetup.
 _TWO_PRIMARIES = "(-1)"
-_PEER_NOT_OUTDATED = "(-7)"
 
 
 def promote(runner: Runner, name: str, minor: int, deadline: float) -> None:
@@ -46,10 +45,10 @@ def promote(runner: Runner, name: str, minor: int, deadline: float) -> None:
             with outdate.promoting(name):
                 drbdsetup.primary(runner, name, minor, timeout_s=left)
         except CommandError as error:
-            text = str(error)
-            if _PEER_NOT_OUTDATED in text and not has_retried and _peer_is_outdated(runner, name):
+            is_refused = drbdsetup.is_refused_for_peer(error)
+            if is_refused and not has_retried and _peer_is_outdated(runner, name):
                 has_retried = True
-            elif _TWO_PRIMARIES in text and time.monotonic() <= until_s:
+            elif _TWO_PRIMARIES in str(error) and time.monotonic() <= until_s:
                 time.sleep(0.2 if time.monotonic() - begun_s < _OFTEN_S else 0.5)
             else:
                 raise

@@ -14,7 +14,7 @@ import pytest
 from sanctl.agents import device as agent
 from sanctl.agents import ocf
 from sanctl.agents.node import failure_cleanup
-from sanctl.agents.node.failure_cleanup import MONITOR, START
+from sanctl.agents.node.failure_cleanup import MONITOR, PROMOTE, START
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbdsetup
 from sanctl.errors import CommandError, Problem
@@ -390,3 +390,44 @@ def test_only_of_a_start_is_that_noted(
     if action == "start":
         age(runtime)
     assert asked() == ([cleanup("vol1")] if action == "start" else [])
+
+
+REFUSED = CommandError(
+    Problem("SAN-CMD-003", "(-7) Refusing to be Primary while peer is not outdated")
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_noted"), [(REFUSED, True), (NO_ANSWER, False), (GONE, False)]
+)
+def test_a_promotion_that_drbd_refuses_for_its_peer_is_cleaned_up(
+    runtime: Path, error: CommandError, is_noted: bool
+) -> None:
+    """A mark and the order to promote came at one moment: nothing of it is left to be told."""
+    with pytest.raises(CommandError), failure_cleanup.note_refused_promotion(device("vol1")):
+        raise error
+    if is_noted:
+        assert asked() == [], "the failure may not be in the CIB yet"
+        age(runtime)
+    assert asked() == ([cleanup("vol1", PROMOTE)] if is_noted else [])
+    assert asked() == []
+
+
+@pytest.mark.parametrize("disk", ["Outdated", "Inconsistent"])
+def test_a_refused_promotion_is_told_while_the_replica_is_behind(
+    runtime: Path, monkeypatch: pytest.MonkeyPatch, disk: str
+) -> None:
+    monkeypatch.setattr(drbdsetup, "observe", lambda _runner, _name: IN_SYNC._replace(disk=disk))
+    with pytest.raises(CommandError), failure_cleanup.note_refused_promotion(device("vol1")):
+        raise REFUSED
+    age(runtime)
+    assert asked() == []
+
+
+def test_a_promotion_that_succeeds_leaves_no_note(runtime: Path) -> None:
+    with pytest.raises(CommandError), failure_cleanup.note_refused_promotion(device("vol1")):
+        raise REFUSED
+    with failure_cleanup.note_refused_promotion(device("vol1")):
+        pass
+    age(runtime)
+    assert asked() == []
