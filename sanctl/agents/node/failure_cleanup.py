@@ -44,6 +44,13 @@ from sanctl.system.runner import Runner
 START, MONITOR, PROMOTE = "start", "monitor", "promote"
 _TIMEOUT_S = 15.0
 _SLOW_START = "slow-start"
+#: The kinds of the notes, by operation.
+_KINDS = {
+    START: "failed-start",
+    MONITOR: "failed-monitor",
+    PROMOTE: "failed-promote",
+    _SLOW_START: "failed-slow-start",
+}
 _START_ATTEMPTS = 5
 #: After an error of the disk each attempt waits so many times longer than the one before: the last
 #: one for eleven minutes.
@@ -196,7 +203,7 @@ def _write_slow_start(device: Device, attempts: int, *, runs_s: float) -> None:
 
 def _slow_starts(usable: Collection[str]) -> Iterator[Failure]:
     """Yield the starts that ran out of time and are to be tried again."""
-    for name in state_files.node_suffixes(f"failed-{_SLOW_START}"):
+    for name in state_files.node_suffixes(_KINDS[_SLOW_START]):
         note = _note(name, _SLOW_START)
         found, written_ns = _slow_start(name), note.written_ns()
         if written_ns is None or found.pool not in usable or found.attempts >= _START_ATTEMPTS:
@@ -240,7 +247,7 @@ def resolved_failures(runner: Runner, usable: Collection[str]) -> list[Failure]:
     """
     found = list(_slow_starts(usable))
     for operation in (START, MONITOR, PROMOTE):
-        for name in state_files.node_suffixes(f"failed-{operation}"):
+        for name in state_files.node_suffixes(_KINDS[operation]):
             note = _note(name, operation)
             pool, _, interval_ms = note.read().partition(" ")
             written_ns = note.written_ns()
@@ -307,4 +314,4 @@ def _count_attempt(one: Failure) -> None:
 
 def _note(name: str, operation: str) -> state_files.StateFile:
     # A file of the node, not of the device: the stop that follows a failure must not remove it.
-    return state_files.of_node(f"failed-{operation}.{name}")
+    return state_files.of_node(f"{_KINDS[operation]}.{name}")

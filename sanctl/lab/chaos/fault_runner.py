@@ -35,6 +35,7 @@ from sanctl.lab.harness import collect
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.machines.spec import Role
 from sanctl.lab.measure import cleanliness, kernel_audit, log_patterns
+from sanctl.lab.measure.journal_time import lines_since
 from sanctl.lab.measure.ledger_latency import Pause
 from sanctl.lab.measure.status_findings import has_recovered
 
@@ -334,7 +335,8 @@ class FaultRunner:
         fenced: set[str] = set()
         problems = []
         machines = self.bed.lab.machines
-        script = _LOG.format(since=since_s - _MARGIN_S)
+        since_s -= _MARGIN_S
+        script = _LOG.format(since=since_s)
         for node, out in zip(
             machines, self._pool.map(lambda each: self._read(each.name, script), machines),
             strict=True,
@@ -348,9 +350,10 @@ class FaultRunner:
                 problems.append(f"{node.name}: its journal cannot be read")
                 continue
             is_host = node.role is Role.INITIATOR
-            found = log_patterns.find(out.splitlines(), is_host=is_host, is_orderly=is_orderly)
+            lines = lines_since(out.splitlines(), since_s)
+            found = log_patterns.find(lines, is_host=is_host, is_orderly=is_orderly)
             problems += [f"{node.name}: {line}" for line in found[:5]]
-            fenced |= {match[1] for match in re.findall(_FENCED, out)}
+            fenced |= {match[1] for match in re.findall(_FENCED, "\n".join(lines))}
         return tuple(sorted(fenced)), problems
 
     def _read(self, node: str, script: str) -> str | None:
