@@ -38,7 +38,9 @@ _IOCTL_BYTES, _SUSPEND_FLAG, _ACTIVE_PRESENT_FLAG = 1024, 1 << 1, 1 << 5
 _SKIP_LOCKFS_FLAG = 1 << 10
 _IOCTL, _COUNT, _DEVICE = struct.Struct("=3I2IIi3IQ128s129s7x"), struct.Struct("=I4x"), "=Q"
 _TARGET = struct.Struct("=QQiI16s")
-_BUSY_RETRY_S, _BUSY_POLL_S = 5.0, 0.05
+#: A stop that gives up has its node fenced: for what udev's programs need on a busy node, each with
+#: a device of its own, that is too much. Four removals fit into a stop's time (docs/adr/0091).
+_BUSY_RETRY_S, _BUSY_POLL_S = 20.0, 0.05
 _NO_SUCH_DEVICE = (errno.ENOENT, errno.ENXIO, errno.ENODEV)
 
 
