@@ -79,11 +79,12 @@ def make(bed: LabSession, where: SiteServer) -> str:
         f" && mkdir {where.path}",
         timeout_s=120,
     )
-    bed.sh(first, f"ssh-keygen -q -t ed25519 -N '' -f {where.key}", timeout_s=60)
+    # Stable: a node of a fault bench may lose its power at once.
+    bed.sh(first, f"ssh-keygen -q -t ed25519 -N '' -f {where.key} && sync", timeout_s=60)
     public = bed.read_bytes(first, f"{where.key}.pub").decode().strip()
     secret = base64.b64encode(bed.read_bytes(first, where.key)).decode()
     for node in others:
-        bed.sh(node, f"umask 077; base64 -d >{where.key}", stdin=secret)
+        bed.sh(node, f"umask 077; base64 -d >{where.key} && sync", stdin=secret)
     bed.sh(
         where.server,
         f"cp -a {_AUTHORIZED} {where.image}.keys; echo '{public}' >>{_AUTHORIZED}",
