@@ -279,6 +279,23 @@ class SiteLink:
         )
         return self.chunks()
 
+    def changes(self, base: str, token: str, size_bytes: int) -> tuple[bytes, bytes] | None:
+        """Have the site read what a proven copy of the opened device has not from an earlier one.
+
+        From then on `want` and `take` give the later one's content.
+
+        Args:
+            base: the earlier copy's token.
+            token: the later copy's token.
+            size_bytes: the size of both.
+
+        Returns:
+            The digests of the chunks of both; None: it has no right lists of both, or what it read
+            is not as its list says.
+        """
+        answer = self._ask("changes", base=base, token=token, size_bytes=size_bytes)
+        return self.changed_chunks(size_bytes) if answer["has_changes"] else None
+
     def want(self, number: int, blocks: bytes) -> None:
         """Ask for a chunk of the copy that is read.
 

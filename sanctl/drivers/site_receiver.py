@@ -322,6 +322,16 @@ class Receiver:
         """Open a proven copy of the device for reading."""
         return self._open_copy_in(self._folder, token)[1]
 
+    def list_of(self, token: str, size_bytes: int) -> bytes:
+        """Return the digests of the chunks of a proven copy of the device.
+
+        Empty: there is no such copy of that size, or no right list of its chunks.
+        """
+        copies = copies_in(self._folder)
+        copy = next((each for each in copies if each["token"] == token), None)
+        is_it = copy is not None and copy["size_bytes"] == size_bytes
+        return chunks_of(self._folder, copy) if copy is not None and is_it else b""
+
     def _open_copy_in(self, folder: str, token: str) -> tuple[dict[str, Any], int]:
         copy = next((each for each in copies_in(folder) if each["token"] == token), None)
         if copy is None:
@@ -538,11 +548,12 @@ class Receiver:
 def serve(line: Line) -> None:
     """Do what comes over the connection until it ends."""
     receiver = Receiver(line)
-    reader = Reader(line, receiver.open_copy)
+    reader = Reader(line, receiver.open_copy, receiver.list_of)
     commands: dict[str, Callable[..., None]] = {
         "hello": receiver.hello, "survey": receiver.survey, "open": receiver.open,
         "begin": receiver.begin, "chunks": receiver.chunks, "prove": receiver.prove,
         "remove": receiver.remove, "folders": receiver.folders, "read": reader.read,
+        "changes": reader.changes,
         "takeovers": receiver.takeovers, "take_over": receiver.take_over,
         "give_back": receiver.give_back,
     }  # fmt: skip
