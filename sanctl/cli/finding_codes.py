@@ -169,6 +169,9 @@ CODES = {
     "SAN-HLT-110": "A device goes back to a restore point. Hosts are kept out until it is what it "
     "was then: they would see parts of two states. It goes on by itself, also after the death of "
     "a process or of a node.",
+    "SAN-HLT-167": "A device is held as a copy at a second site (replicate failback --hold). No "
+    "host is let in, on whichever node serves it, so nothing but a later copy changes it. That "
+    "comes as what has changed since; 'sanctl replicate failback --release' lets hosts in.",
     "SAN-HLT-112": "The newest copy of a device at a second site is older than its schedule "
     "allows: more than two intervals, and one to make it in. The standby tries again in each "
     "interval.",

@@ -141,6 +141,8 @@ CODES = {
     "Where it was lost after the order, nothing was written, and hosts are let in again.",
     "SAN-REST-013": "A restore is withdrawn only until the device is overwritten: from then on it "
     "may hold parts of two states, which no host may see.",
+    "SAN-REST-014": "A device is held as a copy at a second site: no host is let in, and what "
+    "would change it, but for a later copy, is refused. Letting hosts in ends that.",
     "SAN-SCHED-001": "A schedule of restore points is a list of rules, separated by commas: an "
     "interval (15m, 1h, 1d, 2w) and how many to keep, such as 15m keep 8, 1h keep 24.",
     "SAN-SCHED-002": "A rule of a schedule cannot be kept: its interval is below a minute or above "

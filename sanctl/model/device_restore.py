@@ -17,6 +17,8 @@ REPORT_PREFIX = "sanctl.restore."
 ORDERED = "ordered"
 #: The device may hold a part of this and a part of that.
 COPYING = "copying"
+#: The device is the copy, and hosts wait for an operator: for a later copy, or to be let in.
+HELD = "held"
 DONE = "done"
 #: Nothing was written.
 GIVEN_UP = "given-up"
@@ -29,8 +31,10 @@ KEPT_PREFIX = "before-restore-"
 _IN_REPOSITORY = "::"
 _NOT_KEPT = "-"
 _KEPT_ON_FEW = "kept-on-few"
+_HOLDS = "hold"
+_BASE = "base="
 _ENDED = frozenset({DONE, GIVEN_UP})
-_STATES = frozenset({ORDERED, COPYING, *_ENDED})
+_STATES = frozenset({ORDERED, COPYING, HELD, *_ENDED})
 _TOKEN = re.compile(r"[0-9a-f]{16}")
 _COPYING, _WAITING, _FAILED = "copying", "waiting", "failed"
 
@@ -45,10 +49,13 @@ class RestoreOrder(NamedTuple):
         point_token: the restore point's token; of anything else: the order's own.
         kept_token: the token of the restore point that keeps what was on the device; empty: none.
         given_s: when it was given, in seconds since 1970.
-        state: `ordered`, `copying`, `done` or `given-up`.
+        state: `ordered`, `copying`, `held`, `done` or `given-up`.
         may_keep_on_few: the operator has accepted that not all nodes keep what was on the device.
             Only then the order has a word more, which releases before it cannot read: they keep
             hosts out, and do not begin.
+        holds: it does not end when the device is the copy: no host is let in then (docs/adr/0093).
+        base: the copy that the device was held as when the order was given, and is until the order
+            begins; None: it was not held. These two are words of their own as well.
     """
 
     token: str
@@ -58,21 +65,40 @@ class RestoreOrder(NamedTuple):
     given_s: int
     state: str = ORDERED
     may_keep_on_few: bool = False
+    holds: bool = False
+    base: SiteCopy | None = None
 
     @classmethod
     def parse(cls, text: str) -> RestoreOrder | None:
         """Read what `str` wrote; None for anything else."""
         words = text.split(" ")
-        may_keep_on_few = words[6:] == [_KEPT_ON_FEW]
-        if len(words) != (7 if may_keep_on_few else 6):
-            return None
-        if not words[4].isdecimal() or words[5] not in _STATES:
+        if len(words) < 6 or not words[4].isdecimal() or words[5] not in _STATES:
             return None
         kept = "" if words[3] == _NOT_KEPT else words[3]
         tokens = (words[0], words[2], *((kept,) if kept else ()))
         if not words[1] or not all(map(_TOKEN.fullmatch, tokens)):
             return None
-        return cls(words[0], words[1], words[2], kept, int(words[4]), words[5], may_keep_on_few)
+        more = words[6:]
+        found = cls(
+            words[0],
+            words[1],
+            words[2],
+            kept,
+            int(words[4]),
+            words[5],
+            _KEPT_ON_FEW in more,
+            _HOLDS in more,
+            SiteCopy.parse(more[-1].removeprefix(_BASE)) if more else None,
+        )
+        # What this release would not have written may say what it does not know.
+        return found if str(found) == text and found._is_sound else None
+
+    @property
+    def _is_sound(self) -> bool:
+        """Whether no state says of the device what the rest of the order cannot."""
+        if self.state == HELD:
+            return self.holds and self.copy is not None and self.base is None
+        return self.base is None or self.state == ORDERED
 
     @classmethod
     def from_backup(cls, token: str, repository: str, backup: str, given_s: int) -> RestoreOrder:
@@ -89,11 +115,46 @@ class RestoreOrder(NamedTuple):
         return cls(token, str(copy), token, "", given_s, COPYING)
 
     def in_state(self, state: str) -> RestoreOrder:
-        """Return the order in a later state, without the word that only its begin needs.
+        """Return the order in a later state, without the words that only its begin needs.
 
-        An earlier release that cannot read this word would keep hosts out for good.
+        An earlier release that cannot read these words would keep hosts out for good. From the
+        begin on the device is not the base any more.
         """
-        return self._replace(state=state, may_keep_on_few=False)
+        holds = self.holds and state not in _ENDED
+        return self._replace(state=state, may_keep_on_few=False, holds=holds, base=None)
+
+    @property
+    def withdrawn(self) -> RestoreOrder:
+        """The order when it ends before anything was written: a device that was held still is."""
+        if self.base is None:
+            return self.in_state(GIVEN_UP)
+        held = self.in_state(HELD)
+        return held._replace(point=str(self.base), point_token=self.token, holds=True)
+
+    @property
+    def distrusted(self) -> RestoreOrder:
+        """The order where the device may not be what this one says, or a process is about to say.
+
+        All is read then. By another token, so that no process ends it that began before.
+        """
+        token = f"{(int(self.token, 16) + 1) % 2**64:016x}"
+        other = self.in_state(COPYING) if self.is_held else self
+        return other._replace(
+            token=token, point_token=self.point_token if self.is_of_point else token
+        )
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the device is a copy as a whole, and no host has been let in since it became it.
+
+        That is `copy`, or `base` if another one is to take its place.
+        """
+        return self.state == HELD or self.base is not None
+
+    @property
+    def is_of_holds(self) -> bool:
+        """Whether a release has to know of held devices to carry it out."""
+        return self.holds or self.base is not None
 
     @property
     def copy(self) -> SiteCopy | None:
@@ -107,7 +168,7 @@ class RestoreOrder(NamedTuple):
         None also while nothing of the copy is written, and after an order that was given up: the
         device has its content from before the order, and the order does not say which that is.
         """
-        return self.copy if self.state in {COPYING, DONE} else None
+        return self.copy if self.state in {COPYING, HELD, DONE} else None
 
     @property
     def is_of_point(self) -> bool:
@@ -135,8 +196,9 @@ class RestoreOrder(NamedTuple):
 
     def __str__(self) -> str:
         kept = self.kept_token or _NOT_KEPT
-        words = (self.token, self.point, self.point_token, kept, str(self.given_s), self.state)
-        return " ".join((*words, *((_KEPT_ON_FEW,) if self.may_keep_on_few else ())))
+        words = [self.token, self.point, self.point_token, kept, str(self.given_s), self.state]
+        words += [_KEPT_ON_FEW] * self.may_keep_on_few + [_HOLDS] * self.holds
+        return " ".join((*words, *((f"{_BASE}{self.base}",) if self.base else ())))
 
 
 def closes(text: str) -> bool:

@@ -15,8 +15,10 @@ PARAMETER = "needs"
 RESERVATIONS = "reservations"
 #: Hosts wait for the sites' answer after a restart of the whole cluster (docs/adr/0073).
 AWAITS = "awaits"
+#: A device that is held as a copy at a site lets no host in (docs/adr/0093).
+HELD_COPIES = "held-copies"
 #: What this release knows. A word is never taken away, nor given another meaning.
-KNOWN = frozenset({RESERVATIONS, AWAITS})
+KNOWN = frozenset({RESERVATIONS, AWAITS, HELD_COPIES})
 #: What a node publishes with a replica's state: the words that its release does not know.
 LACKS_KEY = "lacks"
 

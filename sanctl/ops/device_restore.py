@@ -10,9 +10,10 @@ from sanctl.errors import CommandError, Problem
 from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import access_digest
-from sanctl.model.device_restore import DONE
+from sanctl.model.device_restore import DONE, HELD
 from sanctl.model.host_session import HostSession
 from sanctl.model.names import DeviceName
+from sanctl.model.site_copy import SiteCopy
 from sanctl.ops.cib_room import within_room
 from sanctl.ops.device_change import DeviceOutcome, change_device
 from sanctl.ops.session import Session
@@ -20,8 +21,9 @@ from sanctl.ops.snapshot import await_active_node
 from sanctl.plan.cluster.convergence import Progress, access_progress
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.device.restore_progress import given_up_problem, progress_text
+from sanctl.plan.device.restore_refusals import held_problem
 from sanctl.plan.device.restore_request import RestoreRequest, plan_restore, shown_of
-from sanctl.plan.device.restoring import plan_cancelled
+from sanctl.plan.device.restoring import plan_cancelled, plan_released
 
 #: How long a device's role may be hidden: a reload of both replicas, on busy nodes.
 _ROLE_S = 20.0
@@ -57,7 +59,8 @@ def restore_device(
 ) -> DeviceOutcome:
     """Put a device back to a restore point, or wait for the same restore that is under way.
 
-    After `timeout_s` the wait is given up, and the restore goes on.
+    It ends when hosts can log in, or the device is held. After `timeout_s` the wait is given up,
+    and the restore goes on.
 
     Raises:
         Refused: it may not be done now.
@@ -77,7 +80,7 @@ def restore_device(
         return changes
 
     def progress(cluster: Cluster) -> Progress:
-        return order_progress(cluster, name, token)
+        return order_progress(cluster, name, token, request.point)
 
     return change_device(
         session,
@@ -115,11 +118,56 @@ def cancel_restore(session: Session, name: DeviceName, *, timeout_s: float) -> D
     )
 
 
-def order_progress(cluster: Cluster, name: DeviceName, token: str) -> Progress:
-    """Return how far an order to restore a device has come; done: hosts can log in.
+def release_device(
+    session: Session, name: DeviceName, copy: SiteCopy | None, *, timeout_s: float
+) -> DeviceOutcome:
+    """Let hosts in to a device that is held as a copy, and wait for that; else nothing is done.
+
+    Args:
+        session: the cluster.
+        name: the device.
+        copy: the copy that it has to be; None: whichever it is held as.
+        timeout_s: after so many seconds the wait is given up.
 
     Raises:
-        CommandError: nothing was written, and hosts are let in again; or another order replaced it.
+        Refused: there is no such device, it cannot be changed now, is being restored still, or is
+            held as another copy.
+        NotConverged: it is not held any more, and a node still keeps hosts out.
+    """
+
+    def progress(cluster: Cluster) -> Progress:
+        device = existing_device(cluster, name)
+        return access_progress(cluster, name, access_digest(device.access))
+
+    return change_device(
+        session,
+        name,
+        lambda seen: plan_released(seen, name, copy),
+        progress,
+        waiting_for=f"hosts to be let in to device {name}",
+        timeout_s=timeout_s,
+        look=f"it is held no more; 'journalctl SANCTL_DEVICE={name}' on its nodes says why hosts "
+        "are still kept out",
+    )
+
+
+def order_progress(
+    cluster: Cluster,
+    name: DeviceName,
+    token: str,
+    wanted: str | tuple[SiteCopy, int] | None = None,
+) -> Progress:
+    """Return how far an order to restore a device has come; done: hosts can log in, or it is held.
+
+    Args:
+        cluster: as observed.
+        name: the device.
+        token: the order's.
+        wanted: what the device is to hold, as a request has it; None: what the order says.
+
+    Raises:
+        CommandError: nothing was written, and hosts are let in again or it is held as before; or
+            another order replaced it.
     """
     device = existing_device(cluster, name)
     order = device.restore
@@ -131,6 +179,11 @@ def order_progress(cluster: Cluster, name: DeviceName, token: str) -> Progress:
                 f"'sanctl device show {name}' shows what is going on",
             )
         )
+    if order.state == HELD:
+        if isinstance(wanted, str) or (wanted is not None and order.copy != wanted[0]):
+            problem = given_up_problem(cluster, device, order)
+            raise CommandError(problem, held_problem(device, order))
+        return Progress(is_done=True, seen=progress_text(cluster, device))
     if order.is_open:
         return Progress(is_done=False, seen=progress_text(cluster, device))
     if order.state != DONE:

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sanctl.drivers import site_source
+from sanctl.drivers import site_delta, site_source
+from sanctl.drivers.site_delta import SiteDelta
 from sanctl.drivers.site_link import SiteLink
 from sanctl.drivers.site_source import SiteSource
 from sanctl.errors import CommandError, Problem
@@ -39,6 +40,35 @@ class SiteCopySource:
             self._size_bytes = self._found(copies).size_bytes
             chunks = link.read(self._copy.token, self._size_bytes)
             yield SiteSource(link, self._copy, device, self._size_bytes, chunks)
+            self.received_bytes = link.received_bytes
+
+    @contextmanager
+    def changes(self, device: str, base: SiteCopy) -> Iterator[SiteDelta | None]:
+        """Give what has changed since an earlier copy, for a device that is that one.
+
+        The site reads what has changed before. None: it does not have both copies in one folder and
+        of one size, with right lists of their chunks, or what it reads is not as its list says.
+
+        Args:
+            device: the path of the device.
+            base: the copy that the device is.
+
+        Raises:
+            Refused: this node does not have the site's key.
+            CommandError: the site cannot be reached, or does not have the later copy.
+        """
+        if (base.site, base.folder) != (self._copy.site, self._copy.folder):
+            yield None
+            return
+        with SiteLink.by_ssh(self._site) as link:
+            copies = link.open(self._site.path, self._site.mark, self._copy.folder)
+            size_bytes = self._found(copies).size_bytes
+            lists = link.changes(base.token, self._copy.token, size_bytes)
+            if lists is None or not site_delta.are_of((base, self._copy), lists, size_bytes):
+                yield None
+                return
+            with SiteDelta(link, self._copy, device, size_bytes, lists) as delta:
+                yield delta
             self.received_bytes = link.received_bytes
 
     def _found(self, copies: tuple[ProvenCopy, ...]) -> ProvenCopy:

@@ -18,9 +18,15 @@ node or another dies after each step:
 5. One change of the CIB, which only holds for the order that is still there, ends it. From then on
    nodes let hosts in again. The same change notes how long a restore from a second site took.
 
+An order may have the device held once it is a copy at a site: step 5 says so, and no host is let
+in. Nothing but this program can have written to it while that stands, so of a later copy only what
+has changed is read and written. Before the first write one change of the CIB, which is on this
+node's disk then, says that the device may be neither copy: whatever dies from there on, all is
+read.
+
 A device that is created from a backup or a copy at a second site has its order from the begin, and
 holds nothing: it starts with step 3. Before step 5 the device is read once more, and its digest is
-that of the backup or the copy.
+that of the backup or the copy; of one that was held what was written has the digests of its chunks.
 """
 
 from __future__ import annotations
@@ -37,16 +43,19 @@ from sanctl.agents.replica import parts
 from sanctl.agents.restore import closure, unit
 from sanctl.agents.restore.from_backup import BackupSource
 from sanctl.agents.restore.from_site import SiteCopySource
-from sanctl.drivers import gate, node_attributes, point_files, pool_files
+from sanctl.drivers import gate, node_attributes, own_disk, point_files, pool_files
 from sanctl.drivers.pacemaker import Pacemaker
 from sanctl.drivers.range_copy import FileSource, RangeCopy, Source
+from sanctl.drivers.site_delta import NotTheBase, SiteDelta
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.device import DeviceSpec
 from sanctl.model.device_restore import COPYING, REPORT_PREFIX, RestoreOrder, RestoreReport
 from sanctl.model.names import format_bytes
 from sanctl.model.restore_point import RestorePoint
+from sanctl.model.site_copy import SiteCopy
 from sanctl.ops.session import Session
 from sanctl.plan.device import restoring
+from sanctl.plan.health.own_disk_limits import is_behind
 from sanctl.plan.site.restored import plan_restored
 from sanctl.system import state_files
 from sanctl.system.clock import SystemClock
@@ -58,6 +67,9 @@ _POLL_S = 1.0
 _LOOK_S = 10.0
 #: The next attempt to read from another server comes so much later: the reason may be that one's.
 _AGAIN_S = 30.0
+#: How long Pacemaker may take to write the CIB to this node's disk; else all is read.
+_ON_DISK_S, _ON_DISK_POLL_S = 5.0, 0.05
+_Filling = RangeCopy | SiteDelta
 _RUNNER = LocalRunner()
 _log = DeviceLog("restore")
 
@@ -115,10 +127,12 @@ def _carry_out(name: str) -> None:
             case restoring.Stuck(problem=problem):
                 _fail(name, order, problem)
                 return
-            case restoring.Begin(goal=restoring.CopyFromSite(site=site, copy=copy)):
+            case restoring.Begin(goal=restoring.CopyFromSite(site=site, copy=copy, base=base)):
                 closure.note(name)
                 with begin.gives_up():
-                    _copy_from_site(session, name, begin, SiteCopySource(site, copy))
+                    there = SiteCopySource(site, copy)
+                    if base is None or not _bring_changes(session, name, begin, there, base):
+                        _copy_from_site(session, name, begin, there)
                 return
             case restoring.Begin(goal=restoring.Copy(point=point)):
                 closure.note(name)
@@ -255,6 +269,54 @@ def _copy_from_site(session: Session, name: str, begin: _Begin, source: SiteCopy
     _end(session, name, order, copy, began_s)
 
 
+def _bring_changes(
+    session: Session, name: str, begin: _Begin, source: SiteCopySource, base: SiteCopy
+) -> bool:
+    """Make a device that is held as a copy the later one; return whether that could be done."""
+    began_s, device = time.monotonic(), gate.target_device(name)
+    _report(name, RestoreReport(begin.order.token, text="the site reads what has changed"))
+    with source.changes(device, base) as delta:
+        if delta is None:
+            _log(name, f"the site does not say what has changed since copy {base.name}")
+            return False
+        order = begin()
+        ocf.crash_point("restore-begun")
+        _check_order(name, order)
+        if not _is_on_disk():
+            _log(name, "the CIB is not on this node's disk yet, so all is read")
+            return False
+        try:
+            _write(name, order, delta)
+        except NotTheBase as error:
+            _log(name, f"the device was not copy {base.name}: {error}; all is read")
+            return False
+        delta.check()
+    copy = order.copy
+    _log(
+        name,
+        f"holds {order.source}, digest {copy.digest if copy else '?'}; {source.received_bytes} "
+        f"bytes came; {delta.size_bytes} bytes were read, which may have changed since {base.name}",
+    )
+    _end(session, name, order, delta, began_s)
+    return True
+
+
+def _is_on_disk() -> bool:
+    """Whether what this node's Pacemaker has as the CIB now is on its disk, or comes there soon."""
+    deadline = time.monotonic() + _ON_DISK_S
+    try:
+        live = own_disk.live_cib_version(_RUNNER)
+        while live is not None:
+            if not is_behind(own_disk.written_cib_version(), live):
+                return True
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_ON_DISK_POLL_S)
+    except (SanctlError, OSError):
+        return False  # Then it is not known.
+    return False
+
+
 def _fill(name: str, order: RestoreOrder, source: Source) -> RangeCopy:
     """Make the device the same as the source, on the disks; return what that was."""
     with RangeCopy(source, gate.target_device(name)) as copy:
@@ -262,7 +324,7 @@ def _fill(name: str, order: RestoreOrder, source: Source) -> RangeCopy:
     return copy
 
 
-def _write(name: str, order: RestoreOrder, copy: RangeCopy) -> None:
+def _write(name: str, order: RestoreOrder, copy: _Filling) -> None:
     looked_s = time.monotonic()
     _report_progress(name, order, copy)
     has_more = True
@@ -276,7 +338,7 @@ def _write(name: str, order: RestoreOrder, copy: RangeCopy) -> None:
     copy.flush()
 
 
-def _end(session: Session, name: str, order: RestoreOrder, copy: RangeCopy, began_s: float) -> None:
+def _end(session: Session, name: str, order: RestoreOrder, copy: _Filling, began_s: float) -> None:
     ocf.crash_point("restore-copied")
     if not closure.is_closed(name):
         raise CommandError(_let_in_problem(name))
@@ -328,7 +390,7 @@ def _problem_of(error: SanctlError | OSError, order: RestoreOrder) -> Problem:
     return Problem("SAN-REST-008", f"{os.uname().nodename} cannot copy {order.source}: {error}")
 
 
-def _report_progress(name: str, order: RestoreOrder, copy: RangeCopy) -> None:
+def _report_progress(name: str, order: RestoreOrder, copy: _Filling) -> None:
     _report(
         name,
         RestoreReport(order.token, "", "", copy.done_bytes, copy.size_bytes, copy.written_bytes),

@@ -26,13 +26,20 @@ _seen: dict[str, float] = {}
 def start_if_ordered(runner: Runner, device: Device, state: ResourceState) -> None:
     """Start the unit if this node serves the device, and an order is open; one that runs is fine.
 
-    An error is left to the next monitor.
+    An error is left to the next monitor. For a device that is held there is nothing to do.
     """
-    if state.is_primary and device.restore:
+    if state.is_primary and device.restore and not _is_held(device.restore):
         with contextlib.suppress(SanctlError):
             runner.run(
                 ["systemctl", "start", "--no-block", _unit(device.name)], timeout_s=_TIMEOUT_S
             )
+
+
+def _is_held(text: str) -> bool:
+    from sanctl.model.device_restore import HELD, RestoreOrder  # noqa: PLC0415 - rarely needed
+
+    order = RestoreOrder.parse(text)
+    return order is not None and order.state == HELD
 
 
 def lock_path(name: str) -> str:

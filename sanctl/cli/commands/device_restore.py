@@ -53,7 +53,8 @@ def restore(
     No host may be logged in, and none is let in before the end. What is on the device now becomes
     a restore point first, so that the way back is the same command. Whatever dies meanwhile, it
     goes on; run again, the command waits for it. With --cancel a restore, also a failback from a
-    second site, ends before anything is written, and hosts are let in again.
+    second site, ends before anything is written, and hosts are let in again; of a device that was
+    held (replicate failback --hold) none is.
     """
     env = environment()
     wanted = DeviceName.parse(name)
@@ -126,7 +127,11 @@ def _cancel(env: Environment, name: DeviceName, *, timeout_s: float, output: str
         if not outcome.changed:
             print(f"device {name}: no restore is under way")
             return
-        print(f"device {name}: the restore is withdrawn; nothing was written, hosts are let in")
+        is_held = outcome.device.is_restoring
+        then = "it is held as before" if is_held else "hosts are let in"
+        print(f"device {name}: the restore is withdrawn; nothing was written, {then}")
+        if is_held:
+            return
         if kept is not None:
             print(f"what was kept for it is there: 'sanctl snapshot delete {name}@{kept}'")
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Options and output of `sanctl replicate`.
 
-Copies are used by replicate_restore.py, and takeovers are in replicate_takeover.py.
+Copies are used by replicate_restore.py and replicate_failback.py, and takeovers are in
+replicate_takeover.py.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sanctl.cli.commands.replicate_failback import failback
 from sanctl.cli.commands.replicate_hold import release, set_
-from sanctl.cli.commands.replicate_restore import failback, restore
+from sanctl.cli.commands.replicate_restore import restore
 from sanctl.cli.commands.replicate_takeover import giveback, takeover
 from sanctl.cli.environment import environment
 from sanctl.cli.options import accept_option, output_option, timeout_option

@@ -80,7 +80,8 @@ class Restore(TypedDict):
         "the restore point, `REPOSITORY::BACKUP`, or a copy, SITE:/DEVICE.UUID/POINT.TOKEN/DIGEST; "
         "null: another release wrote the order",
     ]
-    copying: Annotated[bool, "false: nothing has been written yet"]
+    copying: Annotated[bool, "false: nothing has been written yet, or it is held"]
+    held: Annotated[bool, "it is that copy, and waits for a later one, or to be released"]
     done_bytes: Annotated[int | None, "bytes of the device compared so far; null: not known"]
     written_bytes: Annotated[int | None, "bytes that differed, and were written; null: not known"]
     problem: Annotated[str | None, "code and text of what keeps it from going on; null: nothing"]

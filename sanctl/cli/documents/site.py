@@ -79,8 +79,13 @@ class CopyRestored(Device):
 class FailedBack(Restored):
     """A device that holds a copy at a site instead of what it held."""
 
-    copy: Annotated[str, "the copy: SITE:/DEVICE.UUID/POINT.TOKEN/DIGEST"]
-    made: Annotated[str, "when its restore point was made, in UTC"]
+    copy: Annotated[
+        str | None,
+        "the copy: SITE:/DEVICE.UUID/POINT.TOKEN/DIGEST; null: `--release`, and it was not held",
+    ]
+    made: Annotated[str | None, "when its restore point was made, in UTC; null: `--release`"]
+    held: Annotated[bool, "no host is let in; a later copy comes as what has changed"]
+    took_over: Annotated[bool, "it goes on instead of the device that was copied"]
 
 
 class CopyMade(TypedDict):

@@ -13,7 +13,7 @@ from sanctl.model.cache_policy import CacheMode
 from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import MEMBER_STATES
 from sanctl.model.device import DeviceSpec
-from sanctl.model.device_restore import COPYING
+from sanctl.model.device_restore import COPYING, HELD
 from sanctl.model.findings import Severity
 from sanctl.model.names import NodeName
 from sanctl.model.restore_point import MAX_EXTENTS
@@ -123,6 +123,7 @@ def _restore_data(cluster: Cluster, device: DeviceSpec) -> device_documents.Rest
     return {
         "point": order.point if order else None,
         "copying": order is None or order.state == COPYING,
+        "held": order is not None and order.state == HELD,
         "done_bytes": report.done_bytes if report and report.total_bytes else None,
         "written_bytes": report.written_bytes if report and report.total_bytes else None,
         "problem": f"{problem.code}: {problem.text}" if problem else None,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from sanctl.errors import Problem
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
-from sanctl.model.device_restore import COPYING, RestoreOrder, RestoreReport
+from sanctl.model.device_restore import COPYING, HELD, RestoreOrder, RestoreReport
 from sanctl.model.names import format_bytes
 from sanctl.plan.device.restoring import goal_of, unreadable_problem
 
@@ -27,8 +27,8 @@ def stuck_problem(cluster: Cluster, device: DeviceSpec) -> Problem | None:
         return None
     if order is None:
         return unreadable_problem(device)
-    if active is None:
-        return None  # a finding of its own
+    if active is None or order.state == HELD:
+        return None  # findings of their own
     # Of an order that has not begun the node gives up, and says why.
     if order.state == COPYING and order.backup is None:
         goal = goal_of(cluster, device, order, active)
@@ -56,6 +56,8 @@ def given_up_problem(cluster: Cluster, device: DeviceSpec, order: RestoreOrder) 
 
 def progress_text(cluster: Cluster, device: DeviceSpec) -> str:
     """Return in a few words how far a device has come that is being restored."""
+    if device.restore is not None and device.restore.state == HELD:
+        return "held: it is that copy"
     if cluster.active_node(device.name) is None:
         return "no node serves it"
     report = report_of(cluster, device)

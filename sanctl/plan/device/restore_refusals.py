@@ -6,12 +6,14 @@ from __future__ import annotations
 from sanctl.errors import Problem, Refused
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
-from sanctl.model.device_restore import ORDERED
+from sanctl.model.device_restore import HELD, ORDERED, RestoreOrder
 from sanctl.model.restore_point import RestorePoint
 
 
 def being_restored_problem(device: DeviceSpec) -> Problem:
-    """Return that a device is going back to a restore point."""
+    """Return that a device is going back to a restore point, or is held as a copy."""
+    if device.restore is not None and device.restore.state == HELD:
+        return held_problem(device, device.restore)
     return Problem(
         "SAN-REST-005",
         f"device {device.name} is being restored, from "
@@ -20,6 +22,21 @@ def being_restored_problem(device: DeviceSpec) -> Problem:
         + (
             f"; nothing is written yet: 'sanctl device restore {device.name} --cancel' withdraws it"
             if device.restore is not None and device.restore.state == ORDERED
+            else ""
+        ),
+    )
+
+
+def held_problem(device: DeviceSpec, order: RestoreOrder) -> Problem:
+    """Return that a device is held: it is a copy, and no host is let in."""
+    return Problem(
+        "SAN-REST-014",
+        f"device {device.name} is held as {order.source}: no host is let in, and nothing but a "
+        "later copy changes it",
+        f"'sanctl replicate failback {device.name} --release' lets hosts in to that copy"
+        + (
+            f"; 'sanctl device restore {device.name}' goes back to what was kept"
+            if order.kept_token
             else ""
         ),
     )

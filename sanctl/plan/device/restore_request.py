@@ -16,7 +16,7 @@ from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import MEMBER_STATES
 from sanctl.model.device import DeviceSpec
-from sanctl.model.device_restore import COPYING, ORDERED, RestoreOrder
+from sanctl.model.device_restore import COPYING, HELD, ORDERED, RestoreOrder
 from sanctl.model.host_session import HostSession
 from sanctl.model.names import DeviceName, format_bytes
 from sanctl.model.restore_point import PointOrder, RestorePoint
@@ -28,7 +28,7 @@ from sanctl.plan.device.restore_refusals import being_restored_problem
 from sanctl.plan.device.restoring import (
     KEPT_NOT_EVERYWHERE,
     lacking_problem,
-    order_change,
+    order_changes,
     unreadable_problem,
 )
 
@@ -67,6 +67,7 @@ class RestoreRequest:
         kept: the order for the point that keeps the device's content; None: nothing is kept.
         accepted: the codes of refusals that the operator accepts.
         shown: the device and point that the operator was shown; None: any of these names.
+        holds: the device is held once it is the copy: no host is let in before that is released.
     """
 
     device: DeviceName
@@ -75,6 +76,7 @@ class RestoreRequest:
     kept: PointOrder | None
     accepted: Collection[str] = ()
     shown: Shown | None = None
+    holds: bool = False
 
     @property
     def goal(self) -> str:
@@ -130,7 +132,7 @@ def plan_restore(
     sessions: Mapping[str, Collection[HostSession]],
     now_s: float,
 ) -> tuple[Change, ...]:
-    """Return the change that orders a restore; none if the same one is under way.
+    """Return the change that orders a restore; none if the same one is under way, or held.
 
     Args:
         cluster: as observed.
@@ -152,18 +154,27 @@ def plan_restore(
         if order is None:
             raise Refused(unreadable_problem(device))
         if goal.is_that_of(order):
+            # One that lets hosts in at its end is not to do that before they are to be let in.
+            if order.state != HELD and request.holds and not order.holds:
+                raise Refused(being_restored_problem(device))
             if order.state != ORDERED or order.may_keep_on_few or not _may_keep_on_few(request):
                 return ()
-            return (order_change(device, order._replace(may_keep_on_few=True)),)
-        if order.state != COPYING:
+            return order_changes(device, order._replace(may_keep_on_few=True))
+        if order.state not in {COPYING, HELD}:
             problems.append(being_restored_problem(device))
         if problems:
             raise Refused(*problems)
-        # What is on the device now is neither state, so it is not kept once more.
+        # What is on the device now is neither state, or a copy, so it is not kept once more.
         other = order._replace(
-            token=request.token, point=goal.point, point_token=goal.token, given_s=int(now_s)
+            token=request.token,
+            point=goal.point,
+            point_token=goal.token,
+            given_s=int(now_s),
+            state=ORDERED if order.state == HELD else order.state,
+            holds=request.holds,
+            base=order.copy if order.state == HELD else None,
         )
-        return (order_change(device, other),)
+        return order_changes(device, other)
     if cluster.cib.move_under_way(device.name, now_s) is not None:
         problems.append(
             Problem(
@@ -194,9 +205,10 @@ def plan_restore(
         int(now_s),
         # A node of an earlier release cannot read it, so it is there only where it says something.
         may_keep_on_few=_may_keep_on_few(request) and bool(_kept_problems(cluster, device, ())),
+        holds=request.holds,
     )
     # One patch: no host is served between the point that keeps the present state and the copy.
-    return (*kept_changes, order_change(device, ordered))
+    return (*kept_changes, *order_changes(device, ordered))
 
 
 def _may_keep_on_few(request: RestoreRequest) -> bool:

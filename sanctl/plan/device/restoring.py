@@ -17,11 +17,12 @@ from sanctl.model.device import DeviceSpec, access_digest
 from sanctl.model.device_restore import (
     COPYING,
     DONE,
-    GIVEN_UP,
+    HELD,
     ORDER_LIFE_S,
     RestoreOrder,
 )
-from sanctl.model.names import DeviceName
+from sanctl.model.names import DeviceName, NodeName
+from sanctl.model.release_needs import HELD_COPIES
 from sanctl.model.restore_point import RestorePoint
 from sanctl.model.site import Site
 from sanctl.model.site_copy import SiteCopy
@@ -30,6 +31,8 @@ from sanctl.plan.cluster.preconditions import (
     quorum_problems,
     refuse_unless_changeable,
 )
+from sanctl.plan.device.release_needs import needed
+from sanctl.plan.device.restore_refusals import being_restored_problem, held_problem
 
 #: The refusal of an order that would keep what is on the device on few nodes; may be accepted.
 KEPT_NOT_EVERYWHERE = "SAN-REST-012"
@@ -80,10 +83,17 @@ class CopyBackup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyFromSite:
-    """Make the device the same as a copy at a second site."""
+    """Make the device the same as a copy at a second site.
+
+    Attributes:
+        site: the site.
+        copy: the copy.
+        base: the copy that the device is, with certainty; None: that is not known.
+    """
 
     site: Site
     copy: SiteCopy
+    base: SiteCopy | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +131,8 @@ def next_step(
     order = device.restore if device else None
     if device is None or order is None or not order.is_open or device.is_stopping:
         return NothingToDo()
+    if order.state == HELD:
+        return NothingToDo()  # A command goes on.
     if order.backup is not None:
         # Given with the device itself: it has never held anything else, and no host was let in.
         repository, backup = order.backup
@@ -158,7 +170,9 @@ def goal_of(
     copy = order.copy
     if copy is not None:
         site = cluster.cib.site(copy.site)
-        return CopyFromSite(site=site, copy=copy) if site else gone_site_problem(copy)
+        if site is None:
+            return gone_site_problem(copy)
+        return CopyFromSite(site=site, copy=copy, base=order.base)
     point = target_point(cluster, device, order)
     if point is None:
         return gone_point_problem(device, order)
@@ -208,7 +222,8 @@ def gone_point_problem(device: DeviceSpec, order: RestoreOrder) -> Problem:
 
 
 def _kept_problem(cluster: Cluster, device: DeviceSpec, order: RestoreOrder) -> Problem | None:
-    if not order.kept_token:
+    # What a device was before it was held is kept since then, and what it is now is at a site.
+    if not order.kept_token or order.base is not None:
         return None
     kept = _kept_point(cluster, device, order)
     if kept is not None:
@@ -265,14 +280,18 @@ def _not_ready(
             and cluster.replica(device.name, node).access != nobody
         ):
             return f"{node} still lets hosts in"
-    if order.kept_token and _kept_point(cluster, device, order) is None:
+    keeps = order.kept_token and order.base is None
+    if keeps and _kept_point(cluster, device, order) is None:
         return "what is on the device is not kept yet"
     return ""
 
 
-def order_change(device: DeviceSpec, order: RestoreOrder) -> Change:
-    """Return the change that gives a device this order."""
-    return SetParameter(name=device.name, parameter="restore", value=str(order))
+def order_changes(device: DeviceSpec, order: RestoreOrder) -> tuple[Change, ...]:
+    """Return the changes that give a device this order, and say what a release has to know."""
+    return (
+        *needed(device, HELD_COPIES, is_on=order.is_of_holds),
+        SetParameter(name=device.name, parameter="restore", value=str(order)),
+    )
 
 
 def plan_begun(cluster: Cluster, name: str, order: RestoreOrder) -> tuple[Change, ...]:
@@ -281,37 +300,49 @@ def plan_begun(cluster: Cluster, name: str, order: RestoreOrder) -> tuple[Change
     Raises:
         CommandError: the order does not stand any more.
     """
-    return (order_change(_standing(cluster, name, order), order.in_state(COPYING)),)
+    return order_changes(_standing(cluster, name, order), order.in_state(COPYING))
 
 
 def plan_done(cluster: Cluster, name: str, order: RestoreOrder) -> tuple[Change, ...]:
-    """Return the change by which hosts are let in again: the device is the restore point.
+    """Return the change that says that the device is what was ordered.
+
+    By it hosts are let in again, or the device is held.
 
     Raises:
-        CommandError: the order does not stand any more.
+        CommandError: the order does not stand any more; or the replica that was filled is marked as
+            outdated, so another one is to serve.
     """
-    return (order_change(_standing(cluster, name, order), order.in_state(DONE)),)
+    device, active = _standing(cluster, name, order), cluster.active_node(DeviceName.parse(name))
+    if order.holds and active is not None and cluster.is_marked(device, NodeName.parse(active)):
+        raise CommandError(
+            Problem("SAN-REST-008", f"the replica of {name} on {active} is marked as outdated")
+        )
+    return order_changes(device, order.in_state(HELD if order.holds else DONE))
 
 
 def plan_given_up(cluster: Cluster, name: str, order: RestoreOrder) -> tuple[Change, ...]:
     """Return the change by which hosts are let in again: nothing was written.
+
+    A device that was held before is held again.
 
     Raises:
         CommandError: the order does not stand any more, or the copy has begun.
     """
     device = _standing(cluster, name, order)
     assert order.state != COPYING
-    return (order_change(device, order.in_state(GIVEN_UP)),)
+    return order_changes(device, order.withdrawn)
 
 
 def plan_cancelled(cluster: Cluster, name: DeviceName) -> tuple[Change, ...]:
     """Return the change by which an operator withdraws an order, and hosts are let in again.
 
-    No change if no order is open. The node that serves notes the begin of its copy by a change of
-    the same order (`plan_begun`), and writes nothing before: only one of both changes is made.
+    A device that was held before is held again, as the copy that it was and is. No change if no
+    order is open. The node that serves notes the begin of its copy by a change of the same order
+    (`plan_begun`), and writes nothing before: only one of both changes is made.
 
     Raises:
-        Refused: there is no such device, it cannot be changed now, or the copy has begun.
+        Refused: there is no such device, it cannot be changed now, the copy has begun, or it has
+            ended and the device is held.
     """
     device = existing_device(cluster, name)
     if not device.is_restoring:
@@ -330,12 +361,51 @@ def plan_cancelled(cluster: Cluster, name: DeviceName) -> tuple[Change, ...]:
                 "'sanctl device restore' goes back to what was kept",
             )
         )
-    changes = (order_change(device, order.in_state(GIVEN_UP)),)
+    if order.state == HELD:
+        raise Refused(held_problem(device, order))
+    changes = order_changes(device, order.withdrawn)
     kept = device.point_order
     if kept is not None and kept.token == order.kept_token:
         # What is on the device stays there, so nobody needs the restore point of it.
         return (*changes, ClearParameter(name=name, parameter="point"))
     return changes
+
+
+def plan_released(
+    cluster: Cluster, name: DeviceName, copy: SiteCopy | None = None
+) -> tuple[Change, ...]:
+    """Return the change by which hosts are let in to a device that is held; none if it is not.
+
+    Args:
+        cluster: as observed.
+        name: the device.
+        copy: the copy that it has to be; None: whichever it is held as.
+
+    Raises:
+        Refused: there is no such device, it cannot be changed now, is being restored still, or is
+            held as another copy.
+    """
+    device = existing_device(cluster, name)
+    if not device.is_restoring:
+        return ()
+    refuse_unless_changeable(cluster, device)
+    order = device.restore
+    if order is None:
+        raise Refused(unreadable_problem(device))
+    if order.state != HELD or copy not in {None, order.copy}:
+        raise Refused(being_restored_problem(device))
+    return order_changes(device, order.in_state(DONE))
+
+
+def plan_distrusted(device: DeviceSpec) -> tuple[Change, ...]:
+    """Return the change that goes with an operator's choice of a replica; none if none is held.
+
+    The replica that is kept may lack what the copy has: the next process reads all of it.
+    """
+    order = device.restore
+    if order is None or not order.is_open or not order.is_of_holds:
+        return ()
+    return order_changes(device, order.distrusted)
 
 
 def _standing(cluster: Cluster, name: str, order: RestoreOrder) -> DeviceSpec:

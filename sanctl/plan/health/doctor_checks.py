@@ -65,6 +65,7 @@ CHECKS = (
             "SAN-HLT-148",
             "SAN-HLT-149",
             "SAN-HLT-166",
+            "SAN-HLT-167",
             "SAN-HLT-150",
             "SAN-HLT-142",
             "SAN-HLT-143",

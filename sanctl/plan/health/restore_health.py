@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
+from sanctl.model.device_restore import HELD
 from sanctl.model.findings import Finding, Severity
 from sanctl.plan.device.restore_progress import progress_text, stuck_problem
 
@@ -25,6 +26,9 @@ def restore_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
             f"take another copy: 'sanctl replicate failback {device.name} --from SITE --copy COPY'"
             + (f"; or {way}" if device.restore.kept_token else "")
         )
+    if device.restore is not None and device.restore.state == HELD:
+        yield _held_finding(subject, device, source)
+        return
     problem = stuck_problem(cluster, device)
     if problem is None:
         yield Finding(
@@ -43,4 +47,16 @@ def restore_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
         what=f"its restore from {source} gets no further: {problem.text}",
         why="it may hold parts of two states, so no host is let in",
         do=problem.hint or f"mend that, and it goes on by itself; or {way}",
+    )
+
+
+def _held_finding(subject: str, device: DeviceSpec, source: str) -> Finding:
+    return Finding(
+        code="SAN-HLT-167",
+        severity=Severity.WARNING,
+        subject=subject,
+        what=f"it is held as {source}: no host is let in",
+        why="so the next copy comes as what has changed since this one",
+        do=f"the next copy: 'sanctl replicate failback {device.name} --from SITE --copy COPY'; or "
+        f"let hosts in to this one: 'sanctl replicate failback {device.name} --release'",
     )

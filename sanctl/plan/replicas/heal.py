@@ -12,8 +12,9 @@ that is gone since it was started, in a cluster whose quorums need not intersect
 The operator names the replica to keep. One change of the CIB then does four things at once, so
 that at no moment both replicas may be served: the kept one loses its mark, the other gets one, the
 other's node gets the order to discard exactly the generation that the operator was shown, and what
-an earlier decision has ordered and is not carried out is withdrawn. A choice that would lose
-nothing is still a choice: no replica is discarded that was not named.
+an earlier decision has ordered and is not carried out is withdrawn. Of a device that is held as a
+copy (plan/device/restoring.py) it says as well that it may be something else. A choice that would
+lose nothing is still a choice: no replica is discarded that was not named.
 
 A device's only replica may be blocked, too: suspect, above all. Then there is nothing to discard,
 and the decision is to serve it as it is.
@@ -40,6 +41,7 @@ from sanctl.plan.cluster.preconditions import (
     no_replica_problem,
     refuse_unless_changeable,
 )
+from sanctl.plan.device.restoring import plan_distrusted
 from sanctl.plan.drbd.data_generations import (
     ONLY_REPLICA,
     Relation,
@@ -290,7 +292,7 @@ def plan_heal(
                 f"stop its hosts first (unmount, log out), then --accept {ACCEPT_SERVED}",
             )
         )
-    return _changes(now, kept, others)
+    return (*_changes(now, kept, others), *plan_distrusted(device))
 
 
 def _changes(

@@ -198,5 +198,5 @@ def _check_noted(cluster: Cluster, copy: SiteCopy) -> None:
 def copies_in_use(cluster: Cluster, site: str) -> frozenset[str]:
     """Return the tokens of the copies at a site that devices are being filled from."""
     orders = [device.restore for device in cluster.cib.devices if device.is_restoring]
-    copies = [order.copy for order in orders if order is not None]
+    copies = [copy for order in orders if order is not None for copy in (order.copy, order.base)]
     return frozenset(copy.token for copy in copies if copy is not None and copy.site == site)

@@ -16,7 +16,7 @@ from sanctl.errors import CommandError, Problem, Refused, UsageError
 from sanctl.model.cib_change import Change, RemoveTakeover, SetTakeover
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
-from sanctl.model.device_restore import DONE
+from sanctl.model.device_restore import DONE, HELD
 from sanctl.model.site_copy import SiteCopy, WantedCopy
 from sanctl.model.site_takeover import Ending, SiteTakeovers, Successor, Takeover
 from sanctl.model.utc_time import utc_text
@@ -45,7 +45,7 @@ def copy_taken(device: DeviceSpec) -> SiteCopy:
                 f"'sanctl replicate failback {device.name}' fills it; then again",
             )
         )
-    elif order.state != DONE:
+    elif order.state not in {DONE, HELD}:
         raise Refused(
             Problem(
                 "SAN-SITE-022",

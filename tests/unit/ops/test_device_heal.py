@@ -4,7 +4,10 @@ from __future__ import annotations
 import pytest
 
 from sanctl.errors import NotConverged, Refused
+from sanctl.model.cib_change import SetParameter
+from sanctl.model.device_restore import COPYING, HELD, RestoreOrder
 from sanctl.model.names import DeviceName, NodeName
+from sanctl.model.site_copy import SiteCopy
 from sanctl.ops.device_heal import examine_replicas, heal_device
 from sanctl.ops.session import Session
 from sanctl.plan.health.cluster_health import all_findings
@@ -117,6 +120,23 @@ def test_the_standby_that_diverged_is_discarded(cluster: FakePacemaker, session:
     assert cluster.permanent("n2", "sanctl-discard-vm1") is None
     assert cluster.active("vm1") == ["n1"]
     assert len(cluster.patches) == 1
+
+
+def test_a_device_that_is_held_is_not_said_to_be_the_copy_any_more(
+    cluster: FakePacemaker, session: Session
+) -> None:
+    """The replica that is kept may be of before: only what has changed since would be read then."""
+    diverge(cluster)
+    copy = SiteCopy("far", "vm1", "e" * 32, "to-far", "2" * 16, "c" * 64)
+    held = RestoreOrder("1" * 16, str(copy), "1" * 16, "", 1000, HELD, holds=True)
+    order = SetParameter(name=VM1, parameter="restore", value=str(held))
+    session.change(lambda _seen: (order,))
+    cluster.ignores_restores = True
+    heal(session, N1, examine_replicas(session, VM1))
+    device = session.observe().cib.device("vm1")
+    assert device is not None and device.restore is not None
+    assert device.restore.state == COPYING and device.restore.copy == copy
+    assert device.restore.holds and device.restore.token != held.token
 
 
 def test_no_upper_bound_is_promised_of_what_a_replica_has_that_serves(

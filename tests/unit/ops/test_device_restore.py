@@ -285,8 +285,8 @@ def test_shown_while_it_is_under_way(bed: Bed) -> None:
     _, out, _ = bed.run("device", "show", "web", "--output", "json")
     assert json.loads(out)["data"]["state"] == "restoring"
     assert json.loads(out)["data"]["restore"] == {
-        "point": "good", "copying": True, "done_bytes": 16 << 20, "written_bytes": 8 << 20,
-        "problem": None,
+        "point": "good", "copying": True, "held": False, "done_bytes": 16 << 20,
+        "written_bytes": 8 << 20, "problem": None,
     }  # fmt: skip
     bed.cluster.attribute("n1", f"{REPORT_PREFIX}web", str(report._replace(token="9" * 16)))
     assert "not begun yet" in bed.run("device", "show", "web")[1]

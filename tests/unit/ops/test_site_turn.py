@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A device that is held as a copy, and the turn of the roles: by commands, at a site on this host.
+
+What the agents do is done by the cluster in memory.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from sanctl.errors import CommandError, Problem
+from sanctl.model.cib_change import SetParameter
+from sanctl.model.device_restore import COPYING, DONE, HELD, ORDERED, RestoreOrder
+from sanctl.model.names import DeviceName
+from sanctl.model.release_needs import HELD_COPIES
+from sanctl.ops import site_takeover
+from sanctl.plan.device.restoring import plan_cancelled
+from tests.support.json_contract import breaches
+from tests.unit.ops.test_replicate import Sites
+from tests.unit.ops.test_site_restore import copy_of_back, device_uuid, run, sites
+
+__all__ = ["sites"]
+
+_FIRST = "replicate failback web --from far --copy web@to-far-1 --hold --yes"
+_LATER = "replicate failback web --from far --copy web@to-far-2 --yes"
+
+
+def order_of(sites: Sites, name: str = "web") -> RestoreOrder:
+    device = sites.bed.seen().cib.device(name)
+    assert device is not None and device.restore is not None
+    is_open = device.restore.is_open
+    assert device.is_restoring is is_open and bool(device.access) is not is_open
+    assert (HELD_COPIES in device.needs) is device.restore.is_of_holds
+    return device.restore
+
+
+def data(line: str, monkeypatch: Any, capsys: Any) -> Any:
+    """Run a command for programs; return its data, as the reference describes them."""
+    out = run(f"{line} --output json", monkeypatch, capsys)
+    assert breaches(" ".join(line.split(" ")[:2]), out) == []
+    return json.loads(out)["data"]
+
+
+def test_held_and_then_a_later_copy(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = data(_FIRST, monkeypatch, capsys)
+    assert made["held"] and made["changed"] and not made["took_over"]
+    assert made["kept"].startswith("before-restore-") and made["restore"]["held"]
+    first = order_of(sites)
+    assert first.state == HELD and first.copy is not None and first.copy.point == "to-far-1"
+    # The same again has nothing to do.
+    assert not data(_FIRST, monkeypatch, capsys)["changed"] and order_of(sites) == first
+    assert "held: it is that copy; no host is let in" in run("device show web", monkeypatch, capsys)
+    run("status", monkeypatch, capsys, status=1)
+    later = data(f"{_LATER} --hold", monkeypatch, capsys)
+    # What was kept is kept still, and nothing else.
+    assert later["kept"] == made["kept"] and later["held"]
+    found = order_of(sites)
+    assert found.copy is not None and found.copy.point == "to-far-2"
+    assert found.kept_token == first.kept_token
+    text = run("replicate failback web --release", monkeypatch, capsys)
+    assert "hosts are let in to device web: it is copy web." in text and "@to-far-2" in text
+    assert order_of(sites).state == DONE
+    assert "is not held" in run("replicate failback web --release", monkeypatch, capsys)
+
+
+def test_the_last_copy_lets_hosts_in(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = run(_FIRST, monkeypatch, capsys)
+    assert "no host is let in" in text and "failback web --release" in text
+    text = run(_LATER, monkeypatch, capsys)
+    assert "device web holds copy web." in text and "no host is let in" not in text
+    assert order_of(sites).state == DONE
+    # Also of the copy that it is held as, of which nothing is left to be done but that.
+    run(f"{_LATER} --hold", monkeypatch, capsys)
+    let_in = data(_LATER, monkeypatch, capsys)
+    assert let_in["changed"] and not let_in["held"] and order_of(sites).state == DONE
+
+
+def test_the_question_says_what_is_on_it(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(_FIRST, monkeypatch, capsys)
+    text = run(_LATER.removesuffix(" --yes"), monkeypatch, capsys, status=2)
+    assert "what is on it now is copy web." in text and "@to-far-1" in text
+    assert order_of(sites).state == HELD
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "",
+        "--from far",
+        "--from far --copy web --hold --takeover",
+        "--release --hold",
+        "--release --takeover",
+        "--release --from far",
+        "--release --copy web",
+        "--release --no-keep",
+        "--release --allow-mix",
+    ],
+)
+def test_what_does_not_go_together(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], options: str
+) -> None:
+    run(f"replicate failback web {options}".strip(), monkeypatch, capsys, status=2)
+
+
+def test_what_is_refused_of_a_device_that_is_held(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = data(_FIRST, monkeypatch, capsys)["kept"]
+    for line in (
+        "device resize web 1G",
+        "device replicas web 1 --yes",
+        "snapshot create web --name x",
+        f"snapshot delete web@{kept} --yes",
+        "device restore web --cancel",
+        "site remove far --yes",
+    ):
+        assert "SAN-REST-014" in run(line, monkeypatch, capsys, status=4), line
+    before = order_of(sites)
+    assert before.state == HELD
+    # The way back to what was there before it was held.
+    run(f"device restore web --to {kept} --yes", monkeypatch, capsys)
+    found = order_of(sites)
+    assert found.state == DONE and found.point == kept
+
+
+def test_a_later_copy_is_withdrawn(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(_FIRST, monkeypatch, capsys)
+    sites.bed.cluster.ignores_restores = True
+    run(f"{_LATER} --timeout 1", monkeypatch, capsys, status=7)
+    assert order_of(sites).state == ORDERED and order_of(sites).base is not None
+    assert "SAN-REST-005" in run("replicate failback web --release", monkeypatch, capsys, status=4)
+    text = run("device restore web --cancel", monkeypatch, capsys)
+    assert "it is held as before" in text and "hosts are let in" not in text
+    found = order_of(sites)
+    assert found.state == HELD and found.copy is not None and found.copy.point == "to-far-1"
+
+
+def test_a_node_that_gives_the_later_copy_up(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(_FIRST, monkeypatch, capsys)
+    fake = sites.bed.cluster
+    own = fake._restore
+
+    def gives_up(name: str, order: RestoreOrder | None) -> None:
+        if order is None or order.state != ORDERED:
+            own(name, order)
+            return
+        sites.bed.session.change(
+            lambda seen: plan_cancelled(seen, DeviceName.parse(name)),
+            reads_replicas=False,
+        )
+
+    monkeypatch.setattr(fake, "_restore", gives_up)
+    text = run(_LATER, monkeypatch, capsys, status=5)
+    assert "nothing was written" in text and "held as copy web." in text
+    assert order_of(sites).state == HELD
+
+
+@pytest.fixture
+def away(sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+    """Another device goes on instead of web, and the site has a copy of it; return its UUID."""
+    run("replicate restore web --from far --to back", monkeypatch, capsys)
+    run("replicate takeover back", monkeypatch, capsys)
+    uuid = device_uuid(sites, "back")
+    copy_of_back(sites, uuid)
+    return uuid
+
+
+_TURN = "replicate failback web --from far --copy back --takeover --yes"
+
+
+def test_the_roles_turn_before_hosts_are_let_in(
+    sites: Sites, away: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("replicate failback web --from far --copy back --hold --yes", monkeypatch, capsys)
+    take_over, states = site_takeover.take_over, []
+
+    def watched(*words: Any, **options: Any) -> Any:
+        states.append(order_of(sites).state)
+        return take_over(*words, **options)
+
+    monkeypatch.setattr("sanctl.cli.commands.replicate_failback.take_over", watched)
+    made = data(_TURN, monkeypatch, capsys)
+    assert made["took_over"] and not made["held"] and states == [HELD]
+    assert order_of(sites).state == DONE and sites.bed.seen().cib.takeover("web", "far") is None
+    (folder,) = sites.folder.glob("back.*")
+    assert json.loads((folder / "takeover.json").read_text())["device"] == "web"
+    assert not list(sites.folder.glob("web.*/takeover.json"))
+
+
+def test_roles_that_do_not_turn_let_no_host_in(
+    sites: Sites, away: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As where the site has a newer copy of the other device by then: hosts there wrote on."""
+    take_over = site_takeover.take_over
+
+    def older(*_words: Any, **_options: Any) -> Any:
+        raise CommandError(Problem("SAN-SITE-036", "a newer one"))
+
+    monkeypatch.setattr("sanctl.cli.commands.replicate_failback.take_over", older)
+    text = run(_TURN, monkeypatch, capsys, status=5)
+    assert "SAN-SITE-036" in text and "no host is let in before the roles have turned" in text
+    assert order_of(sites).state == HELD
+    # The same command goes on.
+    monkeypatch.setattr("sanctl.cli.commands.replicate_failback.take_over", take_over)
+    assert "it goes on instead of back." in run(_TURN, monkeypatch, capsys)
+    assert order_of(sites).state == DONE
+
+
+def test_one_that_is_being_filled_is_not_released(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(_FIRST, monkeypatch, capsys)
+    sites.bed.cluster.ignores_restores = True
+    copying = SetParameter(
+        name=DeviceName.parse("web"),
+        parameter="restore",
+        value=str(order_of(sites).in_state(COPYING)),
+    )
+    sites.bed.session.change(lambda _seen: (copying,))
+    assert "SAN-REST-005" in run("replicate failback web --release", monkeypatch, capsys, status=4)

@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A device that is held as a copy: what the order says of it in each state, and what ends that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sanctl.errors import CommandError, Refused
+from sanctl.model.cib_change import Change, ClearParameter, SetParameter
+from sanctl.model.cluster import Cluster
+from sanctl.model.device import OutdatedMark
+from sanctl.model.device_restore import (
+    COPYING,
+    DONE,
+    GIVEN_UP,
+    HELD,
+    ORDER_LIFE_S,
+    ORDERED,
+    RestoreOrder,
+    closes,
+)
+from sanctl.model.release_needs import HELD_COPIES
+from sanctl.model.site_copy import SiteCopy
+from sanctl.plan.device import restore_progress, restore_refusals, restore_request, restoring
+from sanctl.plan.device.restoring import Begin, Copy, CopyFromSite, GiveUp, NothingToDo, Wait
+from sanctl.plan.health.restore_health import restore_findings
+from sanctl.plan.site.choosing import copies_in_use
+from sanctl.plan.site.takeover import copy_taken
+from tests.unit.model.test_site import SITE
+from tests.unit.plan.device.test_restoring import (
+    CLOSED,
+    COPY,
+    FROM_SITE,
+    GOOD,
+    KEPT,
+    NODES,
+    OPEN,
+    SPEC,
+    asked,
+    cluster,
+    step,
+)
+
+LATER = COPY._replace(point="later", token="5" * 16, digest="d" * 64)
+HOLDS = FROM_SITE._replace(holds=True)
+HELD_ORDER = HOLDS.in_state(HELD)
+#: To be `later`, and still `COPY`.
+NEXT = HOLDS._replace(
+    token="7" * 16, point=str(LATER), point_token="7" * 16, given_s=2000, base=COPY
+)
+SESSIONS: dict[str, tuple[Any, ...]] = {"n1": (), "n2": ()}
+
+
+def needing(order: RestoreOrder) -> Cluster:
+    """Return the cluster with an order, and what it has a release know."""
+    seen = cluster(order, sites=(SITE,))
+    device = replace(seen.cib.devices[0], needs=(HELD_COPIES,) if order.is_of_holds else ())
+    return replace(seen, cib=replace(seen.cib, devices=(device,)))
+
+
+def ordered(changes: tuple[Change, ...]) -> RestoreOrder:
+    """Return the order that a change gives."""
+    values = [
+        each.value
+        for each in changes
+        if isinstance(each, SetParameter) and each.parameter == "restore"
+    ]
+    order = RestoreOrder.parse(values[0])
+    assert order is not None
+    return order
+
+
+def request(copy: SiteCopy = LATER, *, holds: bool = True) -> restore_request.RestoreRequest:
+    return replace(asked(copy=copy), holds=holds)
+
+
+def test_an_order_is_read_as_it_was_written_and_as_nothing_else() -> None:
+    for order in (HOLDS, HOLDS.in_state(COPYING), HELD_ORDER, NEXT, NEXT._replace(holds=False)):
+        assert RestoreOrder.parse(str(order)) == order and closes(str(order))
+        # A release that does not know these words reads six, or seven with another one.
+        words = str(order).split(" ")
+        assert len(words) > 6 and words[6] != "kept-on-few"
+    for order in (
+        FROM_SITE._replace(state=HELD),
+        HELD_ORDER._replace(point="good"),
+        HELD_ORDER._replace(base=LATER),
+        NEXT._replace(state=COPYING),
+        NEXT._replace(state=DONE),
+    ):
+        assert RestoreOrder.parse(str(order)) is None and closes(str(order))
+    for text in (f"{HOLDS} hold", f"{HOLDS} base=x", f"{NEXT} hold", f"{HELD_ORDER} more"):
+        assert RestoreOrder.parse(text) is None and closes(text)
+
+
+def test_a_device_is_held_at_the_end_and_let_in_by_a_command_alone() -> None:
+    seen = needing(HOLDS)
+    begun = ordered(restoring.plan_begun(seen, "web", HOLDS))
+    assert begun == HOLDS.in_state(COPYING) and begun.holds
+    held = ordered(restoring.plan_done(needing(begun), "web", begun))
+    assert held == HELD_ORDER and held.held_copy == COPY and held.is_open
+    for is_closed in (True, False):
+        assert step(needing(held), now_s=1e9, is_closed=is_closed) == NothingToDo()
+    released = restoring.plan_released(needing(held), SPEC.name)
+    assert released == (
+        ClearParameter(name=SPEC.name, parameter="needs"),
+        SetParameter(name=SPEC.name, parameter="restore", value=str(FROM_SITE.in_state(DONE))),
+    )
+    # Which each release can read.
+    assert len(str(ordered(released)).split(" ")) == 6
+
+
+def test_what_a_release_has_to_know_comes_and_goes_with_the_order() -> None:
+    given = restore_request.plan_restore(
+        cluster(FROM_SITE._replace(state=DONE), points=()), request(), SESSIONS, 2000.0
+    )
+    need = SetParameter(name=SPEC.name, parameter="needs", value=HELD_COPIES)
+    assert need in given and ordered(given).holds and ordered(given).base is None
+    without = restore_request.plan_restore(
+        cluster(FROM_SITE._replace(state=DONE), points=()), request(holds=False), SESSIONS, 2000.0
+    )
+    assert need not in without and not ordered(without).holds
+    # Of one that is to let hosts in the base alone has to be known, and that goes with the begin.
+    last = NEXT._replace(holds=False)
+    gone = ClearParameter(name=SPEC.name, parameter="needs")
+    assert gone in restoring.plan_begun(needing(last), "web", last)
+    assert gone not in restoring.plan_begun(needing(NEXT), "web", NEXT)
+
+
+def test_a_later_copy_of_a_device_that_is_held() -> None:
+    changes = restore_request.plan_restore(needing(HELD_ORDER), request(), {}, 2000.0)
+    assert changes == (SetParameter(name=SPEC.name, parameter="restore", value=str(NEXT)),)
+    # Nothing is kept again: also where the point that was kept is gone.
+    seen = replace(needing(NEXT), cib=replace(needing(NEXT).cib, points=(GOOD,)))
+    wanted = CopyFromSite(site=SITE, copy=LATER, base=COPY)
+    assert step(seen, now_s=2010.0) == Begin(goal=wanted)
+    assert step(seen, is_closed=False) == Wait(why="n1 still lets hosts in")
+    assert step(cluster(NEXT, sites=(SITE,), access=(CLOSED, OPEN))) == Wait(
+        why="n2 still lets hosts in"
+    )
+    # From the begin on nothing says that the device is the earlier copy.
+    begun = ordered(restoring.plan_begun(seen, "web", NEXT))
+    assert begun.state == COPYING and begun.base is None and begun.holds and not begun.is_held
+    assert step(needing(begun)) == CopyFromSite(site=SITE, copy=LATER)
+    assert ordered(restoring.plan_done(needing(begun), "web", begun)).copy == LATER
+    last = NEXT._replace(holds=False).in_state(COPYING)
+    assert ordered(restoring.plan_done(needing(last), "web", last)).state == DONE
+
+
+def test_what_stays_ordered_is_held_as_before() -> None:
+    back = NEXT._replace(point=str(COPY), base=None, state=HELD)
+    for order in (NEXT, NEXT._replace(holds=False)):
+        assert ordered(restoring.plan_cancelled(needing(order), SPEC.name)) == back
+        assert ordered(restoring.plan_given_up(needing(order), "web", order)) == back
+    assert ordered(restoring.plan_cancelled(needing(HOLDS), SPEC.name)).state == GIVEN_UP
+    assert not HOLDS.withdrawn.is_open and not HOLDS.withdrawn.is_of_holds
+    # As where it cannot begin for too long, or the site is not known any more.
+    found = step(cluster(NEXT, sites=(SITE,), access=(CLOSED, OPEN)), waited_s=ORDER_LIFE_S + 1.0)
+    assert isinstance(found, GiveUp) and "n2 still lets hosts in" in found.problem.text
+    assert isinstance(step(cluster(NEXT)), GiveUp)
+
+
+def test_the_same_copy_and_other_requests() -> None:
+    for holds in (True, False):
+        same = request(COPY, holds=holds)
+        assert restore_request.plan_restore(needing(HELD_ORDER), same, {}, 2000.0) == ()
+        assert restore_request.plan_restore(needing(HOLDS), same, {}, 2000.0) == ()
+    # One that lets hosts in by itself is not taken for one that does not.
+    with pytest.raises(Refused, match="SAN-REST-005"):
+        restore_request.plan_restore(needing(FROM_SITE), request(COPY), {}, 2000.0)
+    with pytest.raises(Refused, match="SAN-REST-005"):
+        restore_request.plan_restore(needing(NEXT), request(COPY), {}, 2000.0)
+    # The way back to what was kept, by which the device is held no more.
+    back = replace(asked(), point="kept")
+    order = ordered(restore_request.plan_restore(needing(HELD_ORDER), back, {}, 2000.0))
+    assert order.state == ORDERED and order.base == COPY and not order.holds
+    assert step(needing(order)) == Begin(goal=Copy(point=KEPT))
+    assert order.withdrawn.state == HELD and order.withdrawn.copy == COPY
+    # What is neither state is overwritten as a whole.
+    copying = HOLDS.in_state(COPYING)
+    for holds in (True, False):
+        wanted = request(holds=holds)
+        order = ordered(restore_request.plan_restore(needing(copying), wanted, {}, 2000.0))
+        assert order.state == COPYING and order.base is None and order.holds is holds
+
+
+@pytest.mark.parametrize(
+    ("order", "copy", "code"),
+    [
+        (HELD_ORDER, LATER, "SAN-REST-014"),
+        (HOLDS, None, "SAN-REST-005"),
+        (HOLDS.in_state(COPYING), None, "SAN-REST-005"),
+        (NEXT, COPY, "SAN-REST-005"),
+        (None, None, "SAN-REST-010"),
+    ],
+)
+def test_what_is_not_released(order: RestoreOrder | None, copy: SiteCopy | None, code: str) -> None:
+    with pytest.raises(Refused, match=code):
+        restoring.plan_released(cluster(order), SPEC.name, copy)
+
+
+def test_what_is_released_already_or_may_not_change() -> None:
+    assert restoring.plan_released(cluster(FROM_SITE._replace(state=DONE)), SPEC.name) == ()
+    assert ordered(restoring.plan_released(needing(HELD_ORDER), SPEC.name, COPY)).state == DONE
+    with pytest.raises(Refused, match="SAN-CLU-001"):
+        restoring.plan_released(cluster(HELD_ORDER, has_quorum=False), SPEC.name)
+    with pytest.raises(Refused, match="SAN-REST-014"):
+        restoring.plan_cancelled(needing(HELD_ORDER), SPEC.name)
+
+
+def test_what_would_change_the_device_is_refused() -> None:
+    with pytest.raises(Refused) as refused:
+        restore_refusals.refuse_while_restoring(needing(HELD_ORDER).cib.devices[0])
+    (problem,) = refused.value.problems
+    assert problem.code == "SAN-REST-014" and "failback web --release" in problem.hint
+    assert "device restore web" in problem.hint
+    nothing = HELD_ORDER._replace(kept_token="")
+    problem = restore_refusals.held_problem(SPEC, nothing)
+    assert "device restore" not in problem.hint
+    # The point that was kept is the way back.
+    with pytest.raises(Refused, match="SAN-REST-014"):
+        restore_refusals.refuse_deletion_of(needing(HELD_ORDER), KEPT)
+
+
+def test_a_choice_of_a_replica_has_all_read() -> None:
+    """The one that is kept may lack the copy, or a part of it."""
+    found = ordered(restoring.plan_distrusted(needing(HELD_ORDER).cib.devices[0]))
+    assert found.state == COPYING and found.copy == COPY and found.holds
+    # A process that began before ends nothing.
+    assert found.token != HELD_ORDER.token and found.point_token == found.token
+    found = ordered(restoring.plan_distrusted(needing(NEXT).cib.devices[0]))
+    assert found.state == COPYING and found.copy == LATER and found.base is None
+    for order in (HOLDS, HOLDS.in_state(COPYING)):
+        found = ordered(restoring.plan_distrusted(needing(order).cib.devices[0]))
+        assert found.state == order.state and found.token != order.token
+    back = NEXT._replace(point="kept", point_token=KEPT.token, holds=False)
+    found = ordered(restoring.plan_distrusted(needing(back).cib.devices[0]))
+    assert found.point_token == KEPT.token and found.state == COPYING
+    for other in (FROM_SITE, FROM_SITE.in_state(COPYING), FROM_SITE.in_state(DONE), None):
+        assert restoring.plan_distrusted(cluster(other).cib.devices[0]) == ()
+    assert HELD_ORDER._replace(token="f" * 16).distrusted.token == "0" * 16
+
+
+def test_a_replica_that_is_marked_is_not_said_to_be_the_copy() -> None:
+    copying = HOLDS.in_state(COPYING)
+    marked = needing(copying)
+    mark = OutdatedMark(device="web", node=NODES[0], uuid=SPEC.uuid)
+    marked = replace(marked, cib=replace(marked.cib, outdated=(mark,)))
+    with pytest.raises(CommandError, match="marked as outdated"):
+        restoring.plan_done(marked, "web", copying)
+
+
+def test_what_is_said_of_it() -> None:
+    seen = needing(HELD_ORDER)
+    device = seen.cib.devices[0]
+    assert restore_progress.progress_text(seen, device) == "held: it is that copy"
+    assert restore_progress.stuck_problem(cluster(HELD_ORDER), device) is None, "no site is needed"
+    (finding,) = restore_findings(seen, device)
+    assert finding.code == "SAN-HLT-167" and "web.eeeeeeee@to-far" in finding.what
+    assert "failback web --release" in finding.do
+    (finding,) = restore_findings(needing(NEXT), needing(NEXT).cib.devices[0])
+    assert finding.code == "SAN-HLT-110"
+
+
+def test_the_copies_that_it_needs_stay_at_the_site() -> None:
+    assert copies_in_use(needing(HELD_ORDER), "far") == {COPY.token}
+    assert copies_in_use(needing(NEXT), "far") == {COPY.token, LATER.token}
+
+
+def test_a_device_that_is_held_takes_over() -> None:
+    assert copy_taken(needing(HELD_ORDER).cib.devices[0]) == COPY
+    for order in (NEXT, HOLDS.in_state(COPYING)):
+        with pytest.raises(Refused, match="SAN-SITE-022"):
+            copy_taken(needing(order).cib.devices[0])
+
+
+def prefixes() -> Iterator[tuple[str, RestoreOrder]]:
+    """Yield what the CIB has after each step of two failbacks, and what is on the device then."""
+    yield "before", HOLDS
+    yield "mixed", HOLDS.in_state(COPYING)
+    yield "first", HELD_ORDER
+    yield "first", NEXT
+    yield "mixed", NEXT.in_state(COPYING)
+    yield "later", NEXT.in_state(HELD)
+    yield "later", NEXT.in_state(DONE)
+
+
+def test_whatever_dies_nothing_is_taken_for_a_copy_that_it_is_not() -> None:
+    """What is left for the next process by each state, if the one before died in it."""
+    for content, order in prefixes():
+        read = RestoreOrder.parse(str(order))
+        assert read == order
+        found = step(needing(order), now_s=order.given_s + 10.0)
+        goal = found.goal if isinstance(found, Begin) else found
+        base = goal.base if isinstance(goal, CopyFromSite) else None
+        assert base is None or (content == "first" and base == COPY)
+        is_claimed = order.state in {HELD, DONE}
+        assert not is_claimed or content == ("first" if order.copy == COPY else "later")
+        assert order.is_open is (order.state != DONE), "no host before the end"
