@@ -43,7 +43,7 @@ _NOTED_S = 20.0
 #: How long a ledger writes beside what is measured.
 _WRITES_ON_S = 3.0
 _FAILOVER_STAGES = ("restore", "takeover", "login", "first write")
-_TURN_STAGES = ("log out", "last copy", "failback", "takeover", "login", "first write")
+_TURN_STAGES = ("log out", "last copy", "failback", "login", "first write")
 
 #: Prints in how many bytes, by blocks of 4 KiB, two files or devices of one length differ, outside
 #: of a stretch.
@@ -112,10 +112,10 @@ class SiteBench:
         made_bytes = self._differing(
             host.name, _THERE_AT, _AFTER_AT, there.run.device, chosen["file"]
         )
-        running, running_s, pause, kept = self._come_home_running(there)
+        running, running_s, pause, running_bytes = self._come_home_running(there)
         faults += point_copies.find_faults(there, running["file"], [host.name])
 
-        after, last, last_kept, moments_s = self._turn(there)
+        after, last, moments_s = self._turn(there)
         time.sleep(_WRITES_ON_S)
         host.stop_ledger(after.run)
         there_log, after_log = (host.fetch_log(load.run)[1] for load in (there, after))
@@ -131,7 +131,6 @@ class SiteBench:
             host.check_ledger(replace(there.run, device=after.run.device)),
             host.check_ledger(after.run),
         ]
-        active = collect.active_node(self._bed, HOME)
         found = SiteRound(
             failover_s=failover_s,
             failover_stages=failover_stages,
@@ -139,11 +138,7 @@ class SiteBench:
             turn_stages=site_figures.stages(_TURN_STAGES, moments_s),
             running_s=running_s,
             running_pause=pause,
-            # What was kept last is what had come home before.
-            running=Return(
-                self._differing(active, 0, 0, self._point_file(kept), self._point_file(last_kept)),
-                self._came_bytes(running),
-            ),
+            running=Return(running_bytes, self._came_bytes(running)),
             last=Return(
                 self._differing(host.name, 0, 0, running["file"], last["file"]),
                 self._came_bytes(last),
@@ -210,12 +205,12 @@ class SiteBench:
 
     def _come_home_running(
         self, load: LedgerLoad
-    ) -> tuple[dict[str, Any], float, ledger_latency.Pause, str]:
-        """Bring home what was written there, while the host goes on.
+    ) -> tuple[dict[str, Any], float, ledger_latency.Pause, int]:
+        """Bring home what was written there, while the host goes on; the device is held then.
 
         Returns:
-            The copy, how long it took with the failback, the host's longest pause meanwhile, and
-            the restore point that keeps what was at home before.
+            The copy, how long it took with the failback, the host's longest pause meanwhile, and in
+            how many bytes what was at home before differed.
         """
         host = self._host
         # In pieces behind the ledgers' blocks.
@@ -236,7 +231,7 @@ class SiteBench:
             await_writes(load, states)
             began_s = time.time()
             made = self._copy(THERE, standby)
-            kept = self._fail_back(made)
+            kept = self._fail_back(made, "--hold")
             ended_s = time.time()
             await_writes(load, states)
         pause = ledger_latency.find_pause(host.fetch_log(load.run)[1], began_s, ended_s)
@@ -244,14 +239,17 @@ class SiteBench:
             f"a first failback, while the host wrote: {ended_s - began_s:.1f} s, its longest pause"
             f" {pause.seconds * 1000:.0f} ms"
         )
-        return made, ended_s - began_s, pause, kept
+        # No host has it, so its file is what has come.
+        before = self._point_file(kept)
+        data = f"{before.rpartition('/points/')[0]}/devices/{HOME}.*.data"
+        differing = self._differing(collect.active_node(self._bed, HOME), 0, 0, before, data)
+        return made, ended_s - began_s, pause, differing
 
-    def _turn(self, there: LedgerLoad) -> tuple[LedgerLoad, dict[str, Any], str, list[float]]:
+    def _turn(self, there: LedgerLoad) -> tuple[LedgerLoad, dict[str, Any], list[float]]:
         """Stop what writes there, bring home the last of it, and go on at home.
 
         Returns:
-            The ledger at home, the last copy, the restore point that keeps what was at home before,
-            and when each stage but the last one ended.
+            The ledger at home, the last copy, and when each stage but the last one ended.
         """
         # Asked before: each question would be a part of the pause.
         standby = self._standby(THERE)
@@ -260,11 +258,9 @@ class SiteBench:
         moments_s = [time.time()]
         last = self._copy(THERE, standby)
         moments_s.append(time.time())
-        kept = self._fail_back(last)
+        self._fail_back(last, "--takeover")
         moments_s.append(time.time())
-        self._sanctl(self._nodes[0], f"replicate takeover {HOME}")
-        moments_s.append(time.time())
-        return self._log_in(HOME, _AFTER_AT, moments_s), last, kept, moments_s
+        return self._log_in(HOME, _AFTER_AT, moments_s), last, moments_s
 
     def _standby(self, device: str) -> str:
         active = collect.active_node(self._bed, device)
@@ -273,12 +269,12 @@ class SiteBench:
     def _copy(self, device: str, standby: str) -> dict[str, Any]:
         return self._sanctl(standby, f"replicate run {device} --to {SITE}")
 
-    def _fail_back(self, made: dict[str, Any]) -> str:
+    def _fail_back(self, made: dict[str, Any], option: str) -> str:
         """Make the device at home what a copy is; return what keeps what it held before."""
         done = self._sanctl(
             self._nodes[0],
             f"replicate failback {HOME} --from {SITE} --copy {THERE}@{made['copy']['point']}"
-            f" --yes --timeout {_GIVEN_UP_S}",
+            f" {option} --yes --timeout {_GIVEN_UP_S}",
         )
         require(bool(done["kept"]), f"failback keeps nothing of what was on {HOME}")
         return str(done["kept"])

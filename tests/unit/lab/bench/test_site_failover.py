@@ -175,7 +175,7 @@ class Lab:
         self.now_s += self._took_s.get(first, 0.5)
         data: dict[str, Any] = {}
         if first == "snapshot show":
-            data = {"file": "/point"}
+            data = {"file": "/srv/points/point"}
         elif first == "replicate run":
             self._copies += 1
             data = {"copy": {"point": f"to-bench-{self._copies}"}, "file": f"/copy{self._copies}"}
@@ -241,14 +241,13 @@ def test_the_commands_are_those_of_the_how_to(
         "login iqn.lab.bench-site-dr",
         f"ledger bench-site-dr from {4 * MIB}",
         "n2: replicate run bench-site-dr --to bench",
-        "n1: replicate failback bench-site --from bench --copy bench-site-dr@to-bench-2 --yes"
-        " --timeout 500",
+        "n1: replicate failback bench-site --from bench --copy bench-site-dr@to-bench-2 --hold"
+        " --yes --timeout 500",
         "end ledger-bench-site-dr",
         "logout iqn.lab.bench-site-dr",
         "n2: replicate run bench-site-dr --to bench",
-        "n1: replicate failback bench-site --from bench --copy bench-site-dr@to-bench-3 --yes"
-        " --timeout 500",
-        "n1: replicate takeover bench-site",
+        "n1: replicate failback bench-site --from bench --copy bench-site-dr@to-bench-3 --takeover"
+        " --yes --timeout 500",
         "login iqn.lab.bench-site",
         f"ledger bench-site from {8 * MIB}",
         "end ledger-bench-site",
