@@ -436,7 +436,7 @@ def test_the_commands_of_the_how_to(scenario: Scenario, home: str) -> None:
     """In the order of docs/howto/site-lost.md; both clusters are this one."""
     del home
     bed = scenario.bed
-    add, listed, restore, delete, takeover, schedule, again, failback, back, off, end = (
+    add, listed, restore, delete, takeover, schedule, again, failback, last, turn, off, end = (
         sample.command.replace("iqn.2026-11.net.example:host1", scenario.host.iqn)
         for sample in consoles(ROOT / "docs" / "howto" / "site-lost.md")
     )
@@ -461,19 +461,15 @@ def test_the_commands_of_the_how_to(scenario: Scenario, home: str) -> None:
         problem = sanctl(bed, "n1" if active == "n2" else "n2", refused, status=4)[0]
         assert problem["code"] == "SAN-SITE-021", problem
         typed(bed, "n1", schedule)
-        active = collect.active_node(bed, "vm1-dr")
-        # Beside a copy by schedule, a restore point is being made, or takes the other's place.
-        wait_for(
-            "a copy",
-            lambda: bed.sh(
-                "n1" if active == "n2" else "n2", again, ok=range(256), timeout_s=120
-            ).status == 0,
-            within_s=240,
-        )  # fmt: skip
+        await_copy(bed, again)
         await_sessions(bed, "vm1")
-        typed(bed, "n1", failback)
+        assert "no host is let in" in typed(bed, "n1", failback)
+        assert digests(bed, "vm1") == {wanted} and not who_may(bed, "vm1")
+        write(scenario, f"{scenario.iqn_prefix()}.vm1-dr", 1, "")
+        (wanted,) = digests(bed, "vm1-dr")
+        await_copy(bed, last)
+        assert "it goes on instead of vm1-dr." in typed(bed, "n1", turn)
         assert digests(bed, "vm1") == {wanted}
-        assert "does not go on instead of vm1 any more" in typed(bed, "n1", back)
         copy(bed, "vm1", "n2" if collect.active_node(bed, "vm1") == "n1" else "n1")
         typed(bed, "n1", off)
         typed(bed, "n1", end)
@@ -485,6 +481,20 @@ def test_the_commands_of_the_how_to(scenario: Scenario, home: str) -> None:
                 timeout_s=240,
                 ok=range(256),
             )
+
+
+def await_copy(bed: LabSession, command: str) -> None:
+    """Run a command of the page that copies vm1-dr, until it does.
+
+    Beside a copy by schedule, a restore point is being made, or takes the other's place.
+    """
+    active = collect.active_node(bed, "vm1-dr")
+    node = "n1" if active == "n2" else "n2"
+    wait_for(
+        "a copy",
+        lambda: bed.sh(node, command, ok=range(256), timeout_s=120).status == 0,
+        within_s=240,
+    )
 
 
 def typed(bed: LabSession, node: str, command: str) -> str:

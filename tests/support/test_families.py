@@ -12,6 +12,7 @@ FAMILIES = {
         "test_site_hold",
         "test_site_restore",
         "test_site_rollout",
+        "test_site_turn",
     ),
     "Caches": (
         "test_cache_policies",
