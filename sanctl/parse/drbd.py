@@ -250,7 +250,7 @@ def parse_primaries_without_disk(text: str) -> int:
     return len(re.findall(pattern, text, re.MULTILINE))
 
 
-_DIFFERS = re.compile(r"drbd(\d+)(?: \S+)?: Out of sync: start=(\d+), size=(\d+) \(sectors\)")
+_DIFFERS = re.compile(r"drbd(\d+)(?: (\S+))?: Out of sync: start=(\d+), size=(\d+) \(sectors\)")
 
 
 def parse_blank_replicas(text: str) -> int:
@@ -258,13 +258,15 @@ def parse_blank_replicas(text: str) -> int:
     return text.count("cs:Connected ro:Secondary/Secondary ds:Inconsistent/Inconsistent ")
 
 
-def parse_out_of_sync_range(line: str) -> tuple[int, int, int] | None:
-    """Return minor, first byte and length in bytes of a range that a verify found to differ.
+def parse_out_of_sync_range(line: str) -> tuple[int, str, int, int] | None:
+    """Return minor, peer, first byte and length in bytes of a range that a verify found to differ.
 
-    The line is one of the kernel's log (drbd_int.h, ov_out_of_sync_print).
+    DRBD 8.4 leaves out the peer's name. The line is one of the kernel's log (drbd_int.h, ov_out_of_sync_print).
     """
     found = _DIFFERS.search(line)
-    return (int(found[1]), int(found[2]) * 512, int(found[3]) * 512) if found else None
+    if found is None:
+        return None
+    return int(found[1]), found[2] or "", int(found[3]) * 512, int(found[4]) * 512
 
 
 _COMPARED = re.compile(

@@ -249,15 +249,16 @@ def _track_drbd9(
     if peer is None or not peer.is_connected or not (peer.is_in_sync or is_repairing):
         _record_interrupted(runner, device, latest, "the replicas were disconnected")
         return False
-    found_kib = peer.out_of_sync_kib or 0
-    if is_repairing and (found_kib or not peer.is_in_sync):
+    marked_kib = peer.out_of_sync_kib or 0
+    if is_repairing and (marked_kib or not peer.is_in_sync):
         return True
     if not is_repairing and not _has_kernel_logged_end(device, peer.name):
         _record_interrupted(runner, device, latest, "DRBD has not logged its end")
         return False
     order = VerifyRequest.parse(device.verify)
     is_repair = order is not None and order.is_repair and order.number == latest.order
-    if not is_repairing and found_kib:
+    found_kib = 0 if is_repairing else _found_kib(device, peer.name, marked_kib)
+    if found_kib:
         latest = latest._replace(
             found_kib=latest.found_kib + found_kib,
             ranges=tuple(dict.fromkeys(_out_of_sync_ranges(device))),
@@ -343,13 +344,37 @@ def _has_kernel_logged_end(device: Device, peer: str = "") -> bool:
     return False
 
 
+def _found_kib(device: Device, peer: str, marked_kib: int) -> int:
+    """Return how much a verify of DRBD 9 has found to differ from a peer, in KiB."""
+    if not marked_kib:
+        return 0
+    since, _ = _log_position(device.name)
+    numbers = [number for number, _ in kernel_log.records()]
+    ranges = [each for each in _logged_ranges(device) if each[1] == peer]
+    found_kib = plan.differing_kib(
+        marked_kib,
+        is_one_logged=bool(ranges),
+        is_log_whole=bool(numbers) and numbers[0] <= since + 1,
+    )
+    if not found_kib:
+        _log(
+            device.name,
+            f"{marked_kib} KiB were marked as out of sync on {peer} before, and are the same",
+        )
+    return found_kib
+
+
 def _out_of_sync_ranges(device: Device) -> list[str]:
+    return [f"{first}+{length}" for _, _, first, length in _logged_ranges(device)]
+
+
+def _logged_ranges(device: Device) -> list[tuple[int, str, int, int]]:
+    """Return minor, peer, first byte and length of what was logged since the verify began."""
     since, _ = _log_position(device.name)
     found = (
         parse_out_of_sync_range(text) for number, text in kernel_log.records() if number > since
     )
-    return [f"{first}+{length}" for minor, first, length in filter(None, found)
-            if minor == device.minor]  # fmt: skip
+    return [each for each in filter(None, found) if each[0] == device.minor]
 
 
 def _write_log_position(name: str, since: int, peers: Sequence[int] = ()) -> None:

@@ -162,6 +162,22 @@ def needs_completion(
     )
 
 
+def differing_kib(marked_kib: int, *, is_one_logged: bool, is_log_whole: bool) -> int:
+    """Return how much a verify has found to differ from a peer, in KiB.
+
+    DRBD 9.3.3 leaves blocks marked as out of sync after a resync from two peers at once, though
+    both have the same data, and counts them as what its next verify has found
+    (drbd_sender.c, drbd_resync_finished: the bitmap's weight). It logs what it has compared and
+    found to differ, and nothing else (drbd_ov_out_of_sync_found).
+
+    Args:
+        marked_kib: how much is marked as out of sync at the end, in KiB.
+        is_one_logged: the kernel's log has a range of that peer that differs.
+        is_log_whole: the log has every line since the verify began.
+    """
+    return 0 if is_log_whole and not is_one_logged else marked_kib
+
+
 def is_left_open(own: VerifyResult | None, *, is_connected: bool) -> bool:
     """Whether this node's latest verify or repair is recorded as one that runs."""
     return own is not None and (own.result == RUNNING or (own.result == REPAIRING and is_connected))

@@ -206,9 +206,9 @@ def test_progress_of_large_resyncs_and_verifies() -> None:
 
 def test_a_range_that_a_verify_found_out_of_sync() -> None:
     line = "block drbd12: Out of sync: start=2048, size=16 (sectors)"
-    assert parse_out_of_sync_range(line) == (12, 1048576, 8192)
+    assert parse_out_of_sync_range(line) == (12, "", 1048576, 8192)
     nine = "drbd vol1/0 drbd12 n2: Out of sync: start=2048, size=16 (sectors)"
-    assert parse_out_of_sync_range(nine) == (12, 1048576, 8192)
+    assert parse_out_of_sync_range(nine) == (12, "n2", 1048576, 8192)
     assert (
         parse_out_of_sync_range("block drbd12: Online verify found 2 4k block out of sync!") is None
     )

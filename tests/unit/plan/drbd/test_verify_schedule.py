@@ -21,6 +21,7 @@ from sanctl.model.verify_result import (
 )
 from sanctl.plan.drbd.verify_schedule import (
     WAITS_AT_MOST_S,
+    differing_kib,
     has_peer_found_differences,
     is_due,
     is_order_open,
@@ -207,3 +208,13 @@ def test_a_result_ahead_keeps_no_repair_from_beginning() -> None:
     assert may_repair(order, ahead, STANDBY._replace(peers=(behind,)), NOW + 5)
     late = ahead._replace(order=NOW + 5)
     assert not may_repair(order, late, STANDBY._replace(peers=(behind,)), NOW + 5)
+
+
+@pytest.mark.parametrize(
+    ("is_one_logged", "is_log_whole", "kib"),
+    [(True, True, 156), (True, False, 156), (False, False, 156), (False, True, 0)],
+)
+def test_what_is_marked_differs_unless_drbd_has_compared_it_as_equal(
+    is_one_logged: bool, is_log_whole: bool, kib: int
+) -> None:
+    assert differing_kib(156, is_one_logged=is_one_logged, is_log_whole=is_log_whole) == kib
