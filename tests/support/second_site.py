@@ -29,7 +29,8 @@ def sanctl(bed: LabSession, node: str, words: str, *, status: int = 0) -> Any:
     done = bed.sh(node, f"sanctl {words} --output json", timeout_s=400, ok=range(256))
     found = json.loads(done.stdout)
     assert done.status == status, done.stdout + done.stderr
-    assert breaches(" ".join(words.split()[:2]), done.stdout) == []
+    wrong = breaches(" ".join(words.split()[:2]), done.stdout)
+    assert not wrong, f"{words}: {wrong}"
     return found["problems"] if status else found["data"]
 
 
