@@ -261,7 +261,8 @@ def parse_blank_replicas(text: str) -> int:
 def parse_out_of_sync_range(line: str) -> tuple[int, str, int, int] | None:
     """Return minor, peer, first byte and length in bytes of a range that a verify found to differ.
 
-    DRBD 8.4 leaves out the peer's name. The line is one of the kernel's log (drbd_int.h, ov_out_of_sync_print).
+    DRBD 8.4 leaves out the peer's name. The line is one of the kernel's log (drbd_int.h,
+    ov_out_of_sync_print).
     """
     found = _DIFFERS.search(line)
     if found is None:

@@ -165,13 +165,14 @@ def note_refused_promotion(device: Device) -> Iterator[None]:
     Raises:
         SanctlError: the failure of the code inside.
     """
+    # A note of one before would have the failure of this one cleaned up, whatever that is.
+    remove_notes(device.name, PROMOTE)
     try:
         yield
     except SanctlError as error:
         if drbdsetup.is_refused_for_peer(error):
             write_note(device, PROMOTE)
         raise
-    remove_notes(device.name, PROMOTE)
 
 
 def note_start_not_begun(device: Device) -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from sanctl.agents.cache import read_cache, write_cache
 from sanctl.agents.device_log import DeviceLog
@@ -258,6 +258,11 @@ def _track_drbd9(
     order = VerifyRequest.parse(device.verify)
     is_repair = order is not None and order.is_repair and order.number == latest.order
     found_kib = 0 if is_repairing else _found_kib(device, peer.name, marked_kib)
+    if found_kib is None:
+        _record_interrupted(
+            runner, device, latest, f"what differs from {peer.name} is not marked any more"
+        )
+        return False
     if found_kib:
         latest = latest._replace(
             found_kib=latest.found_kib + found_kib,
@@ -344,19 +349,20 @@ def _has_kernel_logged_end(device: Device, peer: str = "") -> bool:
     return False
 
 
-def _found_kib(device: Device, peer: str, marked_kib: int) -> int:
-    """Return how much a verify of DRBD 9 has found to differ from a peer, in KiB."""
-    if not marked_kib:
-        return 0
+def _found_kib(device: Device, peer: str, marked_kib: int) -> int | None:
+    """Return how much a verify of DRBD 9 has found to differ from a peer, in KiB.
+
+    None where DRBD has forgotten it.
+    """
     since, _ = _log_position(device.name)
-    numbers = [number for number, _ in kernel_log.records()]
-    ranges = [each for each in _logged_ranges(device) if each[1] == peer]
+    records = list(kernel_log.records())
+    ranges = [each for each in _ranges(device, records) if each[1] == peer]
     found_kib = plan.differing_kib(
         marked_kib,
-        is_one_logged=bool(ranges),
-        is_log_whole=bool(numbers) and numbers[0] <= since + 1,
+        logged_kib=sum(length for _, _, _, length in ranges) // 1024,
+        is_log_whole=plan.is_log_whole([number for number, _ in records], since),
     )
-    if not found_kib:
+    if marked_kib and found_kib == 0:
         _log(
             device.name,
             f"{marked_kib} KiB were marked as out of sync on {peer} before, and are the same",
@@ -365,15 +371,14 @@ def _found_kib(device: Device, peer: str, marked_kib: int) -> int:
 
 
 def _out_of_sync_ranges(device: Device) -> list[str]:
-    return [f"{first}+{length}" for _, _, first, length in _logged_ranges(device)]
+    ranges = _ranges(device, kernel_log.records())
+    return [f"{first}+{length}" for _, _, first, length in ranges]
 
 
-def _logged_ranges(device: Device) -> list[tuple[int, str, int, int]]:
+def _ranges(device: Device, records: Iterable[tuple[int, str]]) -> list[tuple[int, str, int, int]]:
     """Return minor, peer, first byte and length of what was logged since the verify began."""
     since, _ = _log_position(device.name)
-    found = (
-        parse_out_of_sync_range(text) for number, text in kernel_log.records() if number > since
-    )
+    found = (parse_out_of_sync_range(text) for number, text in records if number > since)
     return [each for each in filter(None, found) if each[0] == device.minor]
 
 

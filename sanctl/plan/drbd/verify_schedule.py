@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from sanctl.model.drbd import ResourceState
 from sanctl.model.sync_policy import Schedule
@@ -162,20 +163,34 @@ def needs_completion(
     )
 
 
-def differing_kib(marked_kib: int, *, is_one_logged: bool, is_log_whole: bool) -> int:
-    """Return how much a verify has found to differ from a peer, in KiB.
+def is_log_whole(numbers: Sequence[int], since: int) -> bool:
+    """Whether a kernel log has every record after one.
+
+    Args:
+        numbers: those of the records that it has, oldest first.
+        since: that of the newest record at the begin of the verify.
+    """
+    later = [number for number in numbers if number > since]
+    return since >= 0 and later == list(range(since + 1, since + 1 + len(later)))
+
+
+def differing_kib(marked_kib: int, *, logged_kib: int, is_log_whole: bool) -> int | None:
+    """Return how much a verify has found to differ from a peer, in KiB; None: that is forgotten.
 
     DRBD 9.3.3 leaves blocks marked as out of sync after a resync from two peers at once, though
     both have the same data, and counts them as what its next verify has found
     (drbd_sender.c, drbd_resync_finished: the bitmap's weight). It logs what it has compared and
-    found to differ, and nothing else (drbd_ov_out_of_sync_found).
+    found to differ, and nothing else (drbd_ov_out_of_sync_found). Of a peer that has reconnected
+    since nothing is marked any more, and nothing would be repaired.
 
     Args:
         marked_kib: how much is marked as out of sync at the end, in KiB.
-        is_one_logged: the kernel's log has a range of that peer that differs.
+        logged_kib: how much of that peer the kernel's log says to differ, in KiB.
         is_log_whole: the log has every line since the verify began.
     """
-    return 0 if is_log_whole and not is_one_logged else marked_kib
+    if not marked_kib:
+        return None if logged_kib else 0
+    return 0 if is_log_whole and not logged_kib else marked_kib
 
 
 def is_left_open(own: VerifyResult | None, *, is_connected: bool) -> bool:

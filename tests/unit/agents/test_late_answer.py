@@ -140,7 +140,9 @@ def test_what_the_program_has_found_out_is_the_answer(node: Node) -> None:
         ("cs:WFConnection ro:Primary/Unknown ds:Inconsistent/DUnknown C r-----", FAILED),
         ("cs:WFConnection ro:Secondary/Unknown ds:UpToDate/DUnknown C r-----", FAILED),
         ("cs:WFConnection ro:Primary/Unknown ds:UpToDate/Outdated C r-----", PROMOTED),
-        ("cs:WFConnection ro:Primary/Unknown ds:UpToDate/DUnknown C s-----", PROMOTED),
+        # Frozen for fencing: the peer may have all that was acknowledged, and take over.
+        ("cs:WFConnection ro:Primary/Unknown ds:UpToDate/DUnknown C s-----", FAILED),
+        ("cs:WFConnection ro:Primary/Unknown ds:UpToDate/Outdated C s-----", PROMOTED),
         ("cs:SyncSource ro:Primary/Secondary ds:UpToDate/Inconsistent C r-----", PROMOTED),
         ("cs:Connected ro:Primary/Secondary ds:UpToDate/Diskless C r-----", PROMOTED),
         ("cs:StandAlone ro:Primary/Unknown ds:UpToDate/DUnknown   r-----", PROMOTED),

@@ -431,3 +431,11 @@ def test_a_promotion_that_succeeds_leaves_no_note(runtime: Path) -> None:
         pass
     age(runtime)
     assert asked() == []
+
+
+def test_another_failed_promotion_is_not_cleaned_up_for_a_refused_one(runtime: Path) -> None:
+    for error in (REFUSED, NO_ANSWER):
+        with pytest.raises(CommandError), failure_cleanup.note_refused_promotion(device("vol1")):
+            raise error
+    age(runtime)
+    assert asked() == []

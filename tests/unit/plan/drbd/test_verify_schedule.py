@@ -24,6 +24,7 @@ from sanctl.plan.drbd.verify_schedule import (
     differing_kib,
     has_peer_found_differences,
     is_due,
+    is_log_whole,
     is_order_open,
     looks_within_s,
     may_repair,
@@ -211,10 +212,36 @@ def test_a_result_ahead_keeps_no_repair_from_beginning() -> None:
 
 
 @pytest.mark.parametrize(
-    ("is_one_logged", "is_log_whole", "kib"),
-    [(True, True, 156), (True, False, 156), (False, False, 156), (False, True, 0)],
+    ("marked", "logged", "whole", "kib"),
+    [
+        (156, 156, True, 156),
+        (156, 4, True, 156),
+        (156, 156, False, 156),
+        (156, 0, False, 156),
+        (156, 0, True, 0),
+        (0, 8, True, None),
+        (0, 8, False, None),
+        (0, 0, True, 0),
+        (0, 0, False, 0),
+    ],
 )
 def test_what_is_marked_differs_unless_drbd_has_compared_it_as_equal(
-    is_one_logged: bool, is_log_whole: bool, kib: int
+    marked: int, logged: int, whole: bool, kib: int | None
 ) -> None:
-    assert differing_kib(156, is_one_logged=is_one_logged, is_log_whole=is_log_whole) == kib
+    assert differing_kib(marked, logged_kib=logged, is_log_whole=whole) == kib
+
+
+@pytest.mark.parametrize(
+    ("numbers", "since", "is_whole"),
+    [
+        ([1, 2, 3, 4], 2, True),
+        ([3, 4], 2, True),
+        ([1, 2], 2, True),
+        ([4, 5], 2, False),
+        ([1, 2, 3, 5], 2, False),
+        ([], 2, True),
+        ([1, 2], -1, False),
+    ],
+)
+def test_a_log_with_a_gap_is_not_whole(numbers: list[int], since: int, is_whole: bool) -> None:
+    assert is_log_whole(numbers, since) is is_whole
