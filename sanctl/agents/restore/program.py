@@ -20,9 +20,9 @@ node or another dies after each step:
 
 An order may have the device held once it is a copy at a site: step 5 says so, and no host is let
 in. Nothing but this program can have written to it while that stands, so of a later copy only what
-has changed is read and written. Before the first write one change of the CIB, which is on this
-node's disk then, says that the device may be neither copy: whatever dies from there on, all is
-read.
+has changed is read and written. Before the first write, of whatever, one change of the CIB, which
+is on this node's disk then, says that the device may be neither copy: whatever dies from there on,
+all is read.
 
 A device that is created from a backup or a copy at a second site has its order from the begin, and
 holds nothing: it starts with step 3. Before step 5 the device is read once more, and its digest is
@@ -40,10 +40,10 @@ from collections.abc import Iterator
 from sanctl.agents import ocf
 from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.replica import parts
-from sanctl.agents.restore import closure, unit
+from sanctl.agents.restore import closure, own_cib, unit
 from sanctl.agents.restore.from_backup import BackupSource
 from sanctl.agents.restore.from_site import SiteCopySource
-from sanctl.drivers import gate, node_attributes, own_disk, point_files, pool_files
+from sanctl.drivers import gate, node_attributes, point_files, pool_files
 from sanctl.drivers.pacemaker import Pacemaker
 from sanctl.drivers.range_copy import FileSource, RangeCopy, Source
 from sanctl.drivers.site_delta import NotTheBase, SiteDelta
@@ -55,7 +55,6 @@ from sanctl.model.restore_point import RestorePoint
 from sanctl.model.site_copy import SiteCopy
 from sanctl.ops.session import Session
 from sanctl.plan.device import restoring
-from sanctl.plan.health.own_disk_limits import is_behind
 from sanctl.plan.site.restored import plan_restored
 from sanctl.system import state_files
 from sanctl.system.clock import SystemClock
@@ -67,8 +66,8 @@ _POLL_S = 1.0
 _LOOK_S = 10.0
 #: The next attempt to read from another server comes so much later: the reason may be that one's.
 _AGAIN_S = 30.0
-#: How long Pacemaker may take to write the CIB to this node's disk; else all is read.
-_ON_DISK_S, _ON_DISK_POLL_S = 5.0, 0.05
+#: How long Pacemaker may take to write the CIB to this node's disk; else nothing is written.
+_ON_DISK_S = 5.0
 _Filling = RangeCopy | SiteDelta
 _RUNNER = LocalRunner()
 _log = DeviceLog("restore")
@@ -171,12 +170,21 @@ class _Begin:
     def __init__(self, session: Session, name: str, order: RestoreOrder) -> None:
         self._session, self._name, self.order = session, name, order
         self._was_tried = False
+        # One that has begun does not say any more what the device was held as.
+        self._may_be_claimed = order.base is not None or order.state == COPYING
 
     def __call__(self) -> RestoreOrder:
         """Note that the device may hold parts of two states from here on; once.
 
+        Where the CIB has said that the device is a copy, this node's disk has that it is none any
+        more when this returns.
+
         Returns:
             The order as noted.
+
+        Raises:
+            CommandError: the CIB did not change, or is not on this node's disk: nothing is to be
+                written.
         """
         order = self.order
         if order.state != COPYING:
@@ -188,6 +196,12 @@ class _Begin:
                 can_wait=False,
             )
             self.order = order.in_state(COPYING)
+        if self._may_be_claimed:
+            # The node's own CIB has the order then, so its version is not one of before.
+            _check_stands(self._name, self.order)
+            if not own_cib.is_on_disk(_RUNNER, wait_s=_ON_DISK_S):
+                raise CommandError(_not_on_disk_problem(self._name))
+            self._may_be_claimed = False
         return self.order
 
     @contextlib.contextmanager
@@ -282,9 +296,6 @@ def _bring_changes(
         order = begin()
         ocf.crash_point("restore-begun")
         _check_order(name, order)
-        if not _is_on_disk():
-            _log(name, "the CIB is not on this node's disk yet, so all is read")
-            return False
         try:
             _write(name, order, delta)
         except NotTheBase as error:
@@ -299,22 +310,6 @@ def _bring_changes(
     )
     _end(session, name, order, delta, began_s)
     return True
-
-
-def _is_on_disk() -> bool:
-    """Whether what this node's Pacemaker has as the CIB now is on its disk, or comes there soon."""
-    deadline = time.monotonic() + _ON_DISK_S
-    try:
-        live = own_disk.live_cib_version(_RUNNER)
-        while live is not None:
-            if not is_behind(own_disk.written_cib_version(), live):
-                return True
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(_ON_DISK_POLL_S)
-    except (SanctlError, OSError):
-        return False  # Then it is not known.
-    return False
 
 
 def _fill(name: str, order: RestoreOrder, source: Source) -> RangeCopy:
@@ -374,14 +369,28 @@ def _check_order(name: str, order: RestoreOrder) -> None:
     Raises:
         CommandError: it does not, or that is not known.
     """
-    if closure.read_order(_RUNNER, name) != str(order):
-        raise CommandError(Problem("SAN-REST-006", f"the order to restore {name} was replaced"))
+    _check_stands(name, order)
     if not closure.is_closed(name):
         raise CommandError(_let_in_problem(name))
 
 
+def _check_stands(name: str, order: RestoreOrder) -> None:
+    if closure.read_order(_RUNNER, name) != str(order):
+        raise CommandError(Problem("SAN-REST-006", f"the order to restore {name} was replaced"))
+
+
 def _let_in_problem(name: str) -> Problem:
     return Problem("SAN-REST-008", f"{name}: the access list is not empty")
+
+
+def _not_on_disk_problem(name: str) -> Problem:
+    here = os.uname().nodename
+    return Problem(
+        "SAN-REST-008",
+        f"the CIB that says {name} is being overwritten is not on the disk of {here} after "
+        f"{_ON_DISK_S:.0f} s, so nothing is written",
+        "'sanctl doctor' shows what is wrong with that disk; the next monitor tries again",
+    )
 
 
 def _problem_of(error: SanctlError | OSError, order: RestoreOrder) -> Problem:

@@ -51,8 +51,6 @@ def held(node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     make(folder, TWO, LATER, base=ONE)
     monkeypatch.setattr(SiteLink, "by_ssh", lambda _site: local_link())
     monkeypatch.setattr(program, "_AGAIN_S", 0.0)
-    monkeypatch.setattr(own_disk, "live_cib_version", lambda _runner: (0, 7))
-    monkeypatch.setattr(own_disk, "written_cib_version", lambda: (0, 7))
     site = SITE._replace(path=str(folder), mark=MARK)
     node.bed.session.change(lambda _seen: (SetSite(site=site),))
     node.device.write_bytes(FIRST)
@@ -129,22 +127,37 @@ def test_nothing_is_written_before_the_cib_says_so(
 
 
 @pytest.mark.parametrize("case", ["late", "no file", "no answer", "no version"])
-def test_all_is_read_where_the_cib_does_not_come_to_the_disk(
-    held: Node, said: list[str], monkeypatch: pytest.MonkeyPatch, case: str
+@pytest.mark.parametrize("goal", ["changes", "whole", "point"])
+def test_nothing_is_written_where_the_cib_does_not_come_to_the_disk(
+    held: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, goal: str, case: str
 ) -> None:
+    """Not by any process: the order does not say any more that the device was held."""
+
     def silent(*_: object) -> None:
         raise CommandError(Problem("SAN-CLU-002", "no answer"))
 
+    wanted = LATER
+    if goal == "whole":
+        lists(tmp_path, ONE).unlink()
+    elif goal == "point":
+        good, wanted = held.bed.good, held.file.read_bytes()
+        back = held.bed.order()._replace(point=good.name, point_token=good.token, holds=False)
+        held.bed.set_restore(str(back))
     monkeypatch.setattr(program, "_ON_DISK_S", 0.0)
-    if case in {"late", "no file"}:
-        version = (0, 6) if case == "late" else None
-        monkeypatch.setattr(own_disk, "written_cib_version", lambda: version)
-    else:
-        live = silent if case == "no answer" else lambda _runner: None
-        monkeypatch.setattr(own_disk, "live_cib_version", live)
+    with monkeypatch.context() as patched:
+        if case in {"late", "no file"}:
+            version = (0, 6) if case == "late" else None
+            patched.setattr(own_disk, "written_cib_version", lambda: version)
+        else:
+            live = silent if case == "no answer" else lambda _runner: None
+            patched.setattr(own_disk, "live_cib_version", live)
+        for _ in range(2):
+            held.run()
+            assert held.device.read_bytes() == FIRST and held.state == COPYING
+            assert "SAN-REST-008" in held.report() and "not on the disk of n1" in held.report()
     held.run()
-    assert held.device.read_bytes() == LATER and held.state == HELD
-    assert "so all is read" in " ".join(said)
+    assert held.device.read_bytes() == wanted
+    assert held.state == (DONE if goal == "point" else HELD)
 
 
 @pytest.mark.parametrize("step", ["restore-ready", "restore-begun", "restore-chunk",

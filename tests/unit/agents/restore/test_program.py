@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from sanctl.agents.restore import closure, program, unit
-from sanctl.drivers import gate, node_attributes
+from sanctl.drivers import gate, node_attributes, own_disk
 from sanctl.drivers.range_copy import CHUNK_BYTES, RangeCopy
 from sanctl.drivers.site_link import SiteLink
 from sanctl.errors import CommandError, NotConverged, Problem
@@ -100,6 +100,8 @@ def node(bed: Bed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
         (gate, "gate_table", lambda _name: made.gate),
         (closure, "is_closed", lambda _name: made.is_closed),
         (closure, "read_order", read_order),
+        (own_disk, "live_cib_version", lambda _runner: (0, 7)),
+        (own_disk, "written_cib_version", lambda: (0, 7)),
         (node_attributes, "publish", lambda _runner, *pair: bed.cluster.attribute("n1", *pair)),
         (node_attributes, "delete", lambda _runner, key: bed.cluster.attribute("n1", key, None)),
     ):  # fmt: skip
