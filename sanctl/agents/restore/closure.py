@@ -6,12 +6,16 @@ was ordered before the restore, and runs after its begin, would let hosts in aga
 on the node once an action has seen the order, and an action that has not asks the CIB. The note
 stays as well while a process here still copies: one that a demotion could not end, as where its
 node has hung, and another node has finished the copy since.
+
+Where an order has said that the device is a copy, hosts are let in once this node's disk has the
+CIB that says so no more: what they write would else be that copy after a loss of all power.
 """
 
 from __future__ import annotations
 
 import contextlib
 
+from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.replica import access_list
 from sanctl.agents.replica.parts import Device
 from sanctl.agents.restore import unit
@@ -23,8 +27,13 @@ from sanctl.system.runner import Runner
 _KIND = "restoring"
 _TIMEOUT_S = 8.0
 _NOT_KNOWN = "not known"
+#: In the note: an order has said here that the device is a copy.
+_CLAIMED = "claimed"
 #: The process that has ended the order itself is about to end.
 _GRACE_S = 2.0
+#: How long Pacemaker may take to write the CIB to this node's disk; then the next monitor looks.
+_ON_DISK_S = 2.0
+_log = DeviceLog("restore")
 
 
 def as_ordered(device: Device, order: str) -> Device:
@@ -38,8 +47,7 @@ def as_known(runner: Runner, device: Device) -> Device:
     if device.restore:
         # Without room for the note the copy does not begin (`note`).
         with contextlib.suppress(OSError):
-            if not note.exists():
-                note.write()
+            _note(note, device.restore)
         return device
     try:
         if not note.exists():
@@ -48,6 +56,8 @@ def as_known(runner: Runner, device: Device) -> Device:
         if _closes(order):
             return device.closed(order)
         if not unit.end(runner, device.name, grace_s=_GRACE_S):
+            return device.closed(order or _NOT_KNOWN)
+        if note.read() == _CLAIMED and not _is_on_disk(runner, device.name):
             return device.closed(order or _NOT_KNOWN)
         note.remove()
     except (SanctlError, OSError):
@@ -74,7 +84,8 @@ def note(name: str) -> None:
     Raises:
         OSError: there is no room for the note.
     """
-    state_files.of_device(name, _KIND).write()
+    made = state_files.of_device(name, _KIND)
+    made.write(made.read())
 
 
 def is_closed(name: str) -> bool:
@@ -108,6 +119,34 @@ def close_before_promotion(device: Device) -> None:
         raise CommandError(
             Problem("SAN-AGENT-016", f"{device.name} {why}, and hosts could not be kept out")
         )
+
+
+def _note(note: state_files.StateFile, order: str) -> None:
+    if not note.exists():
+        note.write()
+    if note.read() != _CLAIMED and _may_claim(order):
+        note.write(_CLAIMED)
+
+
+def _is_on_disk(runner: Runner, name: str) -> bool:
+    from sanctl.agents.restore import own_cib  # noqa: PLC0415 - rarely needed
+
+    is_there = own_cib.is_on_disk(runner, wait_s=_ON_DISK_S)
+    if not is_there:
+        _log(
+            name,
+            "hosts are kept out: the CIB that says the device is held no more is not on this "
+            "node's disk yet ('sanctl doctor'); the next monitor looks again",
+        )
+    return is_there
+
+
+def _may_claim(order: str) -> bool:
+    """Whether an order says that the device is a copy, or one of another release may."""
+    from sanctl.model.device_restore import RestoreOrder  # noqa: PLC0415 - rarely needed
+
+    read = RestoreOrder.parse(order)
+    return read is None or read.is_of_holds
 
 
 def _closes(order: str) -> bool:

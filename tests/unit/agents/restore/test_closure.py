@@ -10,15 +10,25 @@ import pytest
 from sanctl.agents.replica import access_list
 from sanctl.agents.replica.parts import Device
 from sanctl.agents.restore import closure, unit
-from sanctl.drivers import lio
+from sanctl.drivers import lio, own_disk
 from sanctl.errors import CommandError, Problem
-from sanctl.model.device_restore import DONE, RestoreOrder
+from sanctl.model.device_restore import COPYING, DONE, HELD, RestoreOrder
 from sanctl.model.drbd import ResourceState
-from sanctl.system import state_files
+from sanctl.model.site_copy import SiteCopy
+from sanctl.system import journal, state_files
 from sanctl.system.runner import LocalRunner
 from tests.unit.agents.points.test_unit import Recorder
 
 ORDER = RestoreOrder("1" * 16, "good", "2" * 16, "", 1000)
+COPY = SiteCopy("far", "web", "a" * 32, "to-far", "3" * 16, "d" * 64)
+HOLDS = ORDER._replace(point=str(COPY), point_token="1" * 16, holds=True)
+#: Each says of the device, or may say soon, that it is a copy.
+CLAIMS = {
+    "held": HOLDS._replace(state=HELD),
+    "to be held": HOLDS._replace(state=COPYING),
+    "to be a later one": HOLDS._replace(holds=False, base=COPY),
+    "back": ORDER._replace(base=COPY),
+}
 RUNNER = LocalRunner()
 DEVICE = Device(
     name="web", uuid="a" * 32, minor=1, size_bytes=1, pool="main", nodes=("n1", "n2"),
@@ -46,6 +56,7 @@ def in_cib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InCib:
     state_files.make_folder()
     made = InCib()
     monkeypatch.setattr(closure, "read_order", made.read)
+    monkeypatch.setattr(journal, "write", lambda *_, **__: None)
     return made
 
 
@@ -96,6 +107,40 @@ def test_hosts_stay_out_while_a_process_here_still_copies(
         runner.started.clear()
     assert closure.as_known(runner, DEVICE) == DEVICE
     assert runner.started == []
+
+
+@pytest.mark.parametrize("claim", [*CLAIMS, "of a later release"])
+def test_hosts_stay_out_until_the_disk_has_that_it_is_held_no_more(
+    in_cib: InCib, monkeypatch: pytest.MonkeyPatch, claim: str
+) -> None:
+    """After a loss of all power what they wrote would else be that copy."""
+    monkeypatch.setattr(closure, "_ON_DISK_S", 0.0)
+    monkeypatch.setattr(own_disk, "live_cib_version", lambda _runner: (0, 7))
+    written: list[tuple[int, int] | None] = [None, (0, 6), (0, 7)]
+    monkeypatch.setattr(own_disk, "written_cib_version", lambda: written[0])
+    # The note was made by an order before, and the process for a later one notes it again.
+    closure.as_known(RUNNER, closure.as_ordered(DEVICE, str(ORDER)))
+    text = str(CLAIMS[claim]) if claim in CLAIMS else claim
+    closure.as_known(RUNNER, closure.as_ordered(DEVICE, text))
+    closure.as_known(RUNNER, closure.as_ordered(DEVICE, str(ORDER._replace(state=COPYING))))
+    closure.note("web")
+    in_cib.order = str(ORDER._replace(state=DONE))
+    while written[0] != (0, 7):
+        found = closure.as_known(RUNNER, DEVICE)
+        assert found.restore and found.all_initiators == ()
+        del written[0]
+    assert closure.as_known(RUNNER, DEVICE) == DEVICE
+    written[0] = None
+    assert closure.as_known(RUNNER, DEVICE) == DEVICE, "they have been let in"
+
+
+def test_what_was_never_held_waits_for_no_disk(
+    in_cib: InCib, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_disk, "written_cib_version", lambda: None)
+    closure.as_known(RUNNER, closure.as_ordered(DEVICE, str(ORDER)))
+    in_cib.order = str(ORDER._replace(state=DONE))
+    assert closure.as_known(RUNNER, DEVICE) == DEVICE
 
 
 def test_without_room_for_the_note(in_cib: InCib, monkeypatch: pytest.MonkeyPatch) -> None:
