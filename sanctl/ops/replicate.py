@@ -431,11 +431,11 @@ def _opened(session: Session, path: str, size_bytes: int) -> int:
 def _base_file(session: Session, path: str, point: RestorePoint) -> tuple[int | None, str]:
     """Open the file of the restore point that a copy was made of; None: that is not possible here.
 
-    With why not, unless the file is gone. Then the contents are compared, as where the CIB knows of
-    no such restore point: the digests prove the copy in any case.
+    With why not, unless the file is gone; so it is where the end of the file is missing. Then the
+    contents are compared, as where the CIB knows of no such restore point, and all is proven.
     """
     try:
-        return point_files.open_file(path), ""
+        return point_files.open_whole(path, point.size_bytes), ""
     except OSError as error:
         is_gone = isinstance(error, FileNotFoundError)
         why = "is gone here" if is_gone else f"cannot be opened ({error})"

@@ -257,6 +257,18 @@ def test_the_content_is_compared_where_the_file_of_the_base_is_gone(sites: Sites
     assert made.base == first.copy and "symbolic links" in made.base_error
 
 
+def test_a_file_of_the_base_that_was_cut_off_is_no_base(sites: Sites) -> None:
+    """What is missing would read as zeros, and no extent would say that it differs."""
+    sites.change(0, 1 << 20)
+    first = sites.run()
+    file = sites.pool / first.copy.token
+    os.truncate(file, SIZE - 4096)
+    sites.change(2 << 20)
+    made = sites.run()
+    assert made.base == first.copy and "its file ends at byte" in made.base_error
+    assert not made.is_by_extents and sites.copies()[f"to-far-2.{2:016x}"] == sites.content
+
+
 def test_a_copy_that_cannot_be_removed_keeps_no_other_one(sites: Sites) -> None:
     """The run failed with it each time, after the copy was proven, and the site filled."""
     sites.run()
