@@ -177,8 +177,8 @@ def plan_site_removal(
         for device in cluster.cib.devices
         if device.is_restoring
         and device.restore is not None
-        and device.restore.copy is not None
-        and device.restore.copy.site == name
+        # Also of one that is held as a copy there, and is to become something else.
+        and any(copy.site == name for copy in (device.restore.copy, device.restore.base) if copy)
     ]
     if users:
         raise Refused(*map(being_restored_problem, users))

@@ -10,7 +10,7 @@ import pytest
 from sanctl.errors import CommandError, Refused
 from sanctl.model.cib_change import Change, RemoveCopy, RemoveSite, SetCopy, SetPoint, SetSite
 from sanctl.model.cluster import Cluster
-from sanctl.model.device_restore import DONE, RestoreOrder
+from sanctl.model.device_restore import DONE, ORDERED, RestoreOrder
 from sanctl.model.names import DeviceName
 from sanctl.model.restore_point import RestorePoint
 from sanctl.model.site import CopyRecord, ProvenCopy, Site
@@ -211,6 +211,10 @@ def test_a_site_that_a_device_is_filled_from_stays(bed: Bed) -> None:
         plan_site_removal(filled_by(order, is_open=True), "far")
     other = RestoreOrder.from_copy("7" * 16, source._replace(site="near"), 1)
     point = RestoreOrder("1" * 16, "good", "2" * 16, "", 1)
+    # What is withdrawn leaves it held as a copy there.
+    for base in (other._replace(state=ORDERED), point):
+        with pytest.raises(Refused, match="SAN-REST-005"):
+            plan_site_removal(filled_by(base._replace(base=source), is_open=True), "far")
     for harmless in (
         filled_by(order._replace(state=DONE), is_open=False),
         filled_by(other, is_open=True),
