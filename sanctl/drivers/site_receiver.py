@@ -71,6 +71,7 @@ from sanctl.drivers.site_protocol import (
     ZEROS,
     Line,
     SiteError,
+    chunk_count,
     chunk_digests,
     digest_of,
     with_updated,
@@ -272,7 +273,8 @@ class Receiver:
         The base is in the folder of another device, if one is named. Answers whether there is a
         right list of the digests of its chunks, so that the copy may be proven by what changes.
         """
-        self._require_room(needed_bytes + _SPARE_BYTES)
+        list_bytes = chunk_count(size_bytes) * DIGEST_BYTES
+        self._require_room(needed_bytes + list_bytes + _SPARE_BYTES)
         if not re.fullmatch(r"[0-9a-f]{16}", token):
             raise SiteError("SAN-SITE-008", f"{token!r} is no token")
         os.makedirs(self._folder, mode=0o700, exist_ok=True)

@@ -289,6 +289,11 @@ def test_no_room(folder: Path) -> None:
         opened(link, folder)
         with pytest.raises(CommandError, match=r"SAN-SITE-007.*MiB free"):
             link.begin(ONE, "", 4096, 1 << 60)
+    with local_link() as link:
+        opened(link, folder)
+        # The list of its chunks' digests, which comes when all of it was sent.
+        with pytest.raises(CommandError, match=r"SAN-SITE-007.*MiB free"):
+            link.begin(ONE, "", 1 << 62, 0)
     full = b"def write_all(handle, data, at):\n    raise OSError(errno.ENOSPC, 'full')\n"
     with local_link(more=full) as link:
         opened(link, folder)
