@@ -616,7 +616,7 @@ class FakePacemaker:
                 changes = restoring.plan_begun(cluster, name, order)
             case restoring.Copy() | restoring.CopyBackup() | restoring.CopyFromSite():
                 changes = (
-                    *restoring.plan_done(cluster, name, order),
+                    *restoring.plan_done(cluster, name, order, active[0]),
                     *plan_restored(cluster, name, order, order.given_s + 5.0),
                 )
             case restoring.GiveUp(problem=problem) | restoring.Stuck(problem=problem):

@@ -340,7 +340,7 @@ def _end(session: Session, name: str, order: RestoreOrder, copy: _Filling, began
     # Without a question for replicas' states: no answer would have all of it done again.
     session.change(
         lambda seen: (
-            *restoring.plan_done(seen, name, order),
+            *restoring.plan_done(seen, name, order, os.uname().nodename),
             *plan_restored(seen, name, order, time.time()),
         ),
         reads_replicas=False,

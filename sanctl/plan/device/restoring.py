@@ -303,20 +303,29 @@ def plan_begun(cluster: Cluster, name: str, order: RestoreOrder) -> tuple[Change
     return order_changes(_standing(cluster, name, order), order.in_state(COPYING))
 
 
-def plan_done(cluster: Cluster, name: str, order: RestoreOrder) -> tuple[Change, ...]:
+def plan_done(cluster: Cluster, name: str, order: RestoreOrder, here: str) -> tuple[Change, ...]:
     """Return the change that says that the device is what was ordered.
 
     By it hosts are let in again, or the device is held.
 
+    Args:
+        cluster: as observed.
+        name: the device's name.
+        order: the order.
+        here: the node that has filled its replica. Pacemaker may not show its role, as after the
+            reload by which the order came.
+
     Raises:
         CommandError: the order does not stand any more; or the replica that was filled is marked as
-            outdated, so another one is to serve.
+            outdated, or another node serves: so another one than that is to be the device.
     """
     device, active = _standing(cluster, name, order), cluster.active_node(DeviceName.parse(name))
-    if order.holds and active is not None and cluster.is_marked(device, NodeName.parse(active)):
+    if cluster.is_marked(device, NodeName.parse(here)):
         raise CommandError(
-            Problem("SAN-REST-008", f"the replica of {name} on {active} is marked as outdated")
+            Problem("SAN-REST-008", f"the replica of {name} on {here} is marked as outdated")
         )
+    if active not in {None, here}:
+        raise CommandError(Problem("SAN-REST-008", f"{active} serves {name}, and not {here}"))
     return order_changes(device, order.in_state(HELD if order.holds else DONE))
 
 
@@ -398,12 +407,13 @@ def plan_released(
 
 
 def plan_distrusted(device: DeviceSpec) -> tuple[Change, ...]:
-    """Return the change that goes with an operator's choice of a replica; none if none is held.
+    """Return the change that goes with an operator's choice of a replica; often none.
 
-    The replica that is kept may lack what the copy has: the next process reads all of it.
+    The replica that is kept may lack what the copy has, or what was written of it so far: the next
+    process reads all of it, and one that runs does not end the order.
     """
     order = device.restore
-    if order is None or not order.is_open or not order.is_of_holds:
+    if order is None or not (order.is_of_holds or order.state == COPYING):
         return ()
     return order_changes(device, order.distrusted)
 

@@ -12,6 +12,7 @@ import pytest
 from sanctl.errors import CommandError, Refused
 from sanctl.model.cib_change import Change, ClearParameter, SetParameter
 from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import Role
 from sanctl.model.device import OutdatedMark
 from sanctl.model.device_restore import (
     COPYING,
@@ -62,6 +63,12 @@ def needing(order: RestoreOrder) -> Cluster:
     return replace(seen, cib=replace(seen.cib, devices=(device,)))
 
 
+def without_roles(seen: Cluster) -> Cluster:
+    """Return a cluster as Pacemaker shows it while it reloads the device."""
+    instances = tuple(replace(each, role=Role.UNPROMOTED) for each in seen.mon.instances)
+    return replace(seen, mon=replace(seen.mon, instances=instances))
+
+
 def ordered(changes: tuple[Change, ...]) -> RestoreOrder:
     """Return the order that a change gives."""
     values = [
@@ -100,7 +107,7 @@ def test_a_device_is_held_at_the_end_and_let_in_by_a_command_alone() -> None:
     seen = needing(HOLDS)
     begun = ordered(restoring.plan_begun(seen, "web", HOLDS))
     assert begun == HOLDS.in_state(COPYING) and begun.holds
-    held = ordered(restoring.plan_done(needing(begun), "web", begun))
+    held = ordered(restoring.plan_done(needing(begun), "web", begun, "n1"))
     assert held == HELD_ORDER and held.held_copy == COPY and held.is_open
     for is_closed in (True, False):
         assert step(needing(held), now_s=1e9, is_closed=is_closed) == NothingToDo()
@@ -145,9 +152,9 @@ def test_a_later_copy_of_a_device_that_is_held() -> None:
     begun = ordered(restoring.plan_begun(seen, "web", NEXT))
     assert begun.state == COPYING and begun.base is None and begun.holds and not begun.is_held
     assert step(needing(begun)) == CopyFromSite(site=SITE, copy=LATER)
-    assert ordered(restoring.plan_done(needing(begun), "web", begun)).copy == LATER
+    assert ordered(restoring.plan_done(needing(begun), "web", begun, "n1")).copy == LATER
     last = NEXT._replace(holds=False).in_state(COPYING)
-    assert ordered(restoring.plan_done(needing(last), "web", last)).state == DONE
+    assert ordered(restoring.plan_done(needing(last), "web", last, "n1")).state == DONE
 
 
 def test_what_stays_ordered_is_held_as_before() -> None:
@@ -239,18 +246,31 @@ def test_a_choice_of_a_replica_has_all_read() -> None:
     back = NEXT._replace(point="kept", point_token=KEPT.token, holds=False)
     found = ordered(restoring.plan_distrusted(needing(back).cib.devices[0]))
     assert found.point_token == KEPT.token and found.state == COPYING
-    for other in (FROM_SITE, FROM_SITE.in_state(COPYING), FROM_SITE.in_state(DONE), None):
+    # So it is of one that is not to be held: what was filled so far may be on the other replica.
+    to_point = RestoreOrder("1" * 16, "good", GOOD.token, KEPT.token, 1000, COPYING)
+    backup = RestoreOrder.from_backup("1" * 16, "far", "b", 1000)
+    for order in (FROM_SITE.in_state(COPYING), to_point, backup):
+        found = ordered(restoring.plan_distrusted(cluster(order).cib.devices[0]))
+        assert found.state == COPYING and found.token != order.token and not found.holds
+        assert found.point == order.point and found.kept_token == order.kept_token
+        assert found.point_token == (GOOD.token if order is to_point else found.token)
+    for other in (FROM_SITE, FROM_SITE.in_state(DONE), None):
         assert restoring.plan_distrusted(cluster(other).cib.devices[0]) == ()
     assert HELD_ORDER._replace(token="f" * 16).distrusted.token == "0" * 16
 
 
-def test_a_replica_that_is_marked_is_not_said_to_be_the_copy() -> None:
-    copying = HOLDS.in_state(COPYING)
-    marked = needing(copying)
+@pytest.mark.parametrize("order", [HOLDS.in_state(COPYING), FROM_SITE.in_state(COPYING)])
+def test_a_replica_that_is_marked_is_not_said_to_be_the_copy(order: RestoreOrder) -> None:
+    """Of the node that has filled it, also where Pacemaker shows no role."""
     mark = OutdatedMark(device="web", node=NODES[0], uuid=SPEC.uuid)
-    marked = replace(marked, cib=replace(marked.cib, outdated=(mark,)))
-    with pytest.raises(CommandError, match="marked as outdated"):
-        restoring.plan_done(marked, "web", copying)
+    for seen in (needing(order), without_roles(needing(order))):
+        marked = replace(seen, cib=replace(seen.cib, outdated=(mark,)))
+        with pytest.raises(CommandError, match="n1 is marked as outdated"):
+            restoring.plan_done(marked, "web", order, "n1")
+        other = replace(seen, cib=replace(seen.cib, outdated=(replace(mark, node=NODES[1]),)))
+        assert restoring.plan_done(other, "web", order, "n1")
+    with pytest.raises(CommandError, match="n1 serves web, and not n2"):
+        restoring.plan_done(needing(order), "web", order, "n2")
 
 
 def test_what_is_said_of_it() -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -232,7 +233,7 @@ def test_nothing_is_written_where_hosts_are_let_in() -> None:
     ("plan", "before", "state"),
     [
         (restoring.plan_begun, ORDER, COPYING),
-        (restoring.plan_done, COPYING_ORDER, DONE),
+        (partial(restoring.plan_done, here="n1"), COPYING_ORDER, DONE),
         (restoring.plan_given_up, ORDER, GIVEN_UP),
     ],
 )
