@@ -29,6 +29,7 @@ from sanctl.ops.site_restore import find_copy
 from sanctl.ops.site_takeover import take_over
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.device.restore_request import STILL_MOUNTED, RestoreRequest
+from sanctl.plan.site.takeover import refuse_own_copy
 
 
 @click.command(short_help="Put a device back to a copy at a second site.")
@@ -110,6 +111,8 @@ def failback(
             session, source, wanted, env.site_link, filled=device, allows_mix=allows_mix
         )
         found, proven = choice.copy, choice.proven
+        if takes_over:
+            refuse_own_copy(existing_device(session.observe(), device), found)
         say(choice)
         request = RestoreRequest(
             device=device,

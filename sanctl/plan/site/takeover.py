@@ -66,6 +66,25 @@ def copy_taken(device: DeviceSpec) -> SiteCopy:
     )
 
 
+def refuse_own_copy(device: DeviceSpec, copy: SiteCopy) -> None:
+    """Raise Refused if a device that is to take over would be put back to a copy of itself.
+
+    Before anything is ordered: it would be held then, with no takeover that ends that.
+    """
+    if copy.uuid == device.uuid:
+        raise Refused(
+            Problem(
+                "SAN-SITE-022",
+                f"copy {copy.name} is one of device {device.name} itself, which takes over no "
+                "other one by it; nothing was ordered",
+                "the same command without --takeover puts it back and lets hosts in; "
+                f"'sanctl replicate failback {device.name} --release' lets them in to a device "
+                "that is held already; 'sanctl replicate takeover' is for one that was made from "
+                "another's copy",
+            )
+        )
+
+
 def deletion_note(device: DeviceSpec) -> str:
     """Return what a deletion of a device means where it may go on instead of another; often empty.
 

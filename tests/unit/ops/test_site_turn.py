@@ -200,6 +200,16 @@ def test_the_roles_turn_before_hosts_are_let_in(
     assert not list(sites.folder.glob("web.*/takeover.json"))
 
 
+def test_a_copy_of_itself_takes_nothing_over(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was filled and held, and then refused each time."""
+    text = run(f"{_LATER} --takeover", monkeypatch, capsys, status=4)
+    assert "SAN-SITE-022" in text and "nothing was ordered" in text
+    device = sites.bed.seen().cib.device("web")
+    assert device is not None and device.restore is None
+
+
 def test_roles_that_do_not_turn_let_no_host_in(
     sites: Sites, away: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
