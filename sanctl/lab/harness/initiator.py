@@ -172,6 +172,25 @@ class Initiator:
         )
         return run
 
+    def await_acknowledged(self, run: LedgerRun, more_than: int, *, within_s: float) -> None:
+        """Wait until a running ledger has more acknowledged writes than that.
+
+        Raises:
+            NotConverged: fewer were acknowledged in time.
+        """
+
+        def is_exceeded() -> bool:
+            _, records = self.fetch_log(run)
+            number = sum(record.kind is ledger_writer.RecordKind.ACK for record in records)
+            return number > more_than
+
+        wait_for(
+            f"more than {more_than} acknowledged writes",
+            is_exceeded,
+            within_s=within_s,
+            every_s=1.0,
+        )
+
     def stop_ledger(self, run: LedgerRun) -> None:
         """End a ledger; returns when its last write was answered."""
         self.sh(f"systemctl stop {run.unit}", timeout_s=150)
