@@ -13,6 +13,8 @@ from sanctl.system.runner import Runner
 
 # The next monitor publishes again: a device that serves must not wait long for an attribute.
 _TIMEOUT_S = 5.0
+#: Nothing outweighs it.
+_NEVER = "-INFINITY"
 
 
 def publish(runner: Runner, attribute: str, value: str) -> None:
@@ -76,7 +78,16 @@ def set_promotion_score(runner: Runner, resource: str, score: int | None) -> Non
     instance without a score counts as -1, which a constraint with a positive score outweighs
     (Pacemaker Explained, "Promotion scores"); nothing outweighs -INFINITY.
     """
-    publish(runner, f"master-{resource}", "-INFINITY" if score is None else str(score))
+    publish(runner, f"master-{resource}", _NEVER if score is None else str(score))
+
+
+def has_promotion_score(runner: Runner, resource: str, node: str) -> bool:
+    """Return whether a node has published a promotion score for a resource, other than never.
+
+    Raises:
+        CommandError: no answer came.
+    """
+    return query(runner, f"master-{resource}", node) not in ("", _NEVER)
 
 
 def delete_promotion_score(runner: Runner, resource: str) -> None:

@@ -18,7 +18,7 @@ import time
 from sanctl.agents import ocf
 from sanctl.agents.replica import parts
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import crm_resource, drbd_kernel, drbdsetup
+from sanctl.drivers import crm_resource, drbd_kernel, drbdsetup, node_attributes
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.clone_origin import CloneOrigin
 from sanctl.model.drbd import ResourceState
@@ -30,6 +30,8 @@ from sanctl.system.runner import Runner
 #: A new device's first promotion takes about two seconds; the monitor that waits has thirty.
 _MAX_WAIT_S = 10.0
 _TIMEOUT_S = 8.0
+#: The first replica's start publishes its score, or its first monitor, some seconds later.
+_LEAVES_TO_FIRST_S = 15.0
 #: A promotion, the first one of a device most of all: a failure costs a stop and a start.
 PROMOTION_TIMEOUT_S = 25.0
 _ATTRIBUTE = "sanctl-new"
@@ -58,6 +60,24 @@ def step_here(device: Device, state: ResourceState) -> FirstStep:
         # What cannot be read names no node: then no replica is declared good.
         copied_on = () if origin is None else origin.nodes
     return first_step(state, here=os.uname().nodename, nodes=device.nodes, copied_on=copied_on)
+
+
+def leaves_to_first(runner: Runner, device: Device, *, waited_s: float) -> bool:
+    """Whether a blank replica leaves the first promotion to the first of the device's nodes.
+
+    Both replicas start at the same time. If the other one were a candidate before the first has
+    published its score, Pacemaker would promote it, and a device begins on a node that was not
+    asked for: `sanctl device create --prefer`. After a while it is a candidate all the same: the
+    first may be kept from its promotion by what only its own node knows.
+
+    `waited_s` is how long this replica has left it to the first already.
+    """
+    if waited_s >= _LEAVES_TO_FIRST_S:
+        return False
+    try:
+        return not node_attributes.has_promotion_score(runner, device.name, device.nodes[0])
+    except CommandError:
+        return True
 
 
 def activate(runner: Runner, device: Device, state: ResourceState, steps: ocf.Steps) -> None:

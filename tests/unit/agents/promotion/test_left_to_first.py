@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A new device begins on the first of its nodes, whichever replica has started first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from sanctl.agents.cache import read_cache, write_cache_status
+from sanctl.agents.promotion import first_activation
+from sanctl.agents.publish import attrd_cache, replica_state
+from sanctl.agents.replica.parts import Device
+from sanctl.drivers import lio
+from sanctl.errors import CommandError, Problem
+from sanctl.model.drbd import PeerState, ResourceState
+from tests.fakes.node import FakeNode
+
+PEER = PeerState("n2", "Connected", "Secondary", "Established", "Inconsistent", 0)
+BLANK = ResourceState("vol1", "Secondary", "no", "Inconsistent", 8, (PEER,), minor=3)
+FIRST = Device("vol1", "a" * 32, 8192, "main", ("n1", "n2"), 3, ())
+OTHER = FIRST._replace(nodes=("n2", "n1"))
+SCORE_RECORD = "attrd-cache.score"
+
+
+@pytest.fixture
+def node(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> FakeNode:
+    monkeypatch.setattr(attrd_cache, "attrd_pid", lambda: "7")
+    monkeypatch.setattr(lio, "access", lambda _name: ())
+    monkeypatch.setattr(write_cache_status, "published_fields", lambda *_: "")
+    monkeypatch.setattr(read_cache, "published_fields", lambda *_: "")
+    monkeypatch.setattr(first_activation, "is_new", lambda *_: True)
+    return fake_node
+
+
+def answer_with(node: FakeNode, first_score: str | CommandError) -> None:
+    """Have attrd say that of the score of the device's first node, n2."""
+
+    def answer(argv: Sequence[str]) -> str | CommandError | tuple[int, str, str]:
+        if "--query" not in argv:
+            return ""
+        assert argv[-1] == "n2"
+        if not first_score:
+            return 6, "", ""
+        if isinstance(first_score, CommandError):
+            return first_score
+        return f'name="master-vol1" host="n2" value="{first_score}"'
+
+    node.answer = answer
+
+
+def published(node: FakeNode, device: Device) -> str:
+    """Publish the blank replica of this node, n1; return the score that it has then."""
+    replica_state.publish(node, device, BLANK)
+    return attrd_cache.of_score("vol1").read().split()[1]
+
+
+def test_the_first_asks_nobody(node: FakeNode) -> None:
+    assert published(node, FIRST) == "2001"
+    assert not [argv for argv, _ in node.calls if "--query" in argv]
+
+
+@pytest.mark.parametrize(
+    "first_score",
+    ["", "-INFINITY", CommandError(Problem("SAN-CMD-002", "no answer within 5 s"))],
+    ids=["none yet", "not in contact yet", "not known"],
+)
+def test_the_other_is_no_candidate_before_the_first_is(
+    node: FakeNode, first_score: str | CommandError
+) -> None:
+    answer_with(node, first_score)
+    assert published(node, OTHER) == "None"
+    node.age("vol1", SCORE_RECORD, 14)
+    assert published(node, OTHER) == "None"
+    # The first has something against its promotion that its own node alone knows.
+    node.age("vol1", SCORE_RECORD, 16)
+    assert published(node, OTHER) == "2000"
+
+
+def test_the_other_is_a_candidate_once_the_first_is(node: FakeNode) -> None:
+    answer_with(node, "2001")
+    assert published(node, OTHER) == "2000"
+
+
+def test_an_old_score_of_another_kind_is_no_wait(node: FakeNode) -> None:
+    answer_with(node, "")
+    attrd_cache.record(attrd_cache.of_score("vol1"), "7", "9000")
+    node.age("vol1", SCORE_RECORD, 16)
+    assert published(node, OTHER) == "None"
