@@ -85,6 +85,7 @@ FAMILIES = {
     "Laboratory and rollout": ("test_hostile_superblocks", "test_laboratory", "test_rollout"),
     "Number of replicas": (
         "test_drbd9_added_replica",
+        "test_drbd9_heal",
         "test_drbd9_level_cuts",
         "test_drbd9_replicas",
         "test_replica_changes",
