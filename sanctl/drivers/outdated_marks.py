@@ -20,6 +20,7 @@ from sanctl.drivers import cib
 from sanctl.errors import CommandError, Problem
 from sanctl.model.outdated_mark import PREFIX, mark_attributes, mark_id, parse_mark_id
 from sanctl.parse.xml_output import parse_xml
+from sanctl.plan.failover.action_history import Action, is_primary
 from sanctl.system.runner import Runner
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class SeenMarks(NamedTuple):
         admin_epoch: the first number of the CIB's version.
         epoch: the second one.
         state: the `node_state` of the peer that was asked for, None where there is none.
+        primary: the devices that are Primary on that peer by the history of its actions.
         devices: by name; a device that the CIB does not have is left out.
     """
 
@@ -62,6 +64,7 @@ class SeenMarks(NamedTuple):
     epoch: int
     state: ET.Element | None
     devices: Mapping[str, DeviceMarks]
+    primary: frozenset[str] = frozenset()
 
 
 def attribute_name(device: str) -> str:
@@ -70,7 +73,7 @@ def attribute_name(device: str) -> str:
 
 
 def read(runner: Runner, devices: Collection[str], peer: str = "") -> SeenMarks:
-    """Read the marks of some devices on all nodes, and a peer's `node_state`, in one query.
+    """Read the marks of some devices on all nodes, and what is known of a peer, in one query.
 
     Raises:
         CommandError: no answer, or the CIB has no such node.
@@ -82,6 +85,8 @@ def read(runner: Runner, devices: Collection[str], peer: str = "") -> SeenMarks:
     paths = (
         "/cib",
         f"//node_state[@uname='{peer}']",
+        f"//node_state[@uname='{peer}']//lrm_resource[{primitives}]",
+        f"//node_state[@uname='{peer}']//lrm_resource[{primitives}]/lrm_rsc_op",
         "//nodes/node",
         "//nodes/node/instance_attributes",
         f"//nodes/node/instance_attributes/nvpair[{pairs}]",
@@ -93,11 +98,12 @@ def read(runner: Runner, devices: Collection[str], peer: str = "") -> SeenMarks:
         ["cibadmin", "--query", "--no-children", "--xpath", "|".join(paths)],
         timeout_s=_TIMEOUT_S,
     )
-    admin_epoch = epoch = last_node = last_path = last_set = last_device = ""
+    admin_epoch = epoch = last_node = last_path = last_set = last_device = last_resource = ""
     state = None
     nodes: set[str] = set()
     uuids: dict[str, str] = {}
     found: list[tuple[str, str, str, str]] = []
+    histories: dict[str, list[Action]] = {}
     # Elements come in the CIB's order: an nvpair comes after the node and the set that hold it.
     for element in parse_xml(answer.stdout, "cibadmin").iter():
         name, identifier = element.get("name", ""), element.get("id", "")
@@ -124,6 +130,10 @@ def read(runner: Runner, devices: Collection[str], peer: str = "") -> SeenMarks:
                     found.append((mark[0], node, uuids.get(mark[0], ""), path))
             case "node_state":
                 state = element
+            case "lrm_resource":
+                last_resource = identifier
+            case "lrm_rsc_op":
+                histories.setdefault(last_resource, []).append(Action.parse(element.attrib))
     if not (admin_epoch.isdecimal() and epoch.isdecimal()) or (peer and peer not in nodes):
         raise CommandError(Problem("SAN-AGENT-012", f"the CIB has no node {peer}"))
     return SeenMarks(
@@ -142,6 +152,7 @@ def read(runner: Runner, devices: Collection[str], peer: str = "") -> SeenMarks:
             for device, uuid in uuids.items()
             if uuid and device in devices
         },
+        primary=frozenset(name for name, actions in histories.items() if is_primary(actions)),
     )
 
 

@@ -27,15 +27,19 @@ def cluster_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
         formed = _form(world, i, rules)
         if formed != world:
             yield f"corosync forms {_names(reach)}", formed
+        # Of two nodes the one that is lost is the coordinator, or the other stays it.
+        elsewhere = _form(world, i, rules, is_new_coordinator=len(world.nodes) > 2)
+        if elsewhere != formed:
+            yield f"corosync forms {_names(reach)} with a new coordinator", elsewhere
     if world.unreached is not None:
         yield from _device_votes(world, i, rules)
     if not world.is_quorate(i):
         return
     if node.view == reach:
         for j in range(len(world.nodes)):
-            if not (node.view | node.gone) >> j & 1 and j in REPLICAS:
+            if j in REPLICAS and not (node.view >> j & 1 or node.takes_for_fenced(j)):
                 after = power_off(world, j) if rules.confirms else world
-                after = _know_gone(after, reach, j)
+                after = _record_fencing(after, reach, j)
                 yield f"{_names(reach)} fences {NAMES[j]}", after
 
 
@@ -48,7 +52,7 @@ def order_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
     if replica.role == "-":
         # Pacemaker Explained, `requires` (fencing by default) and `startup-fencing`: a node that
         # is no member, and was not fenced since this one started, is fenced before any start.
-        if rules.fences_before_start and not (node.view | node.gone) >> j & 1:
+        if rules.fences_before_start and not (node.view >> j & 1 or node.takes_for_fenced(j)):
             return
         disk = replica.disk
         if disk in "UC":
@@ -58,7 +62,7 @@ def order_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
     elif replica.role == "S" and not replica.is_ordered:
         peer = world.replicas[j]
         is_safe = (
-            bool(node.gone >> j & 1)
+            (node.takes_for_fenced(j) and not node.view >> j & 1)
             or not rules.demotes_first
             or (
                 bool(rules.promotes_unfenced)
@@ -75,11 +79,12 @@ def order_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
         is_marked = rules.heeds_marks and node.marks >> i & 1
         if is_safe and not is_marked and rules.score(drbd_state(replica)) is not None:
             ordered = with_replica(world, i, replica._replace(is_ordered=True))
+            ordered = record_role(ordered, i, is_primary=True)
             yield f"the cluster orders the promotion of {NAMES[i]}", ordered
     elif replica.is_frozen and replica.is_pending and (reach & node.view).bit_count() > 1:
         yield (
             f"{NAMES[i]} cannot be stopped and is fenced",
-            _know_gone(power_off(world, i), reach & ~(1 << i), i),
+            _record_fencing(power_off(world, i), reach & ~(1 << i), i),
         )
 
 
@@ -108,8 +113,13 @@ def _device_votes(world: World, i: int, rules: Rules) -> Iterator[Event]:
 
 
 def power_off(world: World, i: int) -> World:
-    """Return the world with a node off: what was in its memory is gone, its disks are not."""
-    off_node = world.nodes[i]._replace(is_up=False, view=0, gone=0, waits=False, has_vote=False)
+    """Return the world with a node off: what was in its memory is gone, its disks are not.
+
+    The CIB is on its disk without the status: what it knew of nodes and of their actions.
+    """
+    off_node = world.nodes[i]._replace(
+        is_up=False, view=0, down=0, primary=0, waits=False, has_vote=False
+    )
     world = with_node(world, i, off_node)
     if i not in REPLICAS:
         return world
@@ -124,25 +134,40 @@ def power_off(world: World, i: int) -> World:
     return with_replica(world, i, off)
 
 
-def _form(world: World, i: int, rules: Rules) -> World:
-    """Return the world in which corosync has formed this node's partition, with one CIB."""
+def _form(world: World, i: int, rules: Rules, *, is_new_coordinator: bool = False) -> World:
+    """Return the world in which corosync has formed this node's partition, with one CIB.
+
+    Each node writes its own history of actions into it. What it says of others is what the newest
+    CIB said; but what `node_state` says of those that are no members the coordinator writes, from
+    what it remembers: where any member knows a node for down, it may be that one
+    (`populate_cib_nodes` of Pacemaker's controller). A new one takes every node for down that is
+    lost just then and that it was no coordinator of (`join_make_offer`): that is fenced for its
+    history's sake alone.
+    """
     reach = world.reach(i)
     members = [j for j in range(len(world.nodes)) if reach >> j & 1]
-    gone = 0
+    down = own_primary = 0
     for j in members:
-        gone |= world.nodes[j].gone
-    # The newest CIB wins. Among equally new ones that of a partition with quorum does: its status
-    # has gone on changing, and a node that has just booted begins at zero.
-    best = max(
-        members,
-        key=lambda j: (
+        there = world.nodes[j]
+        down |= there.down | (there.view if is_new_coordinator else 0)
+        own_primary |= there.primary & 1 << j
+    # The newest CIB wins. Of equally new ones that of a partition with quorum does, and then that of
+    # a node that has gone on running: its status has changed (`num_updates`), and a node that has
+    # just booted begins at zero. What several of those differ in is the last promotion, which the
+    # one has that saw it.
+    rank = {
+        j: (
             world.nodes[j].epoch,
             world.is_quorate(j) == rules.ties_to_quorate,
-            world.nodes[j].view.bit_count(),
-            -j,
-        ),
-    )
+            world.nodes[j].is_new != rules.ties_to_running,
+        )
+        for j in members
+    }
+    best = max(members, key=lambda j: (rank[j], world.nodes[j].view.bit_count(), -j))
     source = world.nodes[best]
+    primary = 0
+    for j in members:
+        primary |= world.nodes[j].primary if rank[j] == rank[best] else 0
     everybody = reach.bit_count() == len(world.nodes)
     for j in members:
         node = world.nodes[j]
@@ -151,7 +176,9 @@ def _form(world: World, i: int, rules: Rules) -> World:
             view=reach,
             epoch=source.epoch,
             marks=source.marks,
-            gone=gone & ~reach,
+            down=down & ~reach & 0b11,
+            primary=primary & ~reach | own_primary,
+            is_new=node.is_new and reach == 1 << j,
             waits=node.waits and not everybody,
             # The device votes anew for each membership; both nodes together do not need it.
             has_vote=node.has_vote and node.view == reach,
@@ -160,11 +187,25 @@ def _form(world: World, i: int, rules: Rules) -> World:
     return world
 
 
-def _know_gone(world: World, members: int, gone: int) -> World:
+def _record_fencing(world: World, members: int, gone: int) -> World:
+    """Return the world in which these nodes know that one was fenced: its history is deleted."""
+    bit = 1 << gone
     for j in range(len(world.nodes)):
         if members >> j & 1 and j != gone:
             node = world.nodes[j]
-            world = with_node(world, j, node._replace(gone=node.gone | 1 << gone))
+            known = node._replace(down=node.down | bit, primary=node.primary & ~bit)
+            world = with_node(world, j, known)
+    return world
+
+
+def record_role(world: World, i: int, *, is_primary: bool) -> World:
+    """Return the world in which the CIB of a node's partition has the result of an action on it."""
+    bit, here = 1 << i, world.nodes[i]
+    reach = world.reach(i)
+    for j, node in enumerate(world.nodes):
+        if j == i or (reach >> j & 1 and node.view == here.view):
+            known = node.primary | bit if is_primary else node.primary & ~bit
+            world = with_node(world, j, node._replace(primary=known))
     return world
 
 
@@ -180,7 +221,8 @@ def write_mark(world: World, i: int, replica: int, *, is_set: bool, rules: Rules
     epoch = node.epoch + (marks != node.marks)
     # The agents decide that when they ask before marking, and start over if the answer after it
     # differs.
-    if is_set and rules.outranks and node.gone >> replica & 1:
+    is_fenced = rules.is_known_fenced(node, replica) and not node.view >> replica & 1
+    if is_set and rules.outranks and is_fenced:
         epoch = max(there.epoch for there in world.nodes) + 1
     for j in range(len(world.nodes)):
         if members >> j & 1:
@@ -200,7 +242,7 @@ def peer_membership(world: World, i: int, rules: Rules) -> str:
     seen = MembershipFacts(
         is_quorate=world.is_quorate(i),
         is_member=bool(node.view >> peer & 1),
-        is_fenced=bool(node.gone >> peer & 1),
+        is_fenced=rules.is_known_fenced(node, peer),
     )
     membership = rules.peer_membership(seen)
     if rules.checks_overlap and i in REPLICAS:

@@ -122,7 +122,11 @@ class Node(NamedTuple):
         view: the members that corosync names here; may be out of date.
         epoch: version of the copy of the CIB, also on disk while off.
         marks: which replicas are marked in it.
-        gone: the nodes known here to be fenced.
+        down: the nodes whose `node_state` says that they are expected to be down, and are: fenced,
+            gone in order, or taken for that by a coordinator that was none when they joined.
+        primary: the replicas that are Primary by the history of actions in the CIB, or ordered to
+            be.
+        is_new: has booted, and has met no other node since: the status in its CIB is empty.
         waits: wait_for_all: has not seen all nodes since it started.
         has_vote: counts the quorum device's vote; noted of a node that is alone.
     """
@@ -131,9 +135,18 @@ class Node(NamedTuple):
     view: int
     epoch: int = 0
     marks: int = 0
-    gone: int = 0
+    down: int = 0
+    primary: int = 0b01
+    is_new: bool = False
     waits: bool = False
     has_vote: bool = False
+
+    def takes_for_fenced(self, other: int) -> bool:
+        """Whether Pacemaker goes on without fencing another node, which is no member.
+
+        In truth it fences one, too, whose replica was started and not Primary.
+        """
+        return bool((self.down & ~self.primary) >> other & 1)
 
 
 class World(NamedTuple):
@@ -377,7 +390,10 @@ _OTHER = {"=": "=", "!": "!", "a": "b", "b": "a"}
 @cache
 def _mirrored_node(node: Node) -> Node:
     return node._replace(
-        view=_MIRRORED[node.view], marks=_MIRRORED[node.marks], gone=_MIRRORED[node.gone]
+        view=_MIRRORED[node.view],
+        marks=_MIRRORED[node.marks],
+        down=_MIRRORED[node.down],
+        primary=_MIRRORED[node.primary],
     )
 
 

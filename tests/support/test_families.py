@@ -63,6 +63,7 @@ FAMILIES = {
         "test_fencing_race",
         "test_handlers_killed",
         "test_iscsi_carrier",
+        "test_lost_coordinator",
     ),
     "Flash": ("test_bcache", "test_pool_cache"),
     "Hosts and commands": (

@@ -53,7 +53,7 @@ def unmark_peer(
         peer = fence_rules.peer_to_unmark(
             here=os.uname().nodename, others=others, marked=seen.devices[device.name].nodes()
         )
-        if peer is None or outdate.peer_membership(runner, peer) != "member":
+        if peer is None or outdate.peer_membership(runner, device.name, peer) != "member":
             return False
         if not has_all(device.name, peer):
             return False

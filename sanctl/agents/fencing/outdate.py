@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 from sanctl.agents.fencing import quorum_overlap, shared_marks
-from sanctl.drivers import cib, corosync, drbd_kernel, drbdsetup, outdated_marks
+from sanctl.drivers import corosync, drbd_kernel, drbdsetup, outdated_marks
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import uses_quorum
 from sanctl.plan.failover import fence_rules
@@ -179,7 +179,7 @@ def clear_marks(runner: Runner, device: str, peers: Iterable[str], has_all: HasA
         for peer in marks.nodes() & set(peers):
             if state is None or not fence_rules.may_clear(state.with_only_peer(peer)):
                 return False
-            if not fence_rules.is_certain(peer_membership(runner, peer)):
+            if not fence_rules.is_certain(peer_membership(runner, device, peer)):
                 return False
             with has_all(runner, device, peer) as may_go:
                 if not may_go:
@@ -360,8 +360,8 @@ def make_lock(device: str) -> None:
         pass
 
 
-def peer_membership(runner: Runner, peer: str) -> str:
-    """Return what the cluster knows of a node: `member`, `fenced` or `unknown`.
+def peer_membership(runner: Runner, device: str, peer: str) -> str:
+    """Return what the cluster knows of a device's peer: `member`, `fenced` or `unknown`.
 
     `alone` where this node is in no quorate partition: then nothing that this node knows counts.
 
@@ -374,10 +374,12 @@ def peer_membership(runner: Runner, peer: str) -> str:
     seen = corosync.membership(runner)
 
     def fenced() -> bool:
-        state = cib.node_state(runner, peer)
-        if state is None:
+        known = outdated_marks.read(runner, [device], peer)
+        if known.state is None:
             raise CommandError(Problem("SAN-AGENT-012", f"the CIB has no state of node {peer}"))
-        return quorum_overlap.is_fenced(state)
+        return fence_rules.is_fenced(
+            is_down=quorum_overlap.is_down(known.state), is_primary=device in known.primary
+        )
 
     return fence_rules.peer_membership(
         is_quorate=seen.is_quorate, is_member=peer in seen.members, is_fenced=fenced

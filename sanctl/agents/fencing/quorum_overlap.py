@@ -178,11 +178,13 @@ def has_joined(state: ET.Element | None) -> bool:
     )
 
 
-def is_fenced(state: ET.Element | None) -> bool:
-    """Whether a node that is no member is fenced or has left cleanly, by its `node_state`.
+def is_down(state: ET.Element | None) -> bool:
+    """Whether a node that is no member is down as expected, by its `node_state`.
 
     Pacemaker Explained, "Node status": a node that left cleanly or was fenced is expected to be
-    down and has joined nothing; until then the node counts as unclean. `in_ccm` and `crmd` hold
+    down and has joined nothing; until then the node counts as unclean. One that was lost together
+    with the coordinator is called so before it is fenced, too (`join_make_offer` in
+    controld_join_dc.c): `fence_rules.is_fenced` decides. `in_ccm` and `crmd` hold
     words up to 2.1.6, and times of joining with 0 for absent after that.
     """
     return (

@@ -28,6 +28,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from sanctl.agents.fencing import quorum_overlap
@@ -309,17 +310,19 @@ def _look(
             give(device, "alone")
         return {}, None
     seen = outdated_marks.read(this.runner, devices, this.peer)
-    membership = fence_rules.peer_membership(
-        is_quorate=True,
-        is_member=this.peer in view.present.members,
-        is_fenced=lambda: quorum_overlap.is_fenced(seen.state),
-    )
+    is_down = quorum_overlap.is_down(seen.state)
     found: dict[str, Facts] = {}
     for device in devices:
         marks = seen.devices.get(device)
         if marks is None:
             give(device, f"{shared_marks.ERROR} the CIB has no device {device}")
             continue
+        is_primary = device in seen.primary
+        membership = fence_rules.peer_membership(
+            is_quorate=True,
+            is_member=this.peer in view.present.members,
+            is_fenced=partial(fence_rules.is_fenced, is_down=is_down, is_primary=is_primary),
+        )
         known = quorum_overlap.membership_for_device(
             view,
             device,

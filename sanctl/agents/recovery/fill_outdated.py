@@ -53,7 +53,7 @@ def fill(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
         now = drbdsetup.observe(runner, device.name) if is_mine else None
         if now is None or not _is_due(now, peers=peers):
             return now or state
-        if outdate.peer_membership(runner, now.peers[0].name) != "member":
+        if outdate.peer_membership(runner, device.name, now.peers[0].name) != "member":
             return now
         _begin(runner, device, now, peers=peers)
     return drbdsetup.observe(runner, device.name) or now

@@ -48,6 +48,17 @@ def peer_membership(*, is_quorate: bool, is_member: bool, is_fenced: Callable[[]
     return "fenced" if is_fenced() else "unknown"
 
 
+def is_fenced(*, is_down: bool, is_primary: bool) -> bool:
+    """Return whether a node that is no member was fenced, or has left in order.
+
+    `is_down` is what its `node_state` says: expected to be down, and joined to nothing. That alone
+    is not enough: a coordinator that has just become one says so of each node that is lost with the
+    one before it, and fences it afterwards, for the actions in its history. A fencing deletes that
+    history. So a peer that is Primary by it, `is_primary`, may be one still.
+    """
+    return is_down and not is_primary
+
+
 def is_certain(membership: str) -> bool:
     """Whether a peer of that membership cannot be promoted any more once it is marked.
 

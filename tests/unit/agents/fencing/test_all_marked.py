@@ -83,7 +83,7 @@ def test_a_peer_whose_reservations_are_older_stays_marked() -> None:
 )
 def test_no_mark_is_removed_otherwise(node: FakeRunner) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(quorum_overlap, "is_fenced", lambda _state: False)
+        patch.setattr(quorum_overlap, "is_down", lambda _state: False)
         # The peer is no member, and the cluster may not know it.
         with contextlib.suppress(CommandError):
             assert not all_marked.unmark_peer(node, VOL, IDLE, lambda *_: True)

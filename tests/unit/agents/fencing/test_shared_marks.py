@@ -132,7 +132,7 @@ def test_a_device_that_waits_is_not_marked_with_one_that_goes_on(
     monkeypatch.setattr(
         quorum_overlap, "goes_on_without", lambda _view, device, _peer: device != "vol2"
     )
-    monkeypatch.setattr(quorum_overlap, "is_fenced", lambda _: False)
+    monkeypatch.setattr(quorum_overlap, "is_down", lambda _: False)
     waits = ask("vol2", ahead(shared_marks._new_token(), ""))
     resync = ask("vol3", keeping(shared_marks._new_token()))
     assert mark_outdated(cluster, "vol1", "n2", last="") == outdate.AHEAD

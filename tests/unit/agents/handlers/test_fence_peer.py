@@ -34,7 +34,13 @@ _GONE_OLD = {"in_ccm": "false", "crmd": "offline", "join": "down", "expected": "
 _GONE_NEW = {"in_ccm": "0", "crmd": "0", "join": "down", "expected": "down"}
 
 
-def _cluster(members: str, node: dict[str, str] | None, quorate: str = "Yes") -> FakeRunner:
+def _cluster(
+    members: str,
+    node: dict[str, str] | None,
+    quorate: str = "Yes",
+    *,
+    history: Sequence[tuple[int, str, int]] = (),
+) -> FakeRunner:
     """Answers the two questions; the CIB may lag behind corosync."""
 
     def answer(argv: Sequence[str]) -> Answer:
@@ -43,18 +49,42 @@ def _cluster(members: str, node: dict[str, str] | None, quorate: str = "Yes") ->
         if node is None:
             return CommandError(Problem("SAN-CMD-003", "No such device or address"))
         pairs = " ".join(f'{key}="{value}"' for key, value in node.items())
-        return f'<node_state uname="n2" {pairs}/>'
+        actions = "".join(
+            f'<lrm_rsc_op operation="{operation}" call-id="{number}" rc-code="{status}"/>'
+            for number, operation, status in history
+        )
+        return (
+            '<xpath-query><cib admin_epoch="0" epoch="7"/><node uname="n2" id="2"/>'
+            '<primitive id="vol1"/><nvpair name="uuid" value="5"/>'
+            f'<node_state uname="n2" {pairs}/><lrm_resource id="vol1"/>{actions}</xpath-query>'
+        )
 
     return FakeRunner(answer)
 
 
+def membership(runner: FakeRunner) -> str:
+    return peer_membership(runner, "vol1", "n2")
+
+
 def test_member() -> None:
-    assert peer_membership(_cluster("\n         2          1 n2", None), "n2") == "member"
+    assert membership(_cluster("\n         2          1 n2", None)) == "member"
 
 
 @pytest.mark.parametrize("state", [_GONE_OLD, _GONE_NEW])
 def test_fenced(state: dict[str, str]) -> None:
-    assert peer_membership(_cluster("", state), "n2") == "fenced"
+    assert membership(_cluster("", state)) == "fenced"
+
+
+@pytest.mark.parametrize("state", [_GONE_OLD, _GONE_NEW])
+def test_one_that_is_primary_by_its_history_is_not_known_to_be_fenced(
+    state: dict[str, str],
+) -> None:
+    """Once seen for 20 s of a Primary that was alive: the coordinator was lost with it."""
+    serves = [(12, "promote", 0), (13, "monitor", 8)]
+    assert membership(_cluster("", state, history=serves)) == "unknown"
+    # Demoted in order; or a standby that was lost.
+    assert membership(_cluster("", state, history=[*serves, (14, "demote", 0)])) == "fenced"
+    assert membership(_cluster("", state, history=[(12, "start", 0)])) == "fenced"
 
 
 @pytest.mark.parametrize("gone", [_GONE_OLD, _GONE_NEW])
@@ -72,20 +102,20 @@ def test_fenced(state: dict[str, str]) -> None:
     ids=str,
 )
 def test_silence_is_not_absence(gone: dict[str, str], change: dict[str, str]) -> None:
-    assert peer_membership(_cluster("", {**gone, **change}), "n2") == "unknown"
+    assert membership(_cluster("", {**gone, **change})) == "unknown"
 
 
 def test_a_node_without_state_in_the_cib_is_an_error() -> None:
     with pytest.raises(CommandError):
-        peer_membership(_cluster("", None), "n2")
-    assert peer_membership(_cluster("", {}), "n2") == "unknown"
+        membership(_cluster("", None))
+    assert membership(_cluster("", {})) == "unknown"
 
 
 @pytest.mark.parametrize("members", ["", "\n         2          1 n2"])
 @pytest.mark.parametrize("quorate", ["No", ""])
 def test_without_quorum_nothing_is_certain(members: str, quorate: str) -> None:
     """The CIB of a node that was just cut off may still say that all is well."""
-    assert peer_membership(_cluster(members, _GONE_NEW, quorate), "n2") == "alone"
+    assert membership(_cluster(members, _GONE_NEW, quorate)) == "alone"
 
 
 _UUID = "0" * 32
