@@ -172,6 +172,11 @@ CODES = {
     "SAN-HLT-167": "A device is held as a copy at a second site (replicate failback --hold). No "
     "host is let in, on whichever node serves it, so nothing but a later copy changes it. That "
     "comes as what has changed since; 'sanctl replicate failback --release' lets hosts in.",
+    "SAN-HLT-168": "Monitors of a device have no answer in time on a node, and their client "
+    "answers for them (SAN-AGENT-022): a failed one could end with the fencing of a node without "
+    "which a device cannot be served. The node is starved, or a process or a disk hangs. Until a "
+    "monitor comes to its end nobody looks at the replica: hung I/O is not seen, and nothing is "
+    "put right.",
     "SAN-HLT-112": "The newest copy of a device at a second site is older than its schedule "
     "allows: more than two intervals, and one to make it in. The standby tries again in each "
     "interval.",

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from sanctl.model.access import access_word
+from sanctl.model.answered_monitors import AnsweredMonitors
 from sanctl.model.cache_policy import NO_CACHE, CachePolicy
 from sanctl.model.clone_origin import CloneOrigin
 from sanctl.model.device_restore import COPYING, RestoreOrder
@@ -277,6 +278,8 @@ class ReplicaState:
     A release that does not know of needs says nothing."""
     hung: HungIo | None = None
     """Requests that hang there; published only by a Primary that is not rebooted for them."""
+    answered: AnsweredMonitors | None = None
+    """Its monitors that had no answer in time, and were answered for."""
     drops: DiskDrops | None = None
     """Drops of its disk that was attached again after each; published for a day."""
     change_waits_for: str = ""

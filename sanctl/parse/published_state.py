@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sanctl.model.admission import HELD_KEY, LET_IN_KEY, parse_held, parse_run
+from sanctl.model.answered_monitors import KEY as ANSWERED_KEY
+from sanctl.model.answered_monitors import parse_answered
 from sanctl.model.clock_offset import parse_offsets
 from sanctl.model.device import PeerLink, PoolUsage, ReplicaState
 from sanctl.model.disk_drops import KEY as DROPS_KEY
@@ -76,6 +78,7 @@ def parse_replica_state(text: str) -> ReplicaState:
         held_why=held[1] if held else None,
         change_waits_for=_known(pairs.get("change-waits")) or "",
         waits_to_connect_since_s=_number(pairs.get("connects-later")),
+        answered=parse_answered(pairs.get(ANSWERED_KEY, "")),
         hung=parse_hung(pairs.get(HUNG_KEY, "")),
         drops=parse_drops(pairs.get(DROPS_KEY, "")),
         lacks=parse_lacks(pairs.get(LACKS_KEY, "")),

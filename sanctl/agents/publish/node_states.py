@@ -9,12 +9,14 @@ and none overwrites what another has just published.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 
 from sanctl.agents.fencing import cluster_run
 from sanctl.agents.publish import attrd_cache
 from sanctl.drivers import node_attributes
 from sanctl.errors import CommandError, Problem
+from sanctl.model import answered_monitors
 from sanctl.model.admission import says_of_hosts, without_other_runs
 from sanctl.model.packed_states import NO_STATES, STATES_ATTRIBUTE, pack
 from sanctl.system import lock_priority, state_files
@@ -123,10 +125,23 @@ def _publish_if_due(runner: Runner, without_file: Mapping[str, str]) -> None:
 def _states() -> dict[str, str]:
     """Return the states by device; without those that an earlier release has published since."""
     return {
-        name: state_files.of_device(name, _KIND).read()
+        name: state_files.of_device(name, _KIND).read() + _answered_for(name)
         for name in state_files.devices_with(_KIND)
         if not attrd_cache.of_earlier_release(name).exists()
     }
+
+
+def _answered_for(name: str) -> str:
+    """Return the word of monitors that were answered for; empty without any.
+
+    Of its own: what keeps the replica's agent from its monitors keeps it from publishing, too.
+    """
+    note = state_files.of_node(f"{answered_monitors.NOTE_KIND}.{name}")
+    with contextlib.suppress(OSError):
+        age_s = note.age_s()
+        word = "" if age_s is None else answered_monitors.published_word(note.read(), age_s)
+        return f" {answered_monitors.KEY}={word}" if word else ""
+    return ""
 
 
 def _of_this_run(states: dict[str, str]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from sanctl.model.findings import Finding, Severity, unsynced_text
 from sanctl.model.meta_attribute import deletions
 from sanctl.model.names import NodeName
 from sanctl.plan.cluster.preconditions import other_part_advice, start_command
+from sanctl.plan.health.answered_health import answered_findings
 from sanctl.plan.health.cache_health import device_cache_findings
 from sanctl.plan.health.connect_wait import connect_wait
 from sanctl.plan.health.constraint_health import constraint_findings, tie_findings
@@ -107,6 +108,7 @@ def device_findings(cluster: Cluster, device: DeviceSpec, *, now_s: float) -> It
                 + f"; if that is impossible: 'sanctl device heal {device.name}'",
             )
     yield from hung_io_findings(cluster, device)
+    yield from answered_findings(cluster, device)
     yield from restore_findings(cluster, device)
     yield from hold_findings(cluster, device)
     yield from hold_node_findings(cluster, device)

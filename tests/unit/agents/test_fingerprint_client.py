@@ -40,6 +40,7 @@ class Node:
         for found, instead in (
             ("/opt/sanctl/current", "current"),
             ("/run/sanctl/devices", "devices"),
+            ("/run/sanctl/node", "node"),
             ("/run/sanctl/actions.socket", "socket"),
             ("/proc/drbd", "drbd"),
             ("/sys/kernel/config/target", "lio"),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import time
@@ -13,6 +14,12 @@ import pytest
 from sanctl.agents import device, ocf
 from sanctl.agents.service import server
 from sanctl.errors import CommandError, Problem
+from sanctl.model.answered_monitors import (
+    NOTE_KIND,
+    AnsweredMonitors,
+    parse_answered,
+    published_word,
+)
 from sanctl.render.device_elements import OPERATIONS
 from sanctl.system import state_files
 from tests.support.doc_samples import ROOT
@@ -34,6 +41,7 @@ class Node:
         for found, instead in (
             ("/opt/sanctl/current", "current"),
             ("/run/sanctl/devices", "devices"),
+            ("/run/sanctl/node", "node"),
             ("/run/sanctl/actions.socket", "socket"),
             ("/proc/drbd", "drbd"),
             ("/sys/kernel/config/target", "lio"),
@@ -321,3 +329,63 @@ def test_the_client_answers_before_pacemakers_timeout_and_after_the_programs_own
             assert timeout_s / 8 >= 15.0
             # An action before it that hangs, and drbdsetup (both are reported as out of time).
             assert (timeout_s - 3.0) / 2 + 20.0 < timeout_s * 7 / 8
+
+
+def test_answers_in_a_row_are_noted_until_a_monitor_has_its_own_end(node: Node) -> None:
+    """For `sanctl status` (SAN-HLT-168); the answers do not depend on it."""
+    note = node.folder / f"node/{NOTE_KIND}.vol1"
+    assert node.run() == PROMOTED, "without the folder there is no note"
+    assert not note.exists()
+    note.parent.mkdir()
+    before_s = int(time.time())
+    assert [node.run() for _ in range(3)] == [PROMOTED] * 3
+    since, count = map(int, note.read_text().split())
+    assert before_s <= since <= time.time() and count == 3
+    assert parse_answered(published_word(note.read_text(), 0.0)) == AnsweredMonitors(since, 2)
+    assert node.run("reload-agent", OCF_RESKEY_CRM_meta_interval="0") == 0
+    assert node.run(OCF_RESKEY_CRM_meta_interval="0") != PROMOTED, "a probe"
+    assert note.read_text() == f"{since} 3", "neither is a monitor that was answered for"
+    node.program("exit 8")
+    assert node.run() == PROMOTED
+    assert not note.exists()
+
+
+def test_a_short_monitor_takes_the_note_away_and_is_one_beside_it(node: Node) -> None:
+    """On a starved node it is the one that comes to its end."""
+    node.write(f"node/{NOTE_KIND}.vol1", "1764150000 7")
+    fingerprint = f"status {str(PROMOTED).encode().hex()}\ndrbd 33 "
+    drbd = (node.folder / "drbd").read_text().splitlines()[1].partition(": ")[2]
+    fingerprint += " ".join(each.encode().hex() for each in (drbd, "f", "/x", "5000"))
+    folder = node.folder / "devices/vol1"
+    names = b"fingerprint".hex()
+    text = f"{fingerprint}\nfolder {str(folder).encode().hex()} {names}\nend\n"
+    node.write("devices/vol1/fingerprint", text)
+    node.program("exit 1")
+    assert node.run() == PROMOTED
+    assert not (node.folder / f"node/{NOTE_KIND}.vol1").exists()
+
+
+@pytest.mark.parametrize("text", ["", "x 1", "1764150000", f"{'9' * 12} 1"])
+def test_a_note_that_says_nothing_begins_anew(node: Node, text: str) -> None:
+    node.write(f"node/{NOTE_KIND}.vol1", text)
+    assert node.run() == PROMOTED
+    assert (node.folder / f"node/{NOTE_KIND}.vol1").read_text().endswith(" 1")
+
+
+def test_answers_with_a_pause_between_are_not_in_a_row(node: Node) -> None:
+    """No monitor ran meanwhile: the device was stopped, or in maintenance."""
+    node.write(f"node/{NOTE_KIND}.vol1", "1764150000 7")
+    note = node.folder / f"node/{NOTE_KIND}.vol1"
+    assert node.run() == PROMOTED
+    assert note.read_text() == "1764150000 8"
+    old_s = time.time() - 302
+    os.utime(note, (old_s, old_s))
+    assert node.run() == PROMOTED
+    assert note.read_text().endswith(" 1") and not note.read_text().startswith("1764150000 ")
+
+
+def test_a_note_goes_with_a_monitor_that_fails(node: Node) -> None:
+    node.write(f"node/{NOTE_KIND}.vol1", "1764150000 7")
+    node.drbd({3: IN_SYNC})
+    assert node.run() == FAILED
+    assert not (node.folder / f"node/{NOTE_KIND}.vol1").exists()

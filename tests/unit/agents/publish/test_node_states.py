@@ -13,6 +13,7 @@ import pytest
 from sanctl.agents.fencing import cluster_run
 from sanctl.agents.publish import attrd_cache, node_states
 from sanctl.errors import CommandError, Problem
+from sanctl.model import answered_monitors
 from sanctl.model.packed_states import STATES_ATTRIBUTE, unpack
 from sanctl.system import state_files
 from tests.fakes.node import FakeNode
@@ -187,5 +188,36 @@ def test_without_such_words_no_run_is_asked_for(
     node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster_run, "here", lambda: pytest.fail("nothing needs it"))
+    node_states.publish(node, "a", UP)
+    assert [states(call) for call in told(node)] == [{"a": UP}]
+
+
+def test_monitors_that_were_answered_for_are_published_by_the_pool_agent(node: FakeNode) -> None:
+    """The replica's own agent does not come to it."""
+    node_states.publish(node, "a", UP)
+    node_states.publish(node, "b", UP)
+    told(node)
+    note = state_files.of_node(f"{answered_monitors.NOTE_KIND}.a")
+    for count in (1, 2, 3):
+        note.write(f"1764150000 {count}")
+        node_states.publish_if_due(node)
+    assert [states(call)["a"] for call in told(node)] == [
+        f"{UP} answered-for=1764150000:1",
+        f"{UP} answered-for=1764150000:2",
+    ], "the third says nothing new"
+    old_s = time.time() - 301
+    os.utime(note.path, (old_s, old_s))
+    node_states.publish_if_due(node)
+    assert [states(call) for call in told(node)] == [{"a": UP, "b": UP}]
+
+
+def test_a_note_that_cannot_be_read_keeps_no_state_back(
+    node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(_self: state_files.StateFile) -> float:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(state_files.StateFile, "age_s", unreadable)
+    monkeypatch.setattr(attrd_cache, "is_current", lambda *_, **__: False)
     node_states.publish(node, "a", UP)
     assert [states(call) for call in told(node)] == [{"a": UP}]

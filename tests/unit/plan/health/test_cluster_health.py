@@ -376,6 +376,29 @@ def test_hosts_that_wait_for_good_are_critical(word: str, texts: tuple[str, ...]
     assert "SAN-HLT-125" not in _codes(fake)
 
 
+@pytest.mark.parametrize(
+    ("word", "text"),
+    [
+        ("1764150000:1", "one was answered for, since 2025-11-26"),
+        ("1764150000:8", "8 or more in a row were answered for, since 2025-11-26"),
+    ],
+)
+def test_monitors_that_are_answered_for_are_a_warning(word: str, text: str) -> None:
+    fake = _healthy()
+    fake.attribute(
+        "n1",
+        "sanctl-vm1",
+        f"disk=UpToDate connection=Connected peer-disk=UpToDate answered-for={word}",
+    )
+    (finding,) = _findings(fake)
+    assert (finding.code, finding.severity) == ("SAN-HLT-168", Severity.WARNING)
+    assert text in finding.what and "monitors on n1" in finding.what
+    assert "SAN-AGENT-022" in finding.do and "has n1 fenced" in finding.do
+    # Of a node that is gone it says nothing any more.
+    fake.states["n1"] = "offline"
+    assert "SAN-HLT-168" not in _codes(fake)
+
+
 def test_leftovers_are_notes() -> None:
     fake = _healthy()
     _permanent(fake, "n2", "sanctl-outdated-gone", "0" * 32)
