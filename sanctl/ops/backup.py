@@ -319,7 +319,11 @@ def _forget_own(session: Session, device: str) -> None:
         session.change(
             lambda seen: (
                 *plan_own_point_removed(seen, device, token),
-                *(change for each in done for change in plan_succeeded(seen, each)),
+                *(
+                    change
+                    for each in done
+                    for change in plan_succeeded(seen, each, now_s=session.clock.wall_s())
+                ),
             )
         )
     backup_notes.remove(device)

@@ -68,7 +68,10 @@ def tell_successes(session: Session, device: str) -> None:
 
 
 def _tell(session: Session, success: BackupSuccess) -> None:
-    session.change(lambda seen: plan_succeeded(seen, success), reads_replicas=False)
+    session.change(
+        lambda seen: plan_succeeded(seen, success, now_s=session.clock.wall_s()),
+        reads_replicas=False,
+    )
     backup_notes.success_told(success)
 
 
@@ -108,7 +111,13 @@ def _note_failure(
 ) -> None:
     session.change(
         lambda seen: plan_failure_note(
-            seen, device, repository, code=code, node=node, failed_s=failed_s
+            seen,
+            device,
+            repository,
+            code=code,
+            node=node,
+            failed_s=failed_s,
+            now_s=int(session.clock.wall_s()),
         ),
         reads_replicas=False,
     )

@@ -111,11 +111,13 @@ def test_a_failure_before_a_success_is_none_whoever_has_noted_it(bed: Bed) -> No
     )
     assert findings(bed) == []
     seen = bed.session().observe()
-    assert plan_succeeded(seen, success) == (RemoveBackupFailure(failure=old),)
-    assert plan_succeeded(seen, success._replace(succeeded_s=4)) == ()
-    assert plan_succeeded(seen, success._replace(uuid="f" * 32)) == ()
-    assert plan_succeeded(seen, success._replace(device="other")) == ()
-    (changed,) = plan_failure_note(seen, "web", "nas", code="SAN-BKP-013", node="n1", failed_s=20)
+    assert plan_succeeded(seen, success, now_s=99) == (RemoveBackupFailure(failure=old),)
+    assert plan_succeeded(seen, success._replace(succeeded_s=4), now_s=99) == ()
+    assert plan_succeeded(seen, success._replace(uuid="f" * 32), now_s=99) == ()
+    assert plan_succeeded(seen, success._replace(device="other"), now_s=99) == ()
+    (changed,) = plan_failure_note(
+        seen, "web", "nas", code="SAN-BKP-013", node="n1", failed_s=20, now_s=99
+    )
     assert isinstance(changed, SetBackupFailure) and changed.failure.since_s == 20
 
 
@@ -229,7 +231,9 @@ def test_one_that_broke_off_before_the_last_failure_changes_nothing(bed: Bed) ->
     bed.env.clock.sleep(3600)
     later = int(bed.env.clock.wall_s())
     seen = bed.session().observe()
-    changes = plan_failure_note(seen, "web", "nas", code="SAN-BKP-013", node="n1", failed_s=later)
+    changes = plan_failure_note(
+        seen, "web", "nas", code="SAN-BKP-013", node="n1", failed_s=later, now_s=later
+    )
     bed.session().change(lambda _: changes)
     ops.remove_abandoned(bed.session())
     (failure,) = bed.session().observe().cib.backup_failures
@@ -283,7 +287,10 @@ def test_a_device_that_is_made_anew_has_no_failure(bed: Bed) -> None:
     assert bed.run("device delete web --yes")[0] == 0
     assert failure.id not in config(bed)
     assert (
-        plan_failure_note(bed.session().observe(), "web", "nas", code="", node="", failed_s=1) == ()
+        plan_failure_note(
+            bed.session().observe(), "web", "nas", code="", node="", failed_s=1, now_s=1
+        )
+        == ()
     )
     # As a release leaves it that does not know the note.
     bed.session().change(lambda _: (SetBackupFailure(failure=failure),))
