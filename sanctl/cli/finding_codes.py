@@ -177,6 +177,11 @@ CODES = {
     "which a device cannot be served. The node is starved, or a process or a disk hangs. Until a "
     "monitor comes to its end nobody looks at the replica: hung I/O is not seen, and nothing is "
     "put right.",
+    "SAN-HLT-169": "A timer's backups of a device into a repository have stopped: the newest one "
+    "is older than twice the longest time between two runs of the timer, and no run has told that "
+    "it failed. The timers are off or gone from the nodes, all nodes were down, or each has left "
+    "the backup to another one. Or the newest one is said to be of a moment that is yet to come, "
+    "by a clock that was ahead: its age is not known. What was written since is in no backup.",
     "SAN-HLT-112": "The newest copy of a device at a second site is older than its schedule "
     "allows: more than two intervals, and one to make it in. The standby tries again in each "
     "interval.",

@@ -49,6 +49,8 @@ class Number(click.ParamType):  # type: ignore[type-arg]
 
 #: Up to a week: a longer wait is a mistake, and one without an end is none.
 SECONDS = Number(0, _WEEK_S, "a number of seconds")
+#: Of a timer: up to ten years.
+INTERVAL = Number(0, 520 * _WEEK_S, "a number of seconds")
 
 
 def output_option(command: Command) -> Command:

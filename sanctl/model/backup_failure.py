@@ -79,12 +79,15 @@ class BackupSuccess(NamedTuple):
         repository: the repository's name.
         uuid: the device's UUID.
         succeeded_s: when it was done, in seconds since 1970.
+        every_s: the longest time between two runs of the timer that makes them; 0: by no timer, or
+            one that does not say so.
     """
 
     device: str
     repository: str
     uuid: str
     succeeded_s: int
+    every_s: int = 0
 
     @property
     def id(self) -> str:
@@ -94,16 +97,19 @@ class BackupSuccess(NamedTuple):
     @property
     def value(self) -> str:
         """The value of its property."""
-        return " ".join(map(str, self[2:]))
+        # Without an interval as a release reads it that knows of none: that one takes it for no
+        # success otherwise, and tells an older failure rather than none.
+        return " ".join(map(str, self[2:] if self.every_s else self[2:4]))
 
     @classmethod
     def parse(cls, identifier: str, value: str) -> BackupSuccess | None:
         """Read a property; None for one that is none as this release writes them."""
         names = _names(identifier, SUCCESS_PREFIX)
-        uuid, _, succeeded = value.partition(" ")
-        if names is None or not _UUID.fullmatch(uuid) or not _TIME.fullmatch(succeeded):
+        uuid, *times = value.split(" ")
+        is_one = len(times) in {1, 2} and all(map(_TIME.fullmatch, times))
+        if names is None or not _UUID.fullmatch(uuid) or not is_one:
             return None
-        return cls(*names, uuid, int(succeeded))
+        return cls(*names, uuid, *map(int, times))
 
 
 def _names(identifier: str, prefix: str) -> tuple[str, str] | None:

@@ -59,6 +59,7 @@ class BackupRequest:
         token: 16 hex digits that no other order has.
         may_be_active: this node reads also where it serves the device.
         may_be_elsewhere: it is no error if another node is the one to read.
+        every_s: the longest time between two runs of the timer that asks; 0: it does not say.
     """
 
     device: DeviceName
@@ -67,6 +68,7 @@ class BackupRequest:
     token: str
     may_be_active: bool = False
     may_be_elsewhere: bool = False
+    every_s: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +151,8 @@ def run_backup(
                 ipc_buffer_bytes=ipc_buffer_bytes,
                 timeout_s=timeout_s,
             )
-            note_success(session, BackupSuccess(name, into, outcome.uuid, outcome.succeeded_s))
+            success = BackupSuccess(name, into, outcome.uuid, outcome.succeeded_s, request.every_s)
+            note_success(session, success)
             return outcome
 
 
@@ -251,12 +254,12 @@ def _run(
         if begun in archives:
             # Another attempt's, which died before it was a backup: borg would refuse the name.
             borg.delete((begun,))
-        return _store(session, topology, borg, point, request.here, before=archives)
+        return _store(session, topology, borg, point, request, before=archives)
     _remove_own(session, device, request.here)
     outcome = None
     try:
         with _made_point(session, request, ipc_buffer_bytes, timeout_s) as made:
-            outcome = _store(session, topology, borg, made, request.here, before=archives)
+            outcome = _store(session, topology, borg, made, request, before=archives)
     except _NotRemoved as error:
         if outcome is None:
             raise
@@ -407,11 +410,11 @@ def _store(
     topology: Topology,
     borg: Borg,
     point: RestorePoint,
-    here: str,
+    request: BackupRequest,
     *,
     before: Mapping[str, str],
 ) -> BackupOutcome:
-    name, began_s = _name_of(point), session.clock.monotonic_s()
+    name, began_s, here = _name_of(point), session.clock.monotonic_s(), request.here
     shown = -_SHOW_BYTES
 
     def progress(done_bytes: int) -> None:
@@ -435,7 +438,11 @@ def _store(
         ) from error
     borg.keep(name)
     success = BackupSuccess(
-        point.device, borg.repository.name, point.uuid, int(session.clock.wall_s())
+        point.device,
+        borg.repository.name,
+        point.uuid,
+        int(session.clock.wall_s()),
+        request.every_s,
     )
     with contextlib.suppress(OSError):
         backup_notes.succeed(success)

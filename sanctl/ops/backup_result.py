@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from sanctl.drivers import backup_notes
 from sanctl.errors import SanctlError
 from sanctl.model.backup_failure import BackupSuccess
+from sanctl.model.cib_change import RemoveBackupFailure, SetBackupSuccess
 from sanctl.ops.session import Session
 from sanctl.plan.device.backup_failures import (
     plan_failure_note,
@@ -93,17 +94,20 @@ def note_broken_off(session: Session, device: str) -> None:
         backup_notes.end(device)
 
 
-def forget_failure(session: Session, device: str, repository: str) -> bool:
-    """Take away that a device's backups into a repository failed; return whether it was noted.
+def forget_backups(session: Session, device: str, repository: str) -> tuple[bool, bool]:
+    """Take away that a device's backups into a repository failed, or that some are awaited.
+
+    Returns:
+        Whether a failure was noted, and whether a timer's interval was.
 
     Raises:
         SanctlError: the cluster cannot be asked or changed.
     """
-    return bool(
-        session.change(
-            lambda seen: plan_failure_removal(seen, device, repository), reads_replicas=False
-        )
+    changes = session.change(
+        lambda seen: plan_failure_removal(seen, device, repository), reads_replicas=False
     )
+    was_noted = any(isinstance(change, RemoveBackupFailure) for change in changes)
+    return was_noted, any(isinstance(change, SetBackupSuccess) for change in changes)
 
 
 def _note_failure(

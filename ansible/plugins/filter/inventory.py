@@ -340,6 +340,12 @@ def fence_times(
     return {"message_s": times.message_s, "whole_s": times.whole_s}
 
 
+def longest_gap_s(listed: str) -> int:
+    """Return the longest time between two moments of a calendar event; 0: there are no two."""
+    gap_s: int = _import("sanctl.rollout.calendar_gap").longest_gap_s(listed)
+    return gap_s
+
+
 class FilterModule:
     """What Ansible looks for."""
 
@@ -373,4 +379,5 @@ class FilterModule:
             "unrestricted": unrestricted,
             "authorized_keys": authorized_keys,
             "site_changes": site_changes,
+            "longest_gap_s": longest_gap_s,
         }

@@ -10,7 +10,7 @@ from sanctl.cli.commands.backup_prune import prune
 from sanctl.cli.commands.backup_restore import restore
 from sanctl.cli.environment import environment
 from sanctl.cli.help_sections import SectionedGroup
-from sanctl.cli.options import SECONDS, output_option, timeout_option
+from sanctl.cli.options import INTERVAL, SECONDS, output_option, timeout_option
 from sanctl.cli.output import UNKNOWN, finish, print_table
 from sanctl.cli.views.backup import (
     backup_data,
@@ -28,7 +28,7 @@ from sanctl.model.names import DeviceName, format_bytes
 from sanctl.model.restore_point import parse_point_name
 from sanctl.ops.backup import BackupRequest, run_backup
 from sanctl.ops.backup_prune import prune_backups
-from sanctl.ops.backup_result import forget_failure
+from sanctl.ops.backup_result import forget_backups
 from sanctl.ops.backup_verify import existing_backup, verify_backup
 from sanctl.plan.device.backup_pruning import Pruning
 from sanctl.plan.device.backups import KEEP_UNITS, keep_counts
@@ -86,6 +86,14 @@ def init(repository: str | None, output: str) -> None:
     metavar="SECONDS",
     help="How long to wait while other backups use the repository.",
 )
+@click.option(
+    "--every",
+    "every_s",
+    type=INTERVAL,
+    default=0,
+    metavar="SECONDS",
+    help="The longest time between two runs of the timer: 'status' warns after twice as long.",
+)
 @backup_options.keep_options
 @timeout_option(90)
 @output_option
@@ -96,6 +104,7 @@ def run(
     on_active: bool,
     skip_elsewhere: bool,
     wait_s: float,
+    every_s: float,
     timeout_s: float,
     output: str,
     **keep: int | None,
@@ -121,6 +130,7 @@ def run(
         token=env.new_uuid()[-16:],
         may_be_active=on_active,
         may_be_elsewhere=skip_elsewhere,
+        every_s=int(every_s),
     )
     topology = env.topology()
     background.yield_to_others(env.runner)
@@ -240,19 +250,26 @@ def verify(name: str, repository: str | None, output: str) -> None:
 )
 @output_option
 def forget(device: str, repository: str, output: str) -> None:
-    """Have status warn no more that the last backup of DEVICE failed, where none is to follow.
+    """Have status warn no more that the last backup of DEVICE failed, or that none is made.
 
-    A success ends the warning by itself. No backup is deleted.
+    For one of which none is to follow: a success ends the warning by itself. No backup is deleted.
     """
     env = environment()
     wanted, into = DeviceName.parse(device).value, parse_repository_name(repository)
     command_line = f"backup forget {wanted} --repository {into}"
     with env.session() as session, env.logged("backup", device=wanted, command_line=command_line):
-        was_noted = forget_failure(session, wanted, into)
+        was_noted, was_awaited = forget_backups(session, wanted, into)
 
     def text() -> None:
         noted = "is noted no more" if was_noted else "was noted"
         print(f"device {wanted}: {'a' if was_noted else 'no'} failed backup into {into} {noted}")
+        if was_awaited:
+            print("none is awaited until a timer's run has succeeded again")
 
-    data = {"device": wanted, "repository": into, "was_noted": was_noted}
+    data = {
+        "device": wanted,
+        "repository": into,
+        "was_noted": was_noted,
+        "was_awaited": was_awaited,
+    }
     finish(output, data=data, text=text)

@@ -65,11 +65,12 @@ class BackupsPruned(TypedDict):
 
 
 class BackupForgotten(TypedDict):
-    """A failed backup that is noted no more."""
+    """What `sanctl status` warns of no more: a failed backup, and that none follows."""
 
     device: Annotated[str, "the device"]
     repository: Annotated[str, "the name of the repository"]
-    was_noted: Annotated[bool, "one was noted"]
+    was_noted: Annotated[bool, "a failure was noted"]
+    was_awaited: Annotated[bool, "a timer's interval was noted, by which backups are awaited"]
 
 
 class RepositoryMade(TypedDict):

@@ -88,7 +88,9 @@ def plan_succeeded(cluster: Cluster, success: BackupSuccess, *, now_s: float) ->
     changes: list[Change] = []
     newest = newest_success(cluster, success.device, success.repository)
     if newest is None or not success.succeeded_s <= newest.succeeded_s <= latest_s:
-        changes.append(SetBackupSuccess(success=success))
+        # One that a person has made is none of the timer's, which goes on.
+        every_s = success.every_s or (newest.every_s if newest is not None else 0)
+        changes.append(SetBackupSuccess(success=success._replace(every_s=every_s)))
     before = _known(cluster, success.device, success.repository)
     if before is not None and (before.uuid != found.uuid or before.failed_s <= success.succeeded_s):
         changes.append(RemoveBackupFailure(failure=before))
@@ -96,9 +98,16 @@ def plan_succeeded(cluster: Cluster, success: BackupSuccess, *, now_s: float) ->
 
 
 def plan_failure_removal(cluster: Cluster, device: str, repository: str) -> tuple[Change, ...]:
-    """Return the changes where no backup is to be made there any more, or a newer one is known."""
+    """Return the changes where no backup is to be made there any more, or a newer one is known.
+
+    None is awaited after an interval either, until a timer's run has succeeded again.
+    """
     known = _known(cluster, device, repository)
-    return () if known is None else (RemoveBackupFailure(failure=known),)
+    success = newest_success(cluster, device, repository)
+    changes: list[Change] = [] if known is None else [RemoveBackupFailure(failure=known)]
+    if success is not None and success.every_s:
+        changes.append(SetBackupSuccess(success=success._replace(every_s=0)))
+    return tuple(changes)
 
 
 def is_outlived(cluster: Cluster, failure: BackupFailure) -> bool:
@@ -108,6 +117,15 @@ def is_outlived(cluster: Cluster, failure: BackupFailure) -> bool:
 
 def _is_before(failure: BackupFailure, success: BackupSuccess | None) -> bool:
     return success is not None and success.succeeded_s > failure.failed_s
+
+
+def is_overdue(success: BackupSuccess, now_s: float) -> bool:
+    """Whether two runs of its timer should have made a backup since, or may have.
+
+    Also of one whose time is yet to come by more than an interval: how old it is is not known.
+    """
+    ago_s = now_s - success.succeeded_s
+    return success.every_s > 0 and not -success.every_s <= ago_s <= 2 * success.every_s
 
 
 def newest_success(cluster: Cluster, device: str, repository: str) -> BackupSuccess | None:

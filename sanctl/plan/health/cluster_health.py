@@ -64,7 +64,7 @@ def all_findings(
     findings.extend(hook_findings(cluster))
     findings.extend(lost_point_findings(cluster))
     findings.extend(extent_findings(cluster))
-    findings.extend(backup_findings(cluster))
+    findings.extend(backup_findings(cluster, now_s=now_s))
     findings.extend(site_findings(cluster, now_s=now_s))
     findings.extend(dirty_limit_findings(cluster))
     findings.extend(_failure_findings(cluster))

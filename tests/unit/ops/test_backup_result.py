@@ -22,7 +22,7 @@ __all__ = ["bed"]
 
 
 def findings(bed: Bed) -> list[Finding]:
-    return list(backup_findings(bed.session().observe()))
+    return list(backup_findings(bed.session().observe(), now_s=bed.env.clock.wall_s()))
 
 
 def fail() -> None:
@@ -272,7 +272,7 @@ def test_an_operator_ends_the_warning_where_no_backup_is_to_follow(bed: Bed) -> 
     (found,) = findings(bed)
     assert "'sanctl backup forget web --repository nas'" in found.do
     line = "backup forget web --repository nas"
-    told = {"device": "web", "repository": "nas", "was_noted": True}
+    told = {"device": "web", "repository": "nas", "was_noted": True, "was_awaited": False}
     assert bed.run(line) == (0, told)
     assert findings(bed) == []
     assert bed.run(line) == (0, {**told, "was_noted": False})
@@ -318,7 +318,7 @@ SUCCESS = BackupSuccess("web", "nas", "a" * 32, 9)
 def test_a_success_is_read_as_it_was_written() -> None:
     assert SUCCESS.value == f"{'a' * 32} 9"
     assert BackupSuccess.parse(SUCCESS.id, SUCCESS.value) == SUCCESS
-    assert BackupSuccess.parse(SUCCESS.id, f"{SUCCESS.value} 1") is None
+    assert BackupSuccess.parse(SUCCESS.id, f"{SUCCESS.value} x") is None
     assert BackupSuccess.parse(SUCCESS.id, f"z{SUCCESS.value}") is None
     assert BackupSuccess.parse(FAILURE.id, SUCCESS.value) is None
 
@@ -338,3 +338,23 @@ def test_a_success_is_read_as_it_was_written() -> None:
 )
 def test_what_is_no_note(identifier: str, value: str) -> None:
     assert BackupFailure.parse(identifier, value) is None
+
+
+def test_backups_of_a_timer_that_stop_are_told_until_they_are_given_up(bed: Bed) -> None:
+    assert bed.run("backup run web --skip-elsewhere --every 86400")[0] == 0
+    (success,) = bed.session().observe().cib.backup_successes
+    assert success.every_s == 86400
+    bed.env.clock.sleep(2 * 86400 - 60)
+    assert findings(bed) == []
+    bed.env.clock.sleep(120)
+    (found,) = findings(bed)
+    assert found.code == "SAN-HLT-169"
+    assert bed.run("backup run web")[0] == 0
+    assert findings(bed) == []
+    bed.env.clock.sleep(3 * 86400)
+    assert [each.code for each in findings(bed)] == ["SAN-HLT-169"]
+    told = bed.run("backup forget web --repository nas")[1]
+    assert (told["was_noted"], told["was_awaited"]) == (False, True)
+    assert findings(bed) == []
+    told = bed.run("backup forget web --repository nas")[1]
+    assert (told["was_noted"], told["was_awaited"]) == (False, False)

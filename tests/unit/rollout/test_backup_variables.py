@@ -69,7 +69,9 @@ def test_what_a_timer_starts_is_a_command() -> None:
     keep = dict.fromkeys(("last", "hourly", "daily", "weekly", "monthly", "yearly"), 1)
     entry = {**VM1, "repository": "nas", "keep": keep, "on_active": True}
     (timer,) = survey([entry])["backups"]
-    unit = render("sanctl_backups/templates/service.j2", item=timer)
+    unit = render(
+        "sanctl_backups/templates/service.j2", item=timer, sanctl_backups_every={"02:00": 86400}
+    )
     assert values(unit, "Type") == ["oneshot"]
     program, group, command, *words = values(unit, "ExecStart")
     assert (program, group, command) == ("/usr/sbin/sanctl", "backup", "run")
@@ -77,7 +79,11 @@ def test_what_a_timer_starts_is_a_command() -> None:
     assert run is not None
     given = run.make_context("run", shlex.split(" ".join(words))).params
     assert given["device"] == "vm1" and given["skip_elsewhere"] and given["wait_s"] == WAIT_S
-    assert given["on_active"]
+    assert given["on_active"] and given["every_s"] == 86400
+    once = render(
+        "sanctl_backups/templates/service.j2", item=timer, sanctl_backups_every={"02:00": 0}
+    )
+    assert "--every" not in once
     assert all(given[f"keep_{unit}"] == 1 for unit in keep)
 
 
@@ -93,7 +99,14 @@ def test_all_nodes_look_at_the_same_moment() -> None:
 def test_many_devices_of_one_moment_do_not_begin_at_once() -> None:
     timers = survey([{**VM1, "device": f"vm{number}"} for number in range(50)])["backups"]
     delays = [
-        values(render("sanctl_backups/templates/service.j2", item=timer), "ExecStartPre")
+        values(
+            render(
+                "sanctl_backups/templates/service.j2",
+                item=timer,
+                sanctl_backups_every={"02:00": 86400},
+            ),
+            "ExecStartPre",
+        )
         for timer in timers
     ]
     assert {program for program, _ in delays} == {"/usr/bin/sleep"}

@@ -13,7 +13,15 @@ from sanctl.model.cib_change import (
     SetBackupSuccess,
 )
 from sanctl.model.cluster import Cluster
-from sanctl.plan.device.backup_failures import is_outlived, plan_failure_note, plan_succeeded
+from sanctl.model.findings import Severity
+from sanctl.plan.device.backup_failures import (
+    is_outlived,
+    is_overdue,
+    plan_failure_note,
+    plan_failure_removal,
+    plan_succeeded,
+)
+from sanctl.plan.health.backup_health import backup_findings
 from tests.unit.ops.test_device import Bench
 
 NOW_S, DAY_S, CODE = 1_764_150_000, 86_400, "SAN-BKP-013"
@@ -110,3 +118,71 @@ def test_the_next_success_takes_the_place_of_one_of_a_clock_ahead(bench: Bench) 
     cluster = seen(bench, SetBackupSuccess(success=new))
     assert plan_succeeded(cluster, new, now_s=NOW_S) == ()
     assert plan_succeeded(cluster, succeeded(bench, NOW_S - 1), now_s=NOW_S) == ()
+
+
+@pytest.mark.parametrize(
+    ("every_s", "ago_s", "overdue"),
+    [
+        (0, 99 * DAY_S, False),
+        (DAY_S, 0, False),
+        (DAY_S, 2 * DAY_S, False),
+        (DAY_S, 2 * DAY_S + 1, True),
+        (DAY_S, -DAY_S, False),
+        (DAY_S, -DAY_S - 1, True),
+        (7 * DAY_S, 13 * DAY_S, False),
+    ],
+)
+def test_a_backup_is_overdue_after_two_intervals(
+    bench: Bench, every_s: int, ago_s: int, overdue: bool
+) -> None:
+    success = succeeded(bench, NOW_S - ago_s)._replace(every_s=every_s)
+    assert is_overdue(success, NOW_S) == overdue
+    cluster = seen(bench, SetBackupSuccess(success=success))
+    found = list(backup_findings(cluster, now_s=NOW_S))
+    assert [each.code for each in found] == ["SAN-HLT-169"] * overdue
+    for each in found:
+        assert (each.severity, each.subject) == (Severity.WARNING, "device vm1")
+        assert ("yet to come" in each.what) == (ago_s < 0)
+        assert ("every 24 h" in each.what) == (ago_s > 0)
+        assert "'sanctl backup run vm1 --repository nas' on a standby" in each.do
+
+
+def test_a_backup_of_a_device_that_had_the_name_is_not_awaited(bench: Bench) -> None:
+    old = succeeded(bench, 1)._replace(uuid="f" * 32, every_s=DAY_S)
+    gone = succeeded(bench, 1)._replace(device="gone", every_s=DAY_S)
+    cluster = seen(bench, SetBackupSuccess(success=old), SetBackupSuccess(success=gone))
+    assert list(backup_findings(cluster, now_s=NOW_S)) == []
+
+
+def test_the_interval_stays_beside_a_backup_that_a_person_makes(bench: Bench) -> None:
+    timed = succeeded(bench, NOW_S - 9)._replace(every_s=DAY_S)
+    cluster = seen(bench, SetBackupSuccess(success=timed))
+    (change,) = plan_succeeded(cluster, succeeded(bench, NOW_S), now_s=NOW_S)
+    assert change == SetBackupSuccess(success=timed._replace(succeeded_s=NOW_S))
+    weekly = succeeded(bench, NOW_S)._replace(every_s=7 * DAY_S)
+    assert plan_succeeded(cluster, weekly, now_s=NOW_S) == (SetBackupSuccess(success=weekly),)
+
+
+def test_forget_takes_the_interval_away_too(bench: Bench) -> None:
+    timed = succeeded(bench, NOW_S - 9)._replace(every_s=DAY_S)
+    failure = failed(bench, NOW_S)
+    cluster = seen(bench, SetBackupSuccess(success=timed), SetBackupFailure(failure=failure))
+    changes = plan_failure_removal(cluster, "vm1", "nas")
+    assert changes == (
+        RemoveBackupFailure(failure=failure),
+        SetBackupSuccess(success=succeeded(bench, NOW_S - 9)),
+    )
+    after = seen(bench, *changes)
+    assert plan_failure_removal(after, "vm1", "nas") == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "every_s"),
+    [("{} 5", 0), ("{} 5 86400", DAY_S), ("{} 5 86400 1", None), ("{} 5 x", None), ("{}", None)],
+)
+def test_a_success_as_it_is_read(value: str, every_s: int | None) -> None:
+    text = value.format("a" * 32)
+    found = BackupSuccess.parse("sanctl-backed-up.vm1.nas", text)
+    expected = None if every_s is None else BackupSuccess("vm1", "nas", "a" * 32, 5, every_s)
+    assert found == expected
+    assert found is None or found.value == text
