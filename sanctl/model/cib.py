@@ -61,6 +61,8 @@ class CibNode:
     name: NodeName
     id: str
     wants_standby: bool
+    wants_maintenance: bool
+    """Pacemaker leaves it alone, also while Pacemaker itself does not run there."""
     attributes: Mapping[str, str]
 
 

@@ -26,6 +26,7 @@ DRAINED_ATTRIBUTE = "sanctl.drained"
 #: The node attribute of a standby. Transient, from `crm_standby --lifetime reboot`, it ends with
 #: the node's membership.
 STANDBY_ATTRIBUTE = "standby"
+MAINTENANCE_ATTRIBUTE = "maintenance"
 
 
 #: The id of the cluster_property_set that has the hosts, and the beginning of their properties'

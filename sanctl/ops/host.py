@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster
@@ -13,6 +13,7 @@ from sanctl.model.host_group import HostGroupName
 from sanctl.ops.cib_room import within_room
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.convergence import Progress, access_progress
+from sanctl.plan.host.access_lag import AccessLag, access_lags, not_waited_for
 from sanctl.plan.host.definition import devices_of
 from sanctl.plan.host.groups import devices_of_group
 
@@ -26,6 +27,8 @@ def change_host(
     timeout_s: float = 0.0,
 ) -> tuple[Cluster, bool]:
     """Make the planned change of a host and wait until its devices' access lists are in force.
+
+    Not on nodes in maintenance: what takes access away is not refused while there are some.
 
     Args:
         session: the cluster.
@@ -77,6 +80,11 @@ def change_group(
     )
 
 
+def lags_of(cluster: Cluster, devices: Iterable[DeviceSpec]) -> tuple[AccessLag, ...]:
+    """Return on which nodes in maintenance the access lists of devices are not in force."""
+    return tuple(lag for device in devices for lag in access_lags(cluster, device))
+
+
 def _change(
     session: Session,
     whose: str,
@@ -90,7 +98,10 @@ def _change(
 
     def progress(cluster: Cluster) -> Progress:
         for device in devices(cluster):
-            found = access_progress(cluster, device.name, access_digest(device.access))
+            # Where that is refused the plan has said so: what is left takes access away.
+            kept = not_waited_for(cluster, device)
+            digest = access_digest(device.access)
+            found = access_progress(cluster, device.name, digest, but_on=kept)
             if not found.is_done:
                 return Progress(is_done=False, seen=f"device {device.name}: {found.seen}")
         return Progress(is_done=True, seen="applied")

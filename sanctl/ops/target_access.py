@@ -11,13 +11,14 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec, access_digest
 from sanctl.model.host import HostName
 from sanctl.model.host_group import HostGroupName
-from sanctl.model.names import DeviceName, Iqn, NodeName
+from sanctl.model.names import DeviceName, Iqn
 from sanctl.ops.cib_room import within_room
 from sanctl.ops.device_change import change_device
 from sanctl.ops.session import Session
-from sanctl.plan.cluster.convergence import Progress, access_progress, nodes_with_other_access
-from sanctl.plan.cluster.preconditions import existing_device, kept_nodes
+from sanctl.plan.cluster.convergence import Progress, access_progress
+from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.host.access import plan_allow, plan_allow_host, plan_deny, plan_deny_host
+from sanctl.plan.host.access_lag import AccessLag, access_lags, not_waited_for
 from sanctl.plan.host.access_loss import AccessLoss, access_loss, hosts_denied
 from sanctl.plan.host.groups import plan_allow_group, plan_deny_all, plan_deny_group
 
@@ -30,13 +31,13 @@ class AccessOutcome:
         device: the device.
         changed: whether there was anything to do.
         loss: who lost it, and by what else they still get in.
-        not_in_force: the nodes in maintenance whose replica has another list until that ends.
+        not_in_force: the nodes in maintenance that have another list until that ends, or may have.
     """
 
     device: DeviceSpec
     changed: bool
     loss: AccessLoss
-    not_in_force: tuple[NodeName, ...] = ()
+    not_in_force: tuple[AccessLag, ...] = ()
 
 
 def allow_initiator(
@@ -149,7 +150,7 @@ def _change_access(
     def progress(cluster: Cluster) -> Progress:
         device = existing_device(cluster, name)
         # Where that is refused the plan has said so: what is left is a denial.
-        kept = kept_nodes(cluster, device)
+        kept = not_waited_for(cluster, device)
         return access_progress(cluster, name, access_digest(device.access), but_on=kept)
 
     outcome = change_device(
@@ -166,11 +167,5 @@ def _change_access(
         device=outcome.device,
         changed=outcome.changed,
         loss=access_loss(before[0], outcome.cluster, name, denied(before[0])),
-        not_in_force=tuple(
-            node
-            for node in nodes_with_other_access(
-                outcome.cluster, outcome.device, access_digest(outcome.device.access)
-            )
-            if node in kept_nodes(outcome.cluster, outcome.device)
-        ),
+        not_in_force=access_lags(outcome.cluster, outcome.device),
     )

@@ -16,6 +16,7 @@ from sanctl.model.backup_failure import BackupFailure, BackupSuccess
 from sanctl.model.cib import Cib, CibNode, MoveConstraint
 from sanctl.model.cib_names import (
     DRAINED_ATTRIBUTE,
+    MAINTENANCE_ATTRIBUTE,
     POOLS_CLONE,
     REACH_ATTRIBUTE,
     REACH_CLONE,
@@ -242,6 +243,7 @@ def _nodes(configuration: ET.Element) -> Iterator[CibNode]:
             name=name,
             id=element.get("id", ""),
             wants_standby=attributes.get(STANDBY_ATTRIBUTE, "off").lower() in TRUE,
+            wants_maintenance=attributes.get(MAINTENANCE_ATTRIBUTE, "").lower() in TRUE,
             attributes=attributes,
         )
 

@@ -13,12 +13,13 @@ from sanctl.cli.environment import environment
 from sanctl.cli.options import output_option, timeout_option, yes_option
 from sanctl.cli.output import finish, print_table
 from sanctl.cli.session_question import ask_before_sessions_end
+from sanctl.cli.views.access import lags_data, print_lags
 from sanctl.drivers import host_secrets
 from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster
 from sanctl.model.host import Host, HostName
 from sanctl.model.names import DeviceName, Iqn
-from sanctl.ops.host import change_host
+from sanctl.ops.host import change_host, lags_of
 from sanctl.plan.host.access_loss import let_in_by_themselves
 from sanctl.plan.host.definition import (
     devices_of,
@@ -314,11 +315,13 @@ def _finish_change(
 ) -> None:
     found = existing_host(cluster, name)
     by_themselves = let_in_by_themselves(cluster, {*found.iqns, *lost})
+    lags = lags_of(cluster, devices_of(cluster, name))
 
     def text() -> None:
         if not changed:
             print("it was like that already: nothing to do")
         _print_host(cluster, found)
+        print_lags(lags)
         if note:
             print(note)
         _print_by_themselves(by_themselves)
@@ -328,6 +331,7 @@ def _finish_change(
         data={
             **_host_data(cluster, found),
             "changed": changed,
+            "not_in_force": lags_data(lags),
             "by_themselves": _by_itself_data(by_themselves),
         },
         text=text,

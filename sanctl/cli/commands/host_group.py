@@ -12,11 +12,12 @@ from sanctl.cli.environment import environment
 from sanctl.cli.options import Command, output_option, timeout_option, yes_option
 from sanctl.cli.output import finish, print_table
 from sanctl.cli.session_question import ask_before_sessions_end
+from sanctl.cli.views.access import lags_data, print_lags
 from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster
 from sanctl.model.host import HostName
 from sanctl.model.host_group import HostGroup, HostGroupName
-from sanctl.ops.host import change_group
+from sanctl.ops.host import change_group, lags_of
 from sanctl.plan.host.access_list import iqns_of
 from sanctl.plan.host.access_loss import AccessLoss, access_loss
 from sanctl.plan.host.groups import (
@@ -233,18 +234,24 @@ def _finish_change(
     losses: Sequence[AccessLoss] | None = None,
 ) -> None:
     found = existing_group(cluster, name)
+    lags = lags_of(cluster, devices_of_group(cluster, name))
 
     def text() -> None:
         if not changed:
             print("it was like that already: nothing to do")
         _print_group(cluster, found)
+        print_lags(lags)
         for loss in losses or ():
             if loss.lost:
                 print(f"device {loss.device} lets in no longer {', '.join(map(str, loss.lost))}")
             for entry in loss.left:
                 print(f"device {loss.device} still lets in {entry}")
 
-    data: dict[str, object] = {**_group_data(cluster, found), "changed": changed}
+    data: dict[str, object] = {
+        **_group_data(cluster, found),
+        "changed": changed,
+        "not_in_force": lags_data(lags),
+    }
     if losses is not None:
         data["access"] = [
             {

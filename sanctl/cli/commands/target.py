@@ -14,6 +14,7 @@ from sanctl.cli.environment import environment
 from sanctl.cli.options import output_option, timeout_option, yes_option
 from sanctl.cli.output import finish, print_table
 from sanctl.cli.session_question import ask_before_sessions_end, logins_text
+from sanctl.cli.views.access import print_lags
 from sanctl.errors import Problem, UsageError
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
@@ -210,7 +211,7 @@ def _change(
         print(f"{said}: {lost}" if lost else said)
         for entry in loss.left:
             print(f"device {wanted} still lets in {entry}")
-        _tell_not_in_force(outcome)
+        print_lags(outcome.not_in_force)
 
     finish(output, data=_access_data(wanted, outcome), text=text)
 
@@ -336,7 +337,7 @@ def _deny_all(name: str, *, yes: bool, timeout_s: float, output: str) -> None:
             if outcome.changed
             else f"no host might use device {wanted}: nothing to do"
         )
-        _tell_not_in_force(outcome)
+        print_lags(outcome.not_in_force)
 
     finish(output, data=_access_data(wanted, outcome), text=text)
 
@@ -358,15 +359,6 @@ def _ask_before_all(session: Session, name: DeviceName) -> None:
     click.confirm(f"Keep all hosts from device {name}?", abort=True, err=True)
 
 
-def _tell_not_in_force(outcome: AccessOutcome) -> None:
-    for node in outcome.not_in_force:
-        print(
-            f"not yet on {node}, which is in maintenance: its target goes on letting in those that "
-            f"could log in there; it keeps them out once that ends: "
-            f"'crm_attribute --node {node} --name maintenance --delete'"
-        )
-
-
 def _access_data(device: DeviceName, outcome: AccessOutcome) -> target_documents.Access:
     return {
         "changed": outcome.changed,
@@ -376,5 +368,5 @@ def _access_data(device: DeviceName, outcome: AccessOutcome) -> target_documents
         "host_groups": [entry.value for entry in outcome.device.host_groups],
         "lost": [entry.value for entry in outcome.loss.lost],
         "left": list(outcome.loss.left),
-        "not_in_force": [node.value for node in outcome.not_in_force],
+        "not_in_force": [lag.node.value for lag in outcome.not_in_force],
     }

@@ -41,10 +41,18 @@ class ByItself(TypedDict):
     iqn: Annotated[str, "the initiator"]
 
 
+class NotInForce(TypedDict):
+    """A node in maintenance on which a device's access list is not in force, or may not be."""
+
+    device: Annotated[str, "the device"]
+    node: Annotated[str, "the node: it lets in who might before until its maintenance ends"]
+
+
 class HostChanged(Host):
     """A host after `create`, `set` or `rename`."""
 
     changed: Annotated[bool, "false: it was like that already"]
+    not_in_force: Annotated[list[NotInForce], "where its devices' access lists are not in force"]
     by_themselves: Annotated[
         list[ByItself], "devices that let in an IQN of it, or one that it has lost, all the same"
     ]
@@ -77,6 +85,7 @@ class HostGroupChanged(HostGroup):
     """A host group after `create`, `add` or `rename`."""
 
     changed: Annotated[bool, "false: it was like that already"]
+    not_in_force: Annotated[list[NotInForce], "where its devices' access lists are not in force"]
 
 
 class AccessLost(TypedDict):

@@ -42,7 +42,9 @@ class Access(TypedDict):
         list[str], "in words, the entries that still let in an IQN of a host that was denied"
     ]
     not_in_force: Annotated[
-        list[str], "nodes in maintenance, which let in who might before until that ends"
+        list[str],
+        "nodes in maintenance, which let in who might before until that ends; also those whose "
+        "Pacemaker does not run",
     ]
 
 

@@ -23,7 +23,11 @@ from sanctl.model.device import DeviceSpec
 from sanctl.model.host import Host, HostName
 from sanctl.model.host_group import HostGroup, HostGroupName
 from sanctl.model.names import Iqn
-from sanctl.plan.cluster.preconditions import refuse_unless_changeable, refuse_without_quorum
+from sanctl.plan.cluster.preconditions import (
+    refuse_unless_changeable,
+    refuse_unless_deniable,
+    refuse_without_quorum,
+)
 from sanctl.plan.host.access_list import hosts_parameter, initiators_parameter
 
 
@@ -234,7 +238,8 @@ def plan_host_change(
 
     Raises:
         UsageError: what is left is no host: it has no IQN, or mutual CHAP without CHAP.
-        Refused: there is no such host, or an IQN is another host's or may be.
+        Refused: there is no such host, or an IQN is another host's or may be, or a device cannot be
+            changed; of one that loses IQNs alone for another reason than a node in maintenance.
     """
     refuse_without_quorum(cluster)
     found = existing_host(cluster, name)
@@ -255,19 +260,33 @@ def plan_host_change(
             *_bypass_problems(cluster, host),
         ]
     )
-    return (SetHost(host=host), *_in_devices(cluster, name, host, {*found.iqns} & {*fewer}))
+    only_loses = replace(found, iqns=host.iqns) == host and {*host.iqns} < {*found.iqns}
+    lost = {*found.iqns} & {*fewer}
+    return (
+        SetHost(host=host),
+        *_in_devices(cluster, name, host, lost, only_loses=only_loses),
+    )
 
 
 def _in_devices(
-    cluster: Cluster, name: HostName, host: Host, lost: Collection[Iqn]
+    cluster: Cluster,
+    name: HostName,
+    host: Host,
+    lost: Collection[Iqn],
+    *,
+    only_loses: bool = False,
 ) -> tuple[Change, ...]:
     """Return the changes by which a host's devices let it in as it is now.
 
-    IQNs of it, and those that it has lost, are on no such list by themselves any more.
+    IQNs of it, and those that it has lost, are on no such list by themselves any more. Where it
+    only loses some, the nodes that can keep them out do so, whichever are in maintenance.
     """
     changes: list[Change] = []
     for device in devices_of(cluster, name):
-        refuse_unless_changeable(cluster, device)
+        if only_loses:
+            refuse_unless_deniable(cluster, device)
+        else:
+            refuse_unless_changeable(cluster, device)
         others = (each for each in device.hosts if each.name != name)
         changes.append(hosts_parameter(device, (*others, host)))
         initiators = {*device.initiators} - {*host.iqns} - {*lost}

@@ -219,7 +219,8 @@ def plan_group_removal(
     """Return the changes by which hosts leave a group and lose its devices.
 
     Raises:
-        Refused: there is no such group or host, or a device cannot be read or changed.
+        Refused: there is no such group or host, or a device cannot be read or changed: for another
+            reason than a node in maintenance.
     """
     refuse_without_quorum(cluster)
     group = existing_group(cluster, name)
@@ -236,7 +237,7 @@ def plan_group_removal(
         SetHostGroup(group=HostGroup(name=name, hosts=tuple(sorted({*group.hosts} - gone))))
     ]
     for device in devices_of_group(cluster, name):
-        refuse_unless_changeable(cluster, device)
+        refuse_unless_deniable(cluster, device)
         changes += _without(cluster, device, name, gone)
     return tuple(changes)
 

@@ -657,3 +657,28 @@ def test_where_a_denial_is_not_in_force_yet_is_said(run: Run, env: FakeEnvironme
         assert "'crm_attribute --node n2 --name maintenance --delete'" in out
     out = run("target", "deny", "vm1", "--all", "--output", "json")[1]
     assert data_of(out)["not_in_force"] == ["n2"]
+    env.pacemaker.set_permanent("n2", "maintenance", "true")
+    env.pacemaker.states["n2"] = "offline"
+    status, out, _ = run("target", "deny", "vm1", "--all", "--yes")
+    assert status == 0 and "not carried out on n2" in out and "Pacemaker does not run" in out
+    assert "systemctl start pacemaker" in out
+    out = run("target", "deny", "vm1", "--all", "--output", "json")[1]
+    assert data_of(out)["not_in_force"] == ["n2"]
+
+
+def test_where_a_host_has_not_lost_an_iqn_yet_is_said(run: Run, env: FakeEnvironment) -> None:
+    other = f"{I1}-old"
+    run("device", "create", "vm1", "--size", "1G")
+    run("host", "create", "h1", "--iqn", I1, "--iqn", other)
+    run("host", "group", "create", "web", "--host", "h1")
+    run("target", "allow", "vm1", "--host-group", "web")
+    env.pacemaker.states["n2"] = "maintenance"
+    where = [{"device": "vm1", "node": "n2"}]
+    for words in (
+        ("host", "set", "h1", "--remove-iqn", other),
+        ("host", "group", "remove", "web", "--host", "h1"),
+    ):
+        status, out, _ = run(*words, "--yes")
+        assert status == 0 and "device vm1: not yet on n2, which is in maintenance" in out
+    out = run("host", "group", "remove", "web", "--host", "h1", "--yes", "--output", "json")[1]
+    assert data_of(out)["not_in_force"] == where

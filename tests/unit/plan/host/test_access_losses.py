@@ -20,6 +20,7 @@ from sanctl.model.findings import Severity
 from sanctl.model.host import Host, HostName, parse_hosts
 from sanctl.model.host_group import HostGroup, HostGroupName
 from sanctl.model.names import DeviceName, Iqn
+from sanctl.ops.host import change_group, change_host, lags_of
 from sanctl.ops.target_access import deny_all, deny_group, deny_host, deny_initiator
 from sanctl.plan.cluster.convergence import access_progress
 from sanctl.plan.health.access_health import access_findings
@@ -30,6 +31,7 @@ from sanctl.plan.host.definition import plan_host_change, plan_host_creation, pl
 from sanctl.plan.host.groups import (
     plan_allow_group,
     plan_deny_group,
+    plan_group_addition,
     plan_group_creation,
     plan_group_removal,
 )
@@ -345,7 +347,7 @@ def test_a_host_can_be_locked_out_while_a_node_is_in_maintenance(bench: Bench, w
         "all": lambda: deny_all(bench.session, VM1, **ROOM, timeout_s=60),
     }[way]()
     assert outcome.changed and outcome.device.access == frozenset()
-    assert [node.value for node in outcome.not_in_force] == ["n2"], "it is told nothing"
+    assert [(lag.node.value, lag.is_seen) for lag in outcome.not_in_force] == [("n2", True)]
     again = deny_all(bench.session, VM1, **ROOM, timeout_s=60)
     assert not again.changed and again.not_in_force == outcome.not_in_force
     assert not access_progress(
@@ -354,3 +356,66 @@ def test_a_host_can_be_locked_out_while_a_node_is_in_maintenance(bench: Bench, w
     bench.cluster.states["n2"] = "online"
     bench.cluster.tick()
     assert deny_all(bench.session, VM1, **ROOM, timeout_s=60).not_in_force == ()
+
+
+def test_a_node_in_maintenance_whose_pacemaker_is_stopped_has_not_carried_it_out(
+    bench: Bench,
+) -> None:
+    """It has stopped without stopping anything: its target goes on letting hosts in."""
+    bench.session.change(lambda seen: plan_allow(seen, VM1, B))
+    bench.cluster.tick()
+    bench.cluster.set_permanent("n2", "maintenance", "true")
+    for state in ("offline", "pending", "unclean"):
+        bench.cluster.states["n2"] = state
+        outcome = deny_initiator(bench.session, VM1, B, **ROOM, timeout_s=60)
+        assert outcome.changed == (state == "offline")
+        assert [(lag.node.value, lag.is_seen) for lag in outcome.not_in_force] == [("n2", False)]
+    pair = bench.cluster.root.find(".//node[@uname='n2']//nvpair[@name='maintenance']")
+    assert pair is not None
+    pair.set("value", "false")
+    seen = bench.session.observe()
+    assert lags_of(seen, seen.cib.devices) == (), "the change is waited for"
+
+
+def test_what_a_host_or_a_group_loses_is_taken_while_a_node_is_in_maintenance(
+    bench: Bench,
+) -> None:
+    """As `target deny`; what gives anything waits for the end of the maintenance."""
+    group = HostGroup(name=WEB, hosts=(H1,))
+    bench.session.change(lambda seen: plan_host_change(seen, H1, more=(B, C)))
+    bench.session.change(lambda seen: plan_group_creation(seen, group))
+    bench.session.change(lambda seen: plan_allow_group(seen, VM1, WEB))
+    bench.cluster.tick()
+    bench.cluster.states["n2"] = "maintenance"
+    seen = bench.session.observe()
+    assert lags_of(seen, seen.cib.devices) == (), "it has the list that is to be in force"
+    assert refused(bench, lambda seen: plan_host_change(seen, H1, more=(D,), fewer=(C,))) == [
+        "SAN-DEV-018"
+    ]
+    assert refused(bench, lambda seen: plan_host_change(seen, H1, fewer=(C,), chap_user="u")) == [
+        "SAN-DEV-018"
+    ]
+    cluster, changed = change_host(
+        bench.session,
+        H1,
+        lambda seen: plan_host_change(seen, H1, fewer=(C,)),
+        **ROOM,
+        timeout_s=60,
+    )
+    lags = lags_of(cluster, cluster.cib.devices)
+    assert changed and [(lag.device, lag.node.value) for lag in lags] == [(VM1, "n2")]
+    assert vm1(cluster).access == {A.value, B.value}
+    cluster, changed = change_group(
+        bench.session,
+        WEB,
+        lambda seen: plan_group_removal(seen, WEB, (H1,)),
+        ipc_buffer_bytes=ROOM["ipc_buffer_bytes"],
+        timeout_s=60,
+    )
+    assert changed and vm1(cluster).access == frozenset()
+    assert lags_of(cluster, cluster.cib.devices) == lags
+    assert refused(bench, lambda seen: plan_group_addition(seen, WEB, (H1,))) == ["SAN-DEV-018"]
+    bench.cluster.states["n2"] = "online"
+    bench.cluster.tick()
+    seen = bench.session.observe()
+    assert lags_of(seen, seen.cib.devices) == ()
