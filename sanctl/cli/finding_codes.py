@@ -182,6 +182,11 @@ CODES = {
     "it failed. The timers are off or gone from the nodes, all nodes were down, or each has left "
     "the backup to another one. Or the newest one is said to be of a moment that is yet to come, "
     "by a clock that was ahead: its age is not known. What was written since is in no backup.",
+    "SAN-HLT-170": "A node has noted beside a device's data that the device is held as a copy at a "
+    "second site, or is being filled from one, and the CIB is older than that: it was brought back "
+    "by a node that was not there then, or had lost its power before Pacemaker wrote it. No host "
+    "is let in on that node. It ends once a node with the newer CIB is back, or by an order that "
+    "is given now.",
     "SAN-HLT-112": "The newest copy of a device at a second site is older than its schedule "
     "allows: more than two intervals, and one to make it in. The standby tries again in each "
     "interval.",

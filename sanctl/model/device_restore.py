@@ -24,6 +24,9 @@ DONE = "done"
 GIVEN_UP = "given-up"
 #: How long an order may wait for what it needs before anything is written.
 ORDER_LIFE_S = 180
+#: The field in which a replica publishes the order that is noted beside its data, while the CIB is
+#: older than that (agents/restore/noted_hold.py).
+OLDER_KEY = "hold-older"
 #: How the point begins that keeps what was on the device.
 KEPT_PREFIX = "before-restore-"
 
@@ -199,6 +202,16 @@ class RestoreOrder(NamedTuple):
         words = [self.token, self.point, self.point_token, kept, str(self.given_s), self.state]
         words += [_KEPT_ON_FEW] * self.may_keep_on_few + [_HOLDS] * self.holds
         return " ".join((*words, *((f"{_BASE}{self.base}",) if self.base else ())))
+
+
+def packed(order: str) -> str:
+    """Return an order as one word; none has the sign that stands for a space."""
+    return order.replace(" ", "+")
+
+
+def parse_packed(text: str) -> RestoreOrder | None:
+    """Read what `packed` wrote; None for anything else."""
+    return RestoreOrder.parse(text.replace("+", " "))
 
 
 def closes(text: str) -> bool:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from dataclasses import replace
 
 import click
@@ -95,7 +96,7 @@ def failback(
     if releases:
         if site is not None or copy is not None or holds or takes_over or no_keep or allows_mix:
             raise click.UsageError("'--release' goes with no other option of what is to be done.")
-        _release(env, device, timeout_s=timeout_s, output=output)
+        _release(env, device, accepted=accepted, timeout_s=timeout_s, output=output)
         return
     if site is None or copy is None:
         raise click.UsageError("Give '--from SITE' and '--copy COPY', or '--release'.")
@@ -193,7 +194,14 @@ def _take_over(env: Environment, session: Session, device: DeviceName, *, allows
         raise
 
 
-def _release(env: Environment, device: DeviceName, *, timeout_s: float, output: str) -> None:
+def _release(
+    env: Environment,
+    device: DeviceName,
+    *,
+    accepted: Collection[str],
+    timeout_s: float,
+    output: str,
+) -> None:
     """Let hosts in to a device that is held."""
     command_line = f"replicate failback {device} --release"
     with (
@@ -201,7 +209,9 @@ def _release(env: Environment, device: DeviceName, *, timeout_s: float, output: 
         env.logged("replicate", device=device.value, command_line=command_line),
     ):
         held = _held_copy(session.observe(), device)
-        outcome: DeviceOutcome = release_device(session, device, None, timeout_s=timeout_s)
+        outcome: DeviceOutcome = release_device(
+            session, device, None, timeout_s=timeout_s, accepted=accepted
+        )
     kept = kept_point(outcome.cluster, outcome.device) if outcome.changed else None
 
     def text() -> None:

@@ -169,7 +169,7 @@ def plan_restore(
             token=request.token,
             point=goal.point,
             point_token=goal.token,
-            given_s=int(now_s),
+            given_s=_given_s(cluster, device, now_s),
             state=ORDERED if order.state == HELD else order.state,
             holds=request.holds,
             base=order.copy if order.state == HELD else None,
@@ -202,13 +202,22 @@ def plan_restore(
         goal.point,
         goal.token,
         request.kept.token if request.kept else "",
-        int(now_s),
+        _given_s(cluster, device, now_s),
         # A node of an earlier release cannot read it, so it is there only where it says something.
         may_keep_on_few=_may_keep_on_few(request) and bool(_kept_problems(cluster, device, ())),
         holds=request.holds,
     )
     # One patch: no host is served between the point that keeps the present state and the copy.
     return (*kept_changes, *order_changes(device, ordered))
+
+
+def _given_s(cluster: Cluster, device: DeviceSpec, now_s: float) -> int:
+    """Return when an order is given: after each other one of the device, whatever the clocks say.
+
+    By that a node tells an older CIB from a newer one (noted_hold.py).
+    """
+    known = (device.restore, *(cluster.replica(device.name, n).noted_hold for n in device.nodes))
+    return max(int(now_s), *(order.given_s + 1 for order in known if order is not None), 0)
 
 
 def _may_keep_on_few(request: RestoreRequest) -> bool:

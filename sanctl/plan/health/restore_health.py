@@ -10,13 +10,29 @@ from sanctl.model.device import DeviceSpec
 from sanctl.model.device_restore import HELD
 from sanctl.model.findings import Finding, Severity
 from sanctl.plan.device.restore_progress import progress_text, stuck_problem
+from sanctl.plan.device.restore_refusals import (
+    nodes_with_newer_hold,
+    older_cib_hint,
+    older_cib_text,
+)
 
 
 def restore_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
     """Return that no host is let in to a device, as it goes back to a restore point."""
-    if not device.is_restoring:
-        return
     subject = f"device {device.name}"
+    if not device.is_restoring:
+        noting = nodes_with_newer_hold(cluster, device)
+        if noting:
+            yield Finding(
+                code="SAN-HLT-170",
+                severity=Severity.CRITICAL,
+                subject=subject,
+                what=f"no host is let in: {older_cib_text(device, noting)}",
+                why="what is on it may be another device's copy, or a part of one, and its roles "
+                "may have turned since: a host would write what no copy has",
+                do=older_cib_hint(device),
+            )
+        return
     source = device.restore.source if device.restore else "?"
     way = f"go back to another point: 'sanctl device restore {device.name} --to POINT'"
     if device.restore and device.restore.backup:
