@@ -171,7 +171,9 @@ CODES = {
     "a process or of a node.",
     "SAN-HLT-167": "A device is held as a copy at a second site (replicate failback --hold). No "
     "host is let in, on whichever node serves it, so nothing but a later copy changes it. That "
-    "comes as what has changed since; 'sanctl replicate failback --release' lets hosts in.",
+    "comes as what has changed since; 'sanctl replicate failback --release' lets hosts in. The "
+    "finding says whether the roles have turned: critical where they have, as the hosts of neither "
+    "device have it then, and where the turn has broken off.",
     "SAN-HLT-168": "Monitors of a device have no answer in time on a node, and their client "
     "answers for them (SAN-AGENT-022): a failed one could end with the fencing of a node without "
     "which a device cannot be served. The node is starved, or a process or a disk hangs. Until a "

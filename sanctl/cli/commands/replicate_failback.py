@@ -27,10 +27,9 @@ from sanctl.ops.device_change import DeviceOutcome
 from sanctl.ops.device_restore import check_restore, release_device, restore_device
 from sanctl.ops.session import Session
 from sanctl.ops.site_restore import find_copy
-from sanctl.ops.site_takeover import take_over
+from sanctl.ops.site_takeover import refuse_turn, take_over
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.device.restore_request import STILL_MOUNTED, RestoreRequest
-from sanctl.plan.site.takeover import refuse_own_copy
 
 
 @click.command(short_help="Put a device back to a copy at a second site.")
@@ -113,7 +112,7 @@ def failback(
         )
         found, proven = choice.copy, choice.proven
         if takes_over:
-            refuse_own_copy(existing_device(session.observe(), device), found)
+            refuse_turn(session, device, found, env.site_link, allows_mix=allows_mix)
         say(choice)
         request = RestoreRequest(
             device=device,

@@ -14,6 +14,8 @@ from sanctl.model.utc_time import utc_text
 
 #: The refusal to let hosts in where the CIB is older than what nodes have noted of a hold.
 OLDER_CIB = "SAN-REST-015"
+#: The refusal to end a hold by a failback that does not hold.
+ENDS_HOLD = "SAN-REST-016"
 
 
 def being_restored_problem(device: DeviceSpec) -> Problem:
@@ -45,6 +47,21 @@ def held_problem(device: DeviceSpec, order: RestoreOrder) -> Problem:
             if order.kept_token
             else ""
         ),
+    )
+
+
+def ends_hold_problem(device: DeviceSpec, order: RestoreOrder) -> Problem:
+    """Return that a failback would end a hold, and let hosts in, without having been told to."""
+    name = device.name
+    state = "held" if order.state == HELD else "to be held"
+    return Problem(
+        ENDS_HOLD,
+        f"device {name} is {state} as {order.source}, by an order of {utc_text(order.given_s)} "
+        "UTC, until the roles turn or hosts are let in: this failback would end that, and let "
+        "hosts in",
+        "with --hold it stays held, with --takeover the roles turn first; 'sanctl replicate "
+        f"failback {name} --release' lets hosts in to what it is held as; --accept {ENDS_HOLD} "
+        "lets them in to the copy that was named, and turns nothing",
     )
 
 

@@ -24,7 +24,11 @@ from sanctl.model.site_copy import SiteCopy
 from sanctl.plan.cluster.preconditions import existing_device, refuse_unless_changeable
 from sanctl.plan.device.placement import missing_bytes
 from sanctl.plan.device.restore_points import existing_point, plan_point_order
-from sanctl.plan.device.restore_refusals import being_restored_problem
+from sanctl.plan.device.restore_refusals import (
+    ENDS_HOLD,
+    being_restored_problem,
+    ends_hold_problem,
+)
 from sanctl.plan.device.restoring import (
     KEPT_NOT_EVERYWHERE,
     lacking_problem,
@@ -153,6 +157,8 @@ def plan_restore(
     if device.is_restoring:
         if order is None:
             raise Refused(unreadable_problem(device))
+        if _ends_hold(request, order) and ENDS_HOLD not in request.accepted:
+            raise Refused(ends_hold_problem(device, order))
         if goal.is_that_of(order):
             # One that lets hosts in at its end is not to do that before they are to be let in.
             if order.state != HELD and request.holds and not order.holds:
@@ -173,6 +179,7 @@ def plan_restore(
             state=ORDERED if order.state == HELD else order.state,
             holds=request.holds,
             base=order.copy if order.state == HELD else None,
+            turn="",
         )
         return order_changes(device, other)
     if cluster.cib.move_under_way(device.name, now_s) is not None:
@@ -218,6 +225,14 @@ def _given_s(cluster: Cluster, device: DeviceSpec, now_s: float) -> int:
     """
     known = (device.restore, *(cluster.replica(device.name, n).noted_hold for n in device.nodes))
     return max(int(now_s), *(order.given_s + 1 for order in known if order is not None), 0)
+
+
+def _ends_hold(request: RestoreRequest, order: RestoreOrder) -> bool:
+    """Whether a failback would end a hold, also one to the same copy; a restore says that it does.
+
+    The hold may be another administrator's, who waits for the hosts of the other device to stop.
+    """
+    return order.holds and not request.holds and not isinstance(request.point, str)
 
 
 def _may_keep_on_few(request: RestoreRequest) -> bool:
