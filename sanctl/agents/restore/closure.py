@@ -18,7 +18,7 @@ from __future__ import annotations
 import contextlib
 
 from sanctl.agents.device_log import DeviceLog
-from sanctl.agents.replica import access_list
+from sanctl.agents.replica import access_list, older_cib
 from sanctl.agents.replica.parts import Device
 from sanctl.agents.restore import noted_hold, unit
 from sanctl.drivers import cib, lio
@@ -32,8 +32,6 @@ _NOT_KNOWN = "not known"
 #: In the note: an order has said here that the device is a copy. An order may follow: that one is
 #: noted beside the data, where it has to be.
 _CLAIMED = "claimed"
-#: In the note: the CIB is older than the order that follows, by which the device is held.
-_OLDER = "older"
 #: The process that has ended the order itself is about to end.
 _GRACE_S = 2.0
 #: How long Pacemaker may take to write the CIB to this node's disk; then the next monitor looks.
@@ -58,30 +56,27 @@ def at_start(runner: Runner, device: Device, data: str) -> Device:
         OSError: it is not known whether it was held; or it is to be closed, and there is no room to
             note that. The start has failed then.
     """
-    noted = noted_hold.read_at(data)
-    if device.restore:
-        # Without room the next monitor tries again.
-        with contextlib.suppress(OSError):
-            noted_hold.keep(device.name, device.restore, data=data)
+    noted = noted_hold.read(device.name, data)
     note = state_files.of_device(device.name, _KIND)
     if noted and not note.read() and _may_be_open(noted):
         note.write(_CLAIMED)
-    return as_known(runner, device, noted=noted)
+    return as_known(runner, device, data)
 
 
-def as_known(runner: Runner, device: Device, *, noted: str | None = None) -> Device:
+def as_known(runner: Runner, device: Device, data: str | None = None) -> Device:
     """Return the device, also closed if it was closed here, unless the CIB says that it is over.
 
     Args:
         runner: runs the tools.
         device: the device.
-        noted: what is noted beside its data; None: that is read where it is needed.
+        data: the path of its data file; None: of the one that is attached here, if any.
     """
     note = state_files.of_device(device.name, _KIND)
     if device.restore:
         # Without room for the note the copy does not begin (`note`).
         with contextlib.suppress(OSError):
-            _note(device.name, device.restore)
+            older_cib.forget(device.name)
+            _note(device.name, device.restore, data)
         return device
     try:
         if not note.exists():
@@ -91,8 +86,9 @@ def as_known(runner: Runner, device: Device, *, noted: str | None = None) -> Dev
             return device.closed(order)
         if not unit.end(runner, device.name, grace_s=_GRACE_S):
             return device.closed(order or _NOT_KNOWN)
-        if note.read() and not _has_ended(runner, device.name, order, noted):
+        if note.read() and not _has_ended(runner, device.name, order, data):
             return device.closed(order or _NOT_KNOWN)
+        older_cib.forget(device.name)
         note.remove()
     except (SanctlError, OSError):
         return device.closed(_NOT_KNOWN)
@@ -123,16 +119,6 @@ def note(name: str, order: str = "") -> None:
         return
     made = state_files.of_device(name, _KIND)
     made.write(made.read())
-
-
-def published_field(name: str) -> str:
-    """Return what a replica publishes while the CIB is older than the order that is noted here."""
-    word, _, order = state_files.of_device(name, _KIND).read().partition(" ")
-    if word != _OLDER:
-        return ""
-    from sanctl.model.device_restore import OLDER_KEY, packed  # noqa: PLC0415 - rarely needed
-
-    return f" {OLDER_KEY}={packed(order)}"
 
 
 def is_closed(name: str) -> bool:
@@ -168,7 +154,7 @@ def close_before_promotion(device: Device) -> None:
         )
 
 
-def _note(name: str, order: str) -> None:
+def _note(name: str, order: str, data: str | None = None) -> None:
     note = state_files.of_device(name, _KIND)
     said = note.read()
     if not said and not _may_claim(order):
@@ -178,34 +164,31 @@ def _note(name: str, order: str) -> None:
     wanted = f"{_CLAIMED} {order}"
     if said == wanted:
         return
-    if not said.startswith(_CLAIMED):
+    if not said:
         note.write(_CLAIMED)
     # Before it is published that no host is let in here, which the copy waits for.
-    noted_hold.keep(name, order)
-    note.write(wanted)
+    if noted_hold.keep(name, order, data):
+        note.write(wanted)
 
 
-def _has_ended(runner: Runner, name: str, order: str, noted: str | None) -> bool:
+def _has_ended(runner: Runner, name: str, order: str, data: str | None) -> bool:
     """Whether a device that was held is held no more, by a CIB that is on this node's disk."""
     from sanctl.plan.device.noted_hold import closes_older  # noqa: PLC0415 - rarely needed
 
-    noted = noted_hold.read(name) if noted is None else noted
+    noted = noted_hold.read(name, data)
     if closes_older(order, noted):
-        wanted = f"{_OLDER} {noted}"
-        note = state_files.of_device(name, _KIND)
-        if note.read() != wanted:
+        if older_cib.note(name, noted):
             _log(
                 name,
                 "hosts are kept out: the CIB is older than what is noted beside the data here, by "
                 "which the device is held (SAN-HLT-170: 'sanctl status' says what to do)",
             )
-            note.write(wanted)
         return False
     if not _is_on_disk(runner, name):
         return False
     # The disk has the CIB, which says so as well.
     with contextlib.suppress(OSError):
-        noted_hold.keep(name, order)
+        noted_hold.keep(name, order, data)
     return True
 
 

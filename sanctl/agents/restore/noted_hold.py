@@ -18,32 +18,30 @@ def path_of(data: str) -> str:
     return f"{data.removesuffix('.data')}.{KIND}"
 
 
-def read(name: str) -> str:
-    """Return what is noted of a device; empty: nothing, or its data file is not attached here.
+def read(name: str, data: str | None = None) -> str:
+    """Return what is noted of a device; empty: nothing, or no data file is known.
+
+    Args:
+        name: the device's name.
+        data: the path of its data file; None: of the one that is attached here, if any.
 
     Raises:
         OSError: it is not known.
     """
-    data = lost_writes.data_file(name)
-    return read_at(data) if data is not None else ""
+    data = data or lost_writes.data_file(name)
+    return read_text_or(path_of(data), "").strip() if data is not None else ""
 
 
-def read_at(data: str) -> str:
-    """Return what is noted beside a data file; empty: nothing.
-
-    Raises:
-        OSError: it is not known.
-    """
-    return read_text_or(path_of(data), "").strip()
-
-
-def keep(name: str, order: str, *, data: str | None = None) -> None:
+def keep(name: str, order: str, data: str | None = None) -> bool:
     """Note an order, stable on the disk when this returns, unless it says nothing new of a hold.
 
     Args:
         name: the device's name.
         order: its parameter `restore`.
         data: the path of its data file; None: of the one that is attached here, if any.
+
+    Returns:
+        False: no data file is known.
 
     Raises:
         OSError: the pool takes no writes; what was noted stands.
@@ -52,7 +50,8 @@ def keep(name: str, order: str, *, data: str | None = None) -> None:
 
     data = data or lost_writes.data_file(name)
     if data is None:
-        return
-    text = noted_hold.next_note(order, read_at(data))
+        return False
+    text = noted_hold.next_note(order, read(name, data))
     if text is not None:
         write_atomically(path_of(data), f"{text}\n", mode=0o600)
+    return True
