@@ -124,8 +124,8 @@ class Node(NamedTuple):
         marks: which replicas are marked in it.
         down: the nodes whose `node_state` says that they are expected to be down, and are: fenced,
             gone in order, or taken for that by a coordinator that was none when they joined.
-        primary: the replicas that are Primary by the history of actions in the CIB, or ordered to
-            be.
+        started: the replicas that are started by the history of actions in the CIB.
+        primary: those that are Primary by it, or ordered to be.
         is_new: has booted, and has met no other node since: the status in its CIB is empty.
         waits: wait_for_all: has not seen all nodes since it started.
         has_vote: counts the quorum device's vote; noted of a node that is alone.
@@ -136,17 +136,15 @@ class Node(NamedTuple):
     epoch: int = 0
     marks: int = 0
     down: int = 0
+    started: int = 0b11
     primary: int = 0b01
     is_new: bool = False
     waits: bool = False
     has_vote: bool = False
 
     def takes_for_fenced(self, other: int) -> bool:
-        """Whether Pacemaker goes on without fencing another node, which is no member.
-
-        In truth it fences one, too, whose replica was started and not Primary.
-        """
-        return bool((self.down & ~self.primary) >> other & 1)
+        """Whether Pacemaker goes on without fencing another node, which is no member."""
+        return bool((self.down & ~self.started) >> other & 1)
 
 
 class World(NamedTuple):
@@ -393,6 +391,7 @@ def _mirrored_node(node: Node) -> Node:
         view=_MIRRORED[node.view],
         marks=_MIRRORED[node.marks],
         down=_MIRRORED[node.down],
+        started=_MIRRORED[node.started],
         primary=_MIRRORED[node.primary],
     )
 

@@ -278,7 +278,7 @@ def test_a_cib_of_before_lets_no_host_in(scenario: Scenario, there: str) -> None
         return order_in(bed.sh(node, "cat /var/lib/pacemaker/cib/cib.xml").stdout) is None
 
     def finding() -> bool:
-        return "SAN-HLT-168" in bed.sh("n3", "sanctl status", ok=range(256), timeout_s=60).stdout
+        return "SAN-HLT-170" in bed.sh("n3", "sanctl status", ok=range(256), timeout_s=60).stdout
 
     parent = f"//primitive[@id='{HOME}']/instance_attributes"
     with given_nothing(scenario):
