@@ -224,10 +224,10 @@ def _settled(name: str) -> state_files.StateFile:
     return state_files.of_device(name, SETTLED)
 
 
-def bring_up_to_date(device: Device) -> bool:
+def bring_up_to_date(device: Device, *, must_reload: bool = False) -> bool:
     """Have in force what this replica keeps; return whether hosts' sessions were ended for it.
 
-    Called under `locked`, while no host's command waits.
+    Called under `locked`, while no host's command waits; with `must_reload` one that does is ended.
 
     Raises:
         CommandError: the kernel refused; nothing is served by a target without its reservations.
@@ -237,7 +237,7 @@ def bring_up_to_date(device: Device) -> bool:
         return False
     replica = replica_note.write(device)
     kept = reservation_file.load_whole(replica.path)
-    return put_in_force(device, access.to_give(device, kept))
+    return put_in_force(device, access.to_give(device, kept), must_reload=must_reload)
 
 
 def at_promotion(device: Device) -> bool:

@@ -24,6 +24,8 @@ _CLOSING = "reservations-closing"
 _MISSED = "reservations-missed"
 #: Of a device: its target was there while nobody kept what LIO has written.
 _UNKEPT = "reservations-unkept"
+#: Of a device: a host's command waits on a standby that has not followed yet.
+_BEHIND = "reservations-behind"
 #: The kind of the lock of who changes a device's reservations here.
 LOCK = "reservation"
 
@@ -89,6 +91,11 @@ def remove(name: str) -> None:
 def unkept(name: str) -> state_files.StateFile:
     """Return the note that LIO may have told hosts of a device's what nobody has kept."""
     return state_files.of_device(name, _UNKEPT)
+
+
+def behind(name: str) -> state_files.StateFile:
+    """Return the note that a command waits on a standby here that lacks what it was sent before."""
+    return state_files.of_device(name, _BEHIND)
 
 
 def note_all_unkept() -> None:

@@ -234,6 +234,7 @@ class _Command:
         self._before = in_force.mirrored(replica.device)
         in_force.note_mirrored(replica.device, self._after)
         self._standby_until: float | None = None
+        self._is_noted = False
 
     def answer(self, replica: Replica) -> int | None:
         """Return the answer; None: as this node's role stands, not yet."""
@@ -311,7 +312,23 @@ class _Command:
                 step="refused",
             )
             return errno.EIO
+        if verdict is StandbyAnswer.HOLD and now > self._standby_until:
+            self._note_behind(replica, kept.stored.reservations)
         return None
+
+    def _note_behind(self, replica: Replica, canonical: Reservations) -> None:
+        """Have a monitor reload, where this target had others than it was sent before the command.
+
+        Monitors wait for the command otherwise, and it for what a reload would bring. So it is with
+        a REGISTER anew of a host that was preempted meanwhile: its key is what this target has of
+        it, and the holder another one. A host asks again each time its session ends.
+        """
+        if self._is_noted or self._before == canonical:
+            return
+        # Without room for the note monitors wait as ever.
+        with contextlib.suppress(OSError):
+            replica_note.behind(replica.device).write()
+            self._is_noted = True
 
     def _verdict(self, stored: StoredReservations) -> StandbyAnswer:
         canonical = stored.reservations

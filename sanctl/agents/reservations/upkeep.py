@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 
@@ -63,13 +64,28 @@ def look_after(runner: Runner, device: Device, *, is_active: bool, attrd_pid: st
         elif is_active:
             _follow(runner, device, replica, is_kept=is_kept)
         else:
-            # A reload would wait in the kernel for a host's command that waits here.
-            with state_files.locked(replica_note.held_path(device.name), wait_s=0.0) as is_free:
-                was_mirrored = is_free and in_force.bring_up_to_date(device)
+            was_mirrored = _mirror(device)
     # pacemaker-attrd may take its time: no change of hosts', and no promotion, waits for it.
     if is_active:
         return _publish(runner, replica, attrd_pid) or not was_on
     return withdraw(runner, device.name) or was_mirrored or not was_on
+
+
+def _mirror(device: Device) -> bool:
+    """Have a standby follow; return whether hosts' sessions were ended for it.
+
+    A reload would end a host's command that waits here, as the one that comes by all paths does for
+    a moment. One that waits because this standby has not followed ends with it.
+    """
+    note = replica_note.behind(device.name)
+    with state_files.locked(replica_note.held_path(device.name), wait_s=0.0) as is_free:
+        if not (is_free or note.exists()):
+            return False
+        was_mirrored = in_force.bring_up_to_date(device, must_reload=not is_free)
+    # Where it cannot be removed a later command may be ended once that would have been answered.
+    with contextlib.suppress(OSError):
+        note.remove()
+    return was_mirrored
 
 
 def _has_service(runner: Runner, device: Device) -> bool:

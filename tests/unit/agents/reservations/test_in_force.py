@@ -796,6 +796,16 @@ def test_a_standby_mirrors_what_it_was_sent_unless_a_command_waits(bed: Bed) -> 
     assert bed.sent == [] and bed.published == {}
 
 
+def test_a_standby_that_a_command_waits_for_to_follow_ends_it(bed: Bed) -> None:
+    bed.keep(HELD)
+    bed.kernel = None  # not asked, as above
+    replica_note.behind("vol1").write()
+    with state_files.locked(replica_note.held_path("vol1"), shared=True):
+        assert bed.look(is_active=False)
+        assert [each.given for each in bed.reloads] == [HELD]
+        assert not bed.look(is_active=False), "once"
+
+
 def test_the_active_node_publishes_once_for_each_daemon(bed: Bed) -> None:
     bed.keep(HELD, cleared="t0")
     bed.kernel = HELD

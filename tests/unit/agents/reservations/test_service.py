@@ -346,6 +346,33 @@ def test_what_takes_away_is_not_answered_before_it_is_true(bed: Bed, before: Res
         assert is_free
 
 
+def test_what_waits_for_a_standby_to_follow_has_a_monitor_reload(bed: Bed) -> None:
+    """A host that was preempted registers anew: this target has its key, and another holder."""
+    bed.node.states["vol1"] = STANDBY
+    in_force.note_mirrored("vol1", HELD)
+    bed.keep(Version(3, 2), HELD._replace(holder=J))
+    note = replica_note.behind("vol1")
+
+    def look() -> None:
+        assert note.exists() and bed.node.clock.passed_s < 4.0
+        note.remove()
+        bed.waits(50, bed.interrupted.set)
+
+    bed.waits(34, look)
+    assert bed.command(HELD) == 0
+    assert not note.exists(), "noted once"
+
+
+def test_what_no_reload_makes_true_has_no_monitor_reload(bed: Bed) -> None:
+    """A RELEASE that the node that serves has not seen: its own session alone ends."""
+    bed.node.states["vol1"] = STANDBY
+    in_force.note_mirrored("vol1", HELD)
+    bed.keep(Version(3, 2), HELD)
+    bed.waits(80, bed.interrupted.set)
+    assert bed.command(HELD._replace(holder=None, type=None)) == 0
+    assert not replica_note.behind("vol1").exists()
+
+
 def test_a_command_that_waits_is_stored_by_a_promotion(bed: Bed) -> None:
     bed.node.states["vol1"] = STANDBY
     in_force.note_mirrored("vol1", HELD)
