@@ -75,6 +75,7 @@ FAMILIES = {
         "test_host_blocks",
         "test_host_groups",
         "test_host_paths",
+        "test_host_sequences",
         "test_hyperconverged",
         "test_offloads",
         "test_reservations",

@@ -67,6 +67,23 @@ class TwoHosts:
             f" && iscsiadm -m node -T {self.target} --login",
             timeout_s=120,
         )
+        self._find_all()
+
+    def log_in_anew(self, host: int, node: str, *, ping_s: int) -> None:
+        """Log a host in anew at a node, with a ping each so many seconds; 0: without any.
+
+        Without pings a command that is not answered waits as long as its sender does.
+        """
+        iface = ("default", _SECOND)[host]
+        record = f"iscsiadm -m node -T {self.target} -p {self._portals[node]} -I {iface}"
+        pings = " && ".join(
+            f"{record} -o update -n node.conn[0].timeo.noop_out_{name} -v {ping_s}"
+            for name in ("interval", "timeout")
+        )
+        self.host.sh(f"{pings} && {record} --logout && {record} --login", timeout_s=120)
+        self._find_all()
+
+    def _find_all(self) -> None:
         wanted = len(self.iqns) * len(self._portals)
         self._disks = wait_for(
             f"{wanted} disks",
