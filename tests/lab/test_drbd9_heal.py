@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from sanctl.errors import ExitStatus
+from sanctl.errors import ExitStatus, NotConverged
 from sanctl.lab.harness import collect
 from sanctl.lab.harness.initiator import Initiator
 from sanctl.lab.harness.lab_session import LabSession, wait_for
@@ -105,7 +105,8 @@ def test_the_only_one_that_is_left_serves_by_decision(three: ReplicatedDevice) -
         for node in gone:
             bed.cut_power(node)
         replicas = await_condition(bed, "blocked")
-        assert three.active() == "", "one of three replicas was served by itself"
+        with pytest.raises(NotConverged):
+            print(f"  {three.active()} serves, one of three replicas, by itself")
         for node in gone:
             assert replicas[node]["keeping_it"]["refused"]["code"] == "SAN-HEAL-002"
         # What was written on the others after it had lost them is not known.
