@@ -22,7 +22,8 @@ _POLL_S = 0.25
 _HANDSHAKE_S = 10.0
 # Codes of drbd_state.h (enum drbd_state_rv), in the words of drbdsetup.
 _TRANSIENT = "(-18)"
-_PEER_NOT_OUTDATED = "(-7)"
+#: SS_PRIMARY_NOP and SS_NO_QUORUM (drbd.h): the second one of three and more replicas.
+_REFUSED_FOR_PEERS = ("(-7)", "(-25)")
 #: drbdsetup's exit status for a resource that the kernel does not have (drbdsetup(8)).
 _NO_SUCH_RESOURCE = 10
 
@@ -345,12 +346,13 @@ def primary(runner: Runner, name: str, minor: int, *, timeout_s: float) -> None:
 
 
 def is_refused_for_peer(error: SanctlError) -> bool:
-    """Whether `primary` was refused because a peer without contact is not certain to be outdated.
+    """Whether `primary` was refused because of peers without contact.
 
-    So DRBD answers wherever its fence-peer handler was not certain, and where it noticed the loss
-    of the peer in the same attempt (drbd_nl.c, drbd_set_role).
+    One is not certain to be outdated: so DRBD answers wherever its fence-peer handler was not
+    certain, and where it noticed the loss of the peer in the same attempt (drbd_nl.c,
+    drbd_set_role). Or, with DRBD 9, no majority of the replicas is seen.
     """
-    return _PEER_NOT_OUTDATED in str(error)
+    return any(each in str(error) for each in _REFUSED_FOR_PEERS)
 
 
 def secondary(runner: Runner, name: str, minor: int, *, timeout_s: float) -> None:

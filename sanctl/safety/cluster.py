@@ -58,7 +58,7 @@ def order_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
         if disk in "UC":
             disk = "U" if replica.sees_behind else "C"
         started = replica._replace(role="S", disk=disk)
-        after = record_role(with_replica(world, i, started), i, "S")
+        after = record_role(with_replica(world, i, started), i, is_primary=False)
         yield f"the replica on {NAMES[i]} starts", after
     elif replica.role == "S" and not replica.is_ordered:
         peer = world.replicas[j]
@@ -80,7 +80,7 @@ def order_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
         is_marked = rules.heeds_marks and node.marks >> i & 1
         if is_safe and not is_marked and rules.score(drbd_state(replica)) is not None:
             ordered = with_replica(world, i, replica._replace(is_ordered=True))
-            ordered = record_role(ordered, i, "P")
+            ordered = record_role(ordered, i, is_primary=True)
             yield f"the cluster orders the promotion of {NAMES[i]}", ordered
     elif replica.is_frozen and replica.is_pending and (reach & node.view).bit_count() > 1:
         yield (
@@ -119,7 +119,7 @@ def power_off(world: World, i: int) -> World:
     The CIB is on its disk without the status: what it knew of nodes and of their actions.
     """
     off_node = world.nodes[i]._replace(
-        is_up=False, view=0, down=0, started=0, primary=0, waits=False, has_vote=False
+        is_up=False, view=0, down=0, active=0, primary=0, waits=False, has_vote=False
     )
     world = with_node(world, i, off_node)
     if i not in REPLICAS:
@@ -147,11 +147,11 @@ def _form(world: World, i: int, rules: Rules, *, is_new_coordinator: bool = Fals
     """
     reach = world.reach(i)
     members = [j for j in range(len(world.nodes)) if reach >> j & 1]
-    down = own_started = own_primary = 0
+    down = own_active = own_primary = 0
     for j in members:
         there = world.nodes[j]
         down |= there.down | (there.view if is_new_coordinator else 0)
-        own_started |= there.started & 1 << j
+        own_active |= there.active & 1 << j
         own_primary |= there.primary & 1 << j
     # The newest CIB wins. Of equally new ones that of a partition with quorum does, and then that
     # of a node that has gone on running: its status has changed (`num_updates`), and a node that
@@ -167,10 +167,10 @@ def _form(world: World, i: int, rules: Rules, *, is_new_coordinator: bool = Fals
     }
     best = max(members, key=lambda j: (rank[j], world.nodes[j].view.bit_count(), -j))
     source = world.nodes[best]
-    started = primary = 0
+    active = primary = 0
     for j in members:
         if rank[j] == rank[best]:
-            started |= world.nodes[j].started
+            active |= world.nodes[j].active
             primary |= world.nodes[j].primary
     everybody = reach.bit_count() == len(world.nodes)
     for j in members:
@@ -181,7 +181,7 @@ def _form(world: World, i: int, rules: Rules, *, is_new_coordinator: bool = Fals
             epoch=source.epoch,
             marks=source.marks,
             down=down & ~reach & 0b11,
-            started=started & ~reach | own_started,
+            active=active & ~reach | own_active,
             primary=primary & ~reach | own_primary,
             is_new=node.is_new and reach == 1 << j,
             waits=node.waits and not everybody,
@@ -199,13 +199,13 @@ def _record_fencing(world: World, members: int, gone: int) -> World:
         if members >> j & 1 and j != gone:
             node = world.nodes[j]
             known = node._replace(
-                down=node.down | bit, started=node.started & ~bit, primary=node.primary & ~bit
+                down=node.down | bit, active=node.active & ~bit, primary=node.primary & ~bit
             )
             world = with_node(world, j, known)
     return world
 
 
-def record_role(world: World, i: int, role: str) -> World:
+def record_role(world: World, i: int, *, is_primary: bool) -> World:
     """Return the world in which the CIB of a node's partition has the result of an action on it."""
     bit, here = 1 << i, world.nodes[i]
     reach = world.reach(i)
@@ -213,8 +213,8 @@ def record_role(world: World, i: int, role: str) -> World:
         if j != i and not (reach >> j & 1 and node.view == here.view):
             continue
         known = node._replace(
-            started=node.started & ~bit if role == "-" else node.started | bit,
-            primary=node.primary | bit if role == "P" else node.primary & ~bit,
+            active=node.active | bit,
+            primary=node.primary | bit if is_primary else node.primary & ~bit,
         )
         world = with_node(world, j, known)
     return world

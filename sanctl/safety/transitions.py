@@ -234,7 +234,7 @@ def _agent(world: World, i: int, rules: Rules) -> Iterator[Event]:
     is_marking = rules.guards_marking and here.holds_lock
     if here.role == "P" and not here.is_pending and not is_marking:
         demoted = with_replica(world, i, here._replace(role="S"))
-        yield f"{NAMES[i]} is demoted", record_role(demoted, i, "S")
+        yield f"{NAMES[i]} is demoted", record_role(demoted, i, is_primary=False)
     if here.is_frozen and not world.is_quorate(i):
         yield f"{NAMES[i]} ends its freeze by rebooting", power_off(world, i)
     if here.is_frozen and here.handler == KILLED:
@@ -246,7 +246,7 @@ def _agent(world: World, i: int, rules: Rules) -> Iterator[Event]:
     # DRBD neither answers nor sends a disconnect while the resync handler runs.
     is_deaf = here.marks_target or (is_connected(world) and world.replicas[1 - i].marks_target)
     if here.role == "S" and not here.is_ordered and not is_deaf and not is_served_from(world, i):
-        stopped = record_role(stop_replica(world, i, rules), i, "-")
+        stopped = record_role(stop_replica(world, i, rules), i, is_primary=False)
         yield f"the replica on {NAMES[i]} stops", stopped
     yield from _marks(world, i, rules)
     if here.is_clearing and here.role == "S":

@@ -124,8 +124,9 @@ class Node(NamedTuple):
         marks: which replicas are marked in it.
         down: the nodes whose `node_state` says that they are expected to be down, and are: fenced,
             gone in order, or taken for that by a coordinator that was none when they joined.
-        started: the replicas that are started by the history of actions in the CIB.
-        primary: those that are Primary by it, or ordered to be.
+        active: the nodes on which something runs by the history of actions in the CIB: the agent of
+            the pools does, as long as a node is in the cluster, also without a replica.
+        primary: the replicas that are Primary by it, or ordered to be.
         is_new: has booted, and has met no other node since: the status in its CIB is empty.
         waits: wait_for_all: has not seen all nodes since it started.
         has_vote: counts the quorum device's vote; noted of a node that is alone.
@@ -136,7 +137,7 @@ class Node(NamedTuple):
     epoch: int = 0
     marks: int = 0
     down: int = 0
-    started: int = 0b11
+    active: int = 0b11
     primary: int = 0b01
     is_new: bool = False
     waits: bool = False
@@ -144,7 +145,7 @@ class Node(NamedTuple):
 
     def takes_for_fenced(self, other: int) -> bool:
         """Whether Pacemaker goes on without fencing another node, which is no member."""
-        return bool((self.down & ~self.started) >> other & 1)
+        return bool((self.down & ~self.active) >> other & 1)
 
 
 class World(NamedTuple):
@@ -391,7 +392,7 @@ def _mirrored_node(node: Node) -> Node:
         view=_MIRRORED[node.view],
         marks=_MIRRORED[node.marks],
         down=_MIRRORED[node.down],
-        started=_MIRRORED[node.started],
+        active=_MIRRORED[node.active],
         primary=_MIRRORED[node.primary],
     )
 

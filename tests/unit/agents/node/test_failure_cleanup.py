@@ -395,10 +395,12 @@ def test_only_of_a_start_is_that_noted(
 REFUSED = CommandError(
     Problem("SAN-CMD-003", "(-7) Refusing to be Primary while peer is not outdated")
 )
+NO_MAJORITY = CommandError(Problem("SAN-CMD-003", "State change failed: (-25) No quorum"))
 
 
 @pytest.mark.parametrize(
-    ("error", "is_noted"), [(REFUSED, True), (NO_ANSWER, False), (GONE, False)]
+    ("error", "is_noted"),
+    [(REFUSED, True), (NO_MAJORITY, True), (NO_ANSWER, False), (GONE, False)],
 )
 def test_a_promotion_that_drbd_refuses_for_its_peer_is_cleaned_up(
     runtime: Path, error: CommandError, is_noted: bool
