@@ -27,8 +27,7 @@ def cluster_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
         formed = _form(world, i, rules)
         if formed != world:
             yield f"corosync forms {_names(reach)}", formed
-        # Of two nodes the one that is lost is the coordinator, or the other stays it.
-        elsewhere = _form(world, i, rules, is_new_coordinator=len(world.nodes) > 2)
+        elsewhere = _form(world, i, rules, is_new_coordinator=True)
         if elsewhere != formed:
             yield f"corosync forms {_names(reach)} with a new coordinator", elsewhere
     if world.unreached is not None:
@@ -150,7 +149,9 @@ def _form(world: World, i: int, rules: Rules, *, is_new_coordinator: bool = Fals
     down = own_active = own_primary = 0
     for j in members:
         there = world.nodes[j]
-        down |= there.down | (there.view if is_new_coordinator else 0)
+        # Of two members the one that is lost was the coordinator, or the other stays it.
+        is_taken_over = is_new_coordinator and there.view.bit_count() > 2
+        down |= there.down | (there.view if is_taken_over else 0)
         own_active |= there.active & 1 << j
         own_primary |= there.primary & 1 << j
     # The newest CIB wins. Of equally new ones that of a partition with quorum does, and then that

@@ -134,5 +134,6 @@ def _by_hand(diagnosis: Diagnosis, apart: list[NodeName]) -> str:
     where = " and ".join(map(str, apart))
     return (
         f"on {where}, one after the other: 'drbdadm disconnect {name}', then 'drbdadm connect "
-        f"--discard-my-data {name}', as docs/howto/diverged-data.md says"
+        f"--discard-my-data {name}'; then on each other node 'drbdadm connect {name}:{apart[0]}'"
+        f"{' and so on' if len(apart) > 1 else ''}, as docs/howto/diverged-data.md says"
     )
