@@ -213,14 +213,5 @@ BROKEN_RULES = (
             "the handler of b marks a",
         ),
     ),
-    BrokenRule(
-        "history-ignored",
-        "A lost node is not known to be fenced while the history in the CIB calls it Primary.",
-        SHIPPED._replace(is_known_fenced=lambda node, other: bool(node.down >> other & 1)),
-        nodes=3,
-        faults=2,
-        finds="",
-        steps=0,
-    ),
     *BROKEN_MARKS,
 )

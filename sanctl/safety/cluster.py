@@ -27,18 +27,15 @@ def cluster_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
         formed = _form(world, i, rules)
         if formed != world:
             yield f"corosync forms {_names(reach)}", formed
-        elsewhere = _form(world, i, rules, is_new_coordinator=True)
-        if elsewhere != formed:
-            yield f"corosync forms {_names(reach)} with a new coordinator", elsewhere
     if world.unreached is not None:
         yield from _device_votes(world, i, rules)
     if not world.is_quorate(i):
         return
     if node.view == reach:
         for j in range(len(world.nodes)):
-            if j in REPLICAS and not (node.view >> j & 1 or node.takes_for_fenced(j)):
+            if not (node.view | node.gone) >> j & 1 and j in REPLICAS:
                 after = power_off(world, j) if rules.confirms else world
-                after = _record_fencing(after, reach, j)
+                after = _know_gone(after, reach, j)
                 yield f"{_names(reach)} fences {NAMES[j]}", after
 
 
@@ -51,18 +48,17 @@ def order_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
     if replica.role == "-":
         # Pacemaker Explained, `requires` (fencing by default) and `startup-fencing`: a node that
         # is no member, and was not fenced since this one started, is fenced before any start.
-        if rules.fences_before_start and not (node.view >> j & 1 or node.takes_for_fenced(j)):
+        if rules.fences_before_start and not (node.view | node.gone) >> j & 1:
             return
         disk = replica.disk
         if disk in "UC":
             disk = "U" if replica.sees_behind else "C"
         started = replica._replace(role="S", disk=disk)
-        after = record_role(with_replica(world, i, started), i, is_primary=False)
-        yield f"the replica on {NAMES[i]} starts", after
+        yield f"the replica on {NAMES[i]} starts", with_replica(world, i, started)
     elif replica.role == "S" and not replica.is_ordered:
         peer = world.replicas[j]
         is_safe = (
-            (node.takes_for_fenced(j) and not node.view >> j & 1)
+            bool(node.gone >> j & 1)
             or not rules.demotes_first
             or (
                 bool(rules.promotes_unfenced)
@@ -79,12 +75,11 @@ def order_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
         is_marked = rules.heeds_marks and node.marks >> i & 1
         if is_safe and not is_marked and rules.score(drbd_state(replica)) is not None:
             ordered = with_replica(world, i, replica._replace(is_ordered=True))
-            ordered = record_role(ordered, i, is_primary=True)
             yield f"the cluster orders the promotion of {NAMES[i]}", ordered
     elif replica.is_frozen and replica.is_pending and (reach & node.view).bit_count() > 1:
         yield (
             f"{NAMES[i]} cannot be stopped and is fenced",
-            _record_fencing(power_off(world, i), reach & ~(1 << i), i),
+            _know_gone(power_off(world, i), reach & ~(1 << i), i),
         )
 
 
@@ -113,13 +108,8 @@ def _device_votes(world: World, i: int, rules: Rules) -> Iterator[Event]:
 
 
 def power_off(world: World, i: int) -> World:
-    """Return the world with a node off: what was in its memory is gone, its disks are not.
-
-    The CIB is on its disk without the status: what it knew of nodes and of their actions.
-    """
-    off_node = world.nodes[i]._replace(
-        is_up=False, view=0, down=0, active=0, primary=0, waits=False, has_vote=False
-    )
+    """Return the world with a node off: what was in its memory is gone, its disks are not."""
+    off_node = world.nodes[i]._replace(is_up=False, view=0, gone=0, waits=False, has_vote=False)
     world = with_node(world, i, off_node)
     if i not in REPLICAS:
         return world
@@ -134,45 +124,25 @@ def power_off(world: World, i: int) -> World:
     return with_replica(world, i, off)
 
 
-def _form(world: World, i: int, rules: Rules, *, is_new_coordinator: bool = False) -> World:
-    """Return the world in which corosync has formed this node's partition, with one CIB.
-
-    Each node writes its own history of actions into it. What it says of others is what the newest
-    CIB said; but what `node_state` says of those that are no members the coordinator writes, from
-    what it remembers: where any member knows a node for down, it may be that one
-    (`populate_cib_nodes` of Pacemaker's controller). A new one takes every node for down that is
-    lost just then and that it was no coordinator of (`join_make_offer`): that is fenced for its
-    history's sake alone.
-    """
+def _form(world: World, i: int, rules: Rules) -> World:
+    """Return the world in which corosync has formed this node's partition, with one CIB."""
     reach = world.reach(i)
     members = [j for j in range(len(world.nodes)) if reach >> j & 1]
-    down = own_active = own_primary = 0
+    gone = 0
     for j in members:
-        there = world.nodes[j]
-        # Of two members the one that is lost was the coordinator, or the other stays it.
-        is_taken_over = is_new_coordinator and there.view.bit_count() > 2
-        down |= there.down | (there.view if is_taken_over else 0)
-        own_active |= there.active & 1 << j
-        own_primary |= there.primary & 1 << j
-    # The newest CIB wins. Of equally new ones that of a partition with quorum does, and then that
-    # of a node that has gone on running: its status has changed (`num_updates`), and a node that
-    # has just booted begins at zero. What several of those differ in is the last promotion, which
-    # the one has that saw it.
-    rank = {
-        j: (
+        gone |= world.nodes[j].gone
+    # The newest CIB wins. Among equally new ones that of a partition with quorum does: its status
+    # has gone on changing, and a node that has just booted begins at zero.
+    best = max(
+        members,
+        key=lambda j: (
             world.nodes[j].epoch,
             world.is_quorate(j) == rules.ties_to_quorate,
-            world.nodes[j].is_new != rules.ties_to_running,
-        )
-        for j in members
-    }
-    best = max(members, key=lambda j: (rank[j], world.nodes[j].view.bit_count(), -j))
+            world.nodes[j].view.bit_count(),
+            -j,
+        ),
+    )
     source = world.nodes[best]
-    active = primary = 0
-    for j in members:
-        if rank[j] == rank[best]:
-            active |= world.nodes[j].active
-            primary |= world.nodes[j].primary
     everybody = reach.bit_count() == len(world.nodes)
     for j in members:
         node = world.nodes[j]
@@ -181,10 +151,7 @@ def _form(world: World, i: int, rules: Rules, *, is_new_coordinator: bool = Fals
             view=reach,
             epoch=source.epoch,
             marks=source.marks,
-            down=down & ~reach & 0b11,
-            active=active & ~reach | own_active,
-            primary=primary & ~reach | own_primary,
-            is_new=node.is_new and reach == 1 << j,
+            gone=gone & ~reach,
             waits=node.waits and not everybody,
             # The device votes anew for each membership; both nodes together do not need it.
             has_vote=node.has_vote and node.view == reach,
@@ -193,31 +160,11 @@ def _form(world: World, i: int, rules: Rules, *, is_new_coordinator: bool = Fals
     return world
 
 
-def _record_fencing(world: World, members: int, gone: int) -> World:
-    """Return the world in which these nodes know that one was fenced: its history is deleted."""
-    bit = 1 << gone
+def _know_gone(world: World, members: int, gone: int) -> World:
     for j in range(len(world.nodes)):
         if members >> j & 1 and j != gone:
             node = world.nodes[j]
-            known = node._replace(
-                down=node.down | bit, active=node.active & ~bit, primary=node.primary & ~bit
-            )
-            world = with_node(world, j, known)
-    return world
-
-
-def record_role(world: World, i: int, *, is_primary: bool) -> World:
-    """Return the world in which the CIB of a node's partition has the result of an action on it."""
-    bit, here = 1 << i, world.nodes[i]
-    reach = world.reach(i)
-    for j, node in enumerate(world.nodes):
-        if j != i and not (reach >> j & 1 and node.view == here.view):
-            continue
-        known = node._replace(
-            active=node.active | bit,
-            primary=node.primary | bit if is_primary else node.primary & ~bit,
-        )
-        world = with_node(world, j, known)
+            world = with_node(world, j, node._replace(gone=node.gone | 1 << gone))
     return world
 
 
@@ -233,8 +180,7 @@ def write_mark(world: World, i: int, replica: int, *, is_set: bool, rules: Rules
     epoch = node.epoch + (marks != node.marks)
     # The agents decide that when they ask before marking, and start over if the answer after it
     # differs.
-    is_fenced = rules.is_known_fenced(node, replica) and not node.view >> replica & 1
-    if is_set and rules.outranks and is_fenced:
+    if is_set and rules.outranks and node.gone >> replica & 1:
         epoch = max(there.epoch for there in world.nodes) + 1
     for j in range(len(world.nodes)):
         if members >> j & 1:
@@ -254,7 +200,7 @@ def peer_membership(world: World, i: int, rules: Rules) -> str:
     seen = MembershipFacts(
         is_quorate=world.is_quorate(i),
         is_member=bool(node.view >> peer & 1),
-        is_fenced=rules.is_known_fenced(node, peer),
+        is_fenced=bool(node.gone >> peer & 1),
     )
     membership = rules.peer_membership(seen)
     if rules.checks_overlap and i in REPLICAS:

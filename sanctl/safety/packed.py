@@ -265,9 +265,7 @@ def _told(world: World, i: int) -> object:
     return (
         world.is_quorate(i),
         bool(node.view >> j & 1),
-        node.takes_for_fenced(j),
-        bool(node.down >> j & 1),
-        bool(node.primary >> j & 1),
+        bool(node.gone >> j & 1),
         node.marks & 0b11,
         # For an order: the peer is in this partition, and knows that.
         bool((node.view & reach) >> j & 1 and world.nodes[j].view == node.view),

@@ -12,7 +12,6 @@ from typing import NamedTuple
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.failover import fence_rules
 from sanctl.plan.failover.promotion import promotion_score
-from sanctl.safety.world import Node
 
 
 class MembershipFacts(NamedTuple):
@@ -33,19 +32,11 @@ def _score(state: ResourceState | None) -> int | None:
     return promotion_score(state, is_new=False)
 
 
-def _is_known_fenced(node: Node, other: int) -> bool:
-    return fence_rules.is_fenced(
-        is_down=bool(node.down >> other & 1), is_primary=bool(node.primary >> other & 1)
-    )
-
-
 class Rules(NamedTuple):
     """What sanctl decides, and what it relies on. The defaults are what is shipped.
 
     Attributes:
         peer_membership: what the handler concludes from quorum, membership and fencing.
-        is_known_fenced: whether a node that is no member is known to be fenced, by what the CIB
-            says of it.
         is_certain: whether that is enough to mark the peer, and to go on.
         asks_before: the handler checks quorum and membership before it marks.
         asks_after: and again afterwards.
@@ -73,7 +64,6 @@ class Rules(NamedTuple):
         withdraws: a handler that is not certain any more takes its mark back at once: never, `any`
             mark, or its `own`, which was not there before.
         ties_to_quorate: of two equally new CIBs the one from a partition with quorum wins.
-        ties_to_running: and then the one from a node that has not just booted.
         may_begin_resync: whether a resync may begin to a peer that is marked.
         is_device_steady: of two nodes that are alone the quorum device votes for the same one each
             time.
@@ -90,7 +80,6 @@ class Rules(NamedTuple):
     """
 
     peer_membership: Callable[[MembershipFacts], str] = _membership
-    is_known_fenced: Callable[[Node, int], bool] = _is_known_fenced
     is_certain: Callable[[str], bool] = fence_rules.is_certain
     asks_before: bool = True
     asks_after: bool = True
@@ -116,7 +105,6 @@ class Rules(NamedTuple):
     stays_frozen: bool = True
     withdraws: str = ""
     ties_to_quorate: bool = True
-    ties_to_running: bool = True
     may_begin_resync: Callable[[str], bool] = fence_rules.may_begin_resync
     is_device_steady: bool = True
     fences_before_start: bool = True

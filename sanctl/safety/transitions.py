@@ -24,7 +24,6 @@ from sanctl.safety.cluster import (
     is_peer_certain,
     order_events,
     power_off,
-    record_role,
     write_mark,
 )
 from sanctl.safety.drbd import (
@@ -150,7 +149,7 @@ def _repairs(world: World, rules: Rules) -> Iterator[Event]:
         if not node.is_up:
             has_device = world.unreached is not None
             waits = len(world.nodes) == 2 and rules.waits_for_all and not has_device
-            started = node._replace(is_up=True, view=1 << i, is_new=True, waits=waits)
+            started = node._replace(is_up=True, view=1 << i, gone=0, waits=waits)
             yield f"{NAMES[i]} boots", with_node(world, i, started)
         elif node.waits and not any(world.nodes[j].is_up for j in REPLICAS if j != i):
             # `quorum.cancel_wait_for_all`, by an operator who sees that the other node is off.
@@ -233,8 +232,7 @@ def _agent(world: World, i: int, rules: Rules) -> Iterator[Event]:
     # Where demote waits for the lock that a handler holds while it marks.
     is_marking = rules.guards_marking and here.holds_lock
     if here.role == "P" and not here.is_pending and not is_marking:
-        demoted = with_replica(world, i, here._replace(role="S"))
-        yield f"{NAMES[i]} is demoted", record_role(demoted, i, is_primary=False)
+        yield f"{NAMES[i]} is demoted", with_replica(world, i, here._replace(role="S"))
     if here.is_frozen and not world.is_quorate(i):
         yield f"{NAMES[i]} ends its freeze by rebooting", power_off(world, i)
     if here.is_frozen and here.handler == KILLED:
@@ -246,8 +244,7 @@ def _agent(world: World, i: int, rules: Rules) -> Iterator[Event]:
     # DRBD neither answers nor sends a disconnect while the resync handler runs.
     is_deaf = here.marks_target or (is_connected(world) and world.replicas[1 - i].marks_target)
     if here.role == "S" and not here.is_ordered and not is_deaf and not is_served_from(world, i):
-        stopped = record_role(stop_replica(world, i, rules), i, is_primary=False)
-        yield f"the replica on {NAMES[i]} stops", stopped
+        yield f"the replica on {NAMES[i]} stops", stop_replica(world, i, rules)
     yield from _marks(world, i, rules)
     if here.is_clearing and here.role == "S":
         yield from _unmark(world, i, rules)

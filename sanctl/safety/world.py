@@ -122,12 +122,7 @@ class Node(NamedTuple):
         view: the members that corosync names here; may be out of date.
         epoch: version of the copy of the CIB, also on disk while off.
         marks: which replicas are marked in it.
-        down: the nodes whose `node_state` says that they are expected to be down, and are: fenced,
-            gone in order, or taken for that by a coordinator that was none when they joined.
-        active: the nodes on which something runs by the history of actions in the CIB: the agent of
-            the pools does, as long as a node is in the cluster, also without a replica.
-        primary: the replicas that are Primary by it, or ordered to be.
-        is_new: has booted, and has met no other node since: the status in its CIB is empty.
+        gone: the nodes known here to be fenced.
         waits: wait_for_all: has not seen all nodes since it started.
         has_vote: counts the quorum device's vote; noted of a node that is alone.
     """
@@ -136,16 +131,9 @@ class Node(NamedTuple):
     view: int
     epoch: int = 0
     marks: int = 0
-    down: int = 0
-    active: int = 0b11
-    primary: int = 0b01
-    is_new: bool = False
+    gone: int = 0
     waits: bool = False
     has_vote: bool = False
-
-    def takes_for_fenced(self, other: int) -> bool:
-        """Whether Pacemaker goes on without fencing another node, which is no member."""
-        return bool((self.down & ~self.active) >> other & 1)
 
 
 class World(NamedTuple):
@@ -389,11 +377,7 @@ _OTHER = {"=": "=", "!": "!", "a": "b", "b": "a"}
 @cache
 def _mirrored_node(node: Node) -> Node:
     return node._replace(
-        view=_MIRRORED[node.view],
-        marks=_MIRRORED[node.marks],
-        down=_MIRRORED[node.down],
-        active=_MIRRORED[node.active],
-        primary=_MIRRORED[node.primary],
+        view=_MIRRORED[node.view], marks=_MIRRORED[node.marks], gone=_MIRRORED[node.gone]
     )
 
 

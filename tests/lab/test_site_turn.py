@@ -295,8 +295,10 @@ def test_a_cib_of_before_lets_no_host_in(scenario: Scenario, there: str) -> None
         assert sanctl(bed, "n3", words, status=4)[0]["code"] == "SAN-REST-015"
     assert digests(bed, HOME) == {wanted}
     # A node with the newer CIB is back.
-    element = ET.tostring(known, encoding="unicode").strip()
-    bed.sh("n3", f'cibadmin --create --xpath "{parent}" --xml-text {shlex.quote(element)}')
+    value = shlex.quote(known.get("value", ""))
+    bed.sh(
+        "n3", f"crm_resource --resource {HOME} --set-parameter restore --parameter-value {value}"
+    )
     wait_for("no such finding", lambda: not finding(), within_s=120)
     await_held(bed, source)
     await_both(bed)
