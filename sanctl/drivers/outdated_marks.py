@@ -26,6 +26,8 @@ from sanctl.system.runner import Runner
 if TYPE_CHECKING:
     import xml.etree.ElementTree as ET
 
+#: As Pacemaker reads a boolean (crm_str_to_boolean).
+_TRUE = frozenset({"true", "yes", "on", "1", "y"})
 _TIMEOUT_S = 20.0
 _CLEAR_TIMEOUT_S = 8.0
 _CONSTRAINTS = "/cib/configuration/constraints"
@@ -56,7 +58,8 @@ class SeenMarks(NamedTuple):
         admin_epoch: the first number of the CIB's version.
         epoch: the second one.
         state: the `node_state` of the peer that was asked for, None where there is none.
-        primary: the devices that are Primary on that peer by the history of its actions.
+        primary: the devices that are Primary on that peer by the history of its actions; none while
+            the peer is in maintenance, where Pacemaker fences for no history, and keeps no other.
         devices: by name; a device that the CIB does not have is left out.
     """
 
@@ -90,6 +93,7 @@ def read(runner: Runner, devices: Collection[str], peer: str = "") -> SeenMarks:
         "//nodes/node",
         "//nodes/node/instance_attributes",
         f"//nodes/node/instance_attributes/nvpair[{pairs}]",
+        f"//nodes/node[@uname='{peer}']/instance_attributes/nvpair[@name='maintenance']",
         f"//primitive[{primitives}]",
         f"//primitive[{primitives}]/instance_attributes/nvpair[@name='uuid']",
         f"//constraints/rsc_location[{constraints}]",
@@ -100,6 +104,7 @@ def read(runner: Runner, devices: Collection[str], peer: str = "") -> SeenMarks:
     )
     admin_epoch = epoch = last_node = last_path = last_set = last_device = last_resource = ""
     state = None
+    is_maintained = False
     nodes: set[str] = set()
     uuids: dict[str, str] = {}
     found: list[tuple[str, str, str, str]] = []
@@ -119,6 +124,8 @@ def read(runner: Runner, devices: Collection[str], peer: str = "") -> SeenMarks:
                 last_device = identifier
             case "nvpair" if name == "uuid":
                 uuids[last_device] = element.get("value", "")
+            case "nvpair" if name == "maintenance":
+                is_maintained = element.get("value", "").lower() in _TRUE
             case "nvpair" if name in names:
                 path = f"{last_set}/nvpair[@id='{identifier}']"
                 found.append((names[name], last_node, element.get("value", ""), path))
@@ -152,7 +159,9 @@ def read(runner: Runner, devices: Collection[str], peer: str = "") -> SeenMarks:
             for device, uuid in uuids.items()
             if uuid and device in devices
         },
-        primary=frozenset(name for name, actions in histories.items() if is_primary(actions)),
+        primary=frozenset(
+            name for name, actions in histories.items() if not is_maintained and is_primary(actions)
+        ),
     )
 
 

@@ -62,17 +62,22 @@ def step_here(device: Device, state: ResourceState) -> FirstStep:
     return first_step(state, here=os.uname().nodename, nodes=device.nodes, copied_on=copied_on)
 
 
-def leaves_to_first(runner: Runner, device: Device, *, waited_s: float) -> bool:
+def leaves_to_first(runner: Runner, device: Device) -> bool:
     """Whether a blank replica leaves the first promotion to the first of the device's nodes.
 
     Both replicas start at the same time. If the other one were a candidate before the first has
     published its score, Pacemaker would promote it, and a device begins on a node that was not
-    asked for: `sanctl device create --prefer`. After a while it is a candidate all the same: the
-    first may be kept from its promotion by what only its own node knows.
-
-    `waited_s` is how long this replica has left it to the first already.
+    asked for: `sanctl device create --prefer`. After a while it is a candidate all the same, and
+    stays one: the first may be kept from its promotion by what only its own node knows.
     """
-    if waited_s >= _LEAVES_TO_FIRST_S:
+    note = state_files.of_device(device.name, f"left-to-first.{device.uuid}")
+    left_s = note.age_s()
+    if left_s is None:
+        try:
+            note.write()
+        except OSError:
+            return False  # There is no room: it would be left for good.
+    elif not 0 <= left_s < _LEAVES_TO_FIRST_S:
         return False
     try:
         return not node_attributes.has_promotion_score(runner, device.name, device.nodes[0])

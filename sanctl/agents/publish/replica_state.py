@@ -237,9 +237,7 @@ def _publish(
         is_first=device.nodes[:1] == (os.uname().nodename,),
         replicas=len(device.nodes),
     )
-    if score == scores.NEW and first_activation.leaves_to_first(
-        runner, device, waited_s=_without_score_s(device)
-    ):
+    if score == scores.NEW and first_activation.leaves_to_first(runner, device):
         score = None
     data = lost_writes.data_file(device.name)
     if lost_writes.is_suspect(device.name, data):
@@ -309,13 +307,6 @@ def _publish(
             return False
     attrd_cache.record(cached, attrd_pid, compared)
     return True
-
-
-def _without_score_s(device: Device) -> float:
-    """Return for how long this replica has published that it is no candidate."""
-    cached = attrd_cache.of_score(device.name)
-    is_none = attrd_cache.published_fields(cached)[1:] == [str(None)]
-    return (cached.age_s() or 0.0) if is_none else 0.0
 
 
 def _is_seldom_due(device: Device, state: ResourceState | None) -> bool:

@@ -262,6 +262,7 @@ def at_promotion(device: Device) -> bool:
     # removed the first monitor reloads once more.
     with contextlib.suppress(OSError):
         replica_note.unkept(device.name).remove()
+        replica_note.behind(device.name).remove()
     return has_reloaded
 
 

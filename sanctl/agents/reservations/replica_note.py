@@ -86,6 +86,7 @@ def read(name: str) -> Replica | None:
 def remove(name: str) -> None:
     """Forget the replica: its device has no reservations any more."""
     state_files.of_device(name, _KIND).remove()
+    behind(name).remove()
 
 
 def unkept(name: str) -> state_files.StateFile:

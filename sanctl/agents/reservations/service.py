@@ -323,7 +323,8 @@ class _Command:
         a REGISTER anew of a host that was preempted meanwhile: its key is what this target has of
         it, and the holder another one. A host asks again each time its session ends.
         """
-        if self._is_noted or self._before == canonical:
+        # What was mirrored is of hosts that have an entry here alone.
+        if self._is_noted or self._before == canonical.limited_to(lio.initiators(replica.device)):
             return
         # Without room for the note monitors wait as ever.
         with contextlib.suppress(OSError):

@@ -44,21 +44,24 @@ class Action(NamedTuple):
 
 
 def is_primary(actions: Iterable[Action]) -> bool:
-    """Return whether the last action that tells the role leaves a replica Primary.
+    """Return whether the last actions that tell the role leave a replica Primary.
 
-    A promotion, however it ended; a demotion or a stop that has not succeeded.
+    A promotion, however it ended; a demotion or a stop that has not succeeded; a monitor that found
+    it Promoted. Pacemaker writes a reload down as a `start` in place of the promotion
+    (docs/adr/0087), which leaves that monitor's record; a true start has none.
     """
-    found = False
+    by_action = is_watched = False
     for action in sorted(actions, key=lambda each: (each.number == _UNDER_WAY, each.number)):
         match action.operation:
             case "promote":
-                found = True
+                by_action = True
             case "demote" | "stop":
-                found = action.status != 0
+                by_action = action.status != 0
+                is_watched = is_watched and by_action
             case "start":
-                found = False
+                by_action = False
             case "monitor" if action.status in _PROMOTED:
-                found = True
+                is_watched = True
             case "monitor" if action.status in _NOT_PROMOTED:
-                found = False
-    return found
+                by_action = is_watched = False
+    return by_action or is_watched

@@ -40,6 +40,7 @@ def _cluster(
     quorate: str = "Yes",
     *,
     history: Sequence[tuple[int, str, int]] = (),
+    maintenance: str = "",
 ) -> FakeRunner:
     """Answers the two questions; the CIB may lag behind corosync."""
 
@@ -55,6 +56,7 @@ def _cluster(
         )
         return (
             '<xpath-query><cib admin_epoch="0" epoch="7"/><node uname="n2" id="2"/>'
+            f'<nvpair name="maintenance" value="{maintenance}"/>'
             '<primitive id="vol1"/><nvpair name="uuid" value="5"/>'
             f'<node_state uname="n2" {pairs}/><lrm_resource id="vol1"/>{actions}</xpath-query>'
         )
@@ -82,6 +84,9 @@ def test_one_that_is_primary_by_its_history_is_not_known_to_be_fenced(
     """Once seen for 20 s of a Primary that was alive: the coordinator was lost with it."""
     serves = [(12, "promote", 0), (13, "monitor", 8)]
     assert membership(_cluster("", state, history=serves)) == "unknown"
+    # In maintenance it is fenced for no history.
+    assert membership(_cluster("", state, history=serves, maintenance="true")) == "fenced"
+    assert membership(_cluster("", state, history=serves, maintenance="false")) == "unknown"
     # Demoted in order; or a standby that was lost.
     assert membership(_cluster("", state, history=[*serves, (14, "demote", 0)])) == "fenced"
     assert membership(_cluster("", state, history=[(12, "start", 0)])) == "fenced"

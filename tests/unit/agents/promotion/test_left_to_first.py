@@ -14,13 +14,14 @@ from sanctl.agents.replica.parts import Device
 from sanctl.drivers import lio
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
+from sanctl.system import state_files
 from tests.fakes.node import FakeNode
 
 PEER = PeerState("n2", "Connected", "Secondary", "Established", "Inconsistent", 0)
 BLANK = ResourceState("vol1", "Secondary", "no", "Inconsistent", 8, (PEER,), minor=3)
 FIRST = Device("vol1", "a" * 32, 8192, "main", ("n1", "n2"), 3, ())
 OTHER = FIRST._replace(nodes=("n2", "n1"))
-SCORE_RECORD = "attrd-cache.score"
+NOTE = f"left-to-first.{FIRST.uuid}"
 
 
 @pytest.fixture
@@ -70,10 +71,10 @@ def test_the_other_is_no_candidate_before_the_first_is(
 ) -> None:
     answer_with(node, first_score)
     assert published(node, OTHER) == "None"
-    node.age("vol1", SCORE_RECORD, 14)
+    node.age("vol1", NOTE, 14)
     assert published(node, OTHER) == "None"
     # The first has something against its promotion that its own node alone knows.
-    node.age("vol1", SCORE_RECORD, 16)
+    node.age("vol1", NOTE, 16)
     assert published(node, OTHER) == "2000"
 
 
@@ -82,8 +83,31 @@ def test_the_other_is_a_candidate_once_the_first_is(node: FakeNode) -> None:
     assert published(node, OTHER) == "2000"
 
 
-def test_an_old_score_of_another_kind_is_no_wait(node: FakeNode) -> None:
+def test_it_stays_one_whatever_the_first_says_later(node: FakeNode) -> None:
     answer_with(node, "")
-    attrd_cache.record(attrd_cache.of_score("vol1"), "7", "9000")
-    node.age("vol1", SCORE_RECORD, 16)
     assert published(node, OTHER) == "None"
+    node.age("vol1", NOTE, 16)
+    assert [published(node, OTHER) for _ in range(3)] == ["2000"] * 3
+
+
+def test_a_replica_that_was_no_candidate_for_long_leaves_it_all_the_same(node: FakeNode) -> None:
+    """Out of contact until now: the first was started much later."""
+    answer_with(node, "")
+    attrd_cache.record(attrd_cache.of_score("vol1"), "7", "None")
+    node.age("vol1", "attrd-cache.score", 50)
+    assert published(node, OTHER) == "None"
+
+
+def test_without_room_for_the_note_it_does_not_wait(
+    node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer_with(node, "")
+    write = state_files.StateFile.write
+
+    def fail(file: state_files.StateFile, text: str = "") -> None:
+        if "left-to-first" in file.path:
+            raise OSError(28, "No space left on device")
+        write(file, text)
+
+    monkeypatch.setattr(state_files.StateFile, "write", fail)
+    assert published(node, OTHER) == "2000"

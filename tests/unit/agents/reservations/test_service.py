@@ -88,6 +88,7 @@ class Bed:
             "mapped_initiators",
             lambda _: [each for each in self.entries if each not in self.unmapped],
         )
+        patch.setattr(lio, "initiators", lambda _: tuple(self.entries))
         self.alua = "Active/Optimized"
         self.is_writing = True
         patch.setattr(lio, "alua_state", lambda *_: self.alua)
@@ -361,6 +362,17 @@ def test_what_waits_for_a_standby_to_follow_has_a_monitor_reload(bed: Bed) -> No
     bed.waits(34, look)
     assert bed.command(HELD) == 0
     assert not note.exists(), "noted once"
+
+
+def test_a_host_that_is_kept_out_here_has_no_monitor_reload(bed: Bed) -> None:
+    """What was mirrored is of the others alone: a reload would bring nothing else."""
+    bed.node.states["vol1"] = STANDBY
+    bed.entries.remove(J)
+    in_force.note_mirrored("vol1", HELD.limited_to((H,)))
+    bed.keep(Version(3, 2), HELD)
+    bed.waits(80, bed.interrupted.set)
+    assert bed.command(ONE) == 0
+    assert not replica_note.behind("vol1").exists()
 
 
 def test_what_no_reload_makes_true_has_no_monitor_reload(bed: Bed) -> None:

@@ -32,9 +32,9 @@ SERVES = Action(13, "monitor", 8)
         # A promotion that has failed may have made DRBD Primary.
         ((START, Action(12, "promote", 1)), True),
         ((START, Action(12, "promote", 1), Action(13, "stop", 0)), False),
+        # A reload, which is written down as a start in place of the promotion.
+        ((SERVES, Action(40, "start", 0)), True),
         # What does not tell the role changes nothing.
-        ((PROMOTED, Action(14, "reload-agent", 0)), True),
-        ((Action(14, "reload-agent", 0), SERVES), True),
         ((PROMOTED, Action(14, "monitor", 1)), True),
         ((PROMOTED, Action(14, "monitor", None)), True),
         # A probe.
