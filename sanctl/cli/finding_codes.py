@@ -171,9 +171,7 @@ CODES = {
     "a process or of a node.",
     "SAN-HLT-167": "A device is held as a copy at a second site (replicate failback --hold). No "
     "host is let in, on whichever node serves it, so nothing but a later copy changes it. That "
-    "comes as what has changed since; 'sanctl replicate failback --release' lets hosts in. The "
-    "finding says whether the roles have turned: critical where they have, as the hosts of neither "
-    "device have it then, and where the turn has broken off.",
+    "comes as what has changed since; 'sanctl replicate failback --release' lets hosts in.",
     "SAN-HLT-168": "Monitors of a device have no answer in time on a node, and their client "
     "answers for them (SAN-AGENT-022): a failed one could end with the fencing of a node without "
     "which a device cannot be served. The node is starved, or a process or a disk hangs. Until a "
@@ -184,11 +182,6 @@ CODES = {
     "it failed. The timers are off or gone from the nodes, all nodes were down, or each has left "
     "the backup to another one. Or the newest one is said to be of a moment that is yet to come, "
     "by a clock that was ahead: its age is not known. What was written since is in no backup.",
-    "SAN-HLT-170": "A node has noted beside a device's data that the device is held as a copy at a "
-    "second site, or is being filled from one, and the CIB is older than that: it was brought back "
-    "by a node that was not there then, or had lost its power before Pacemaker wrote it. No host "
-    "is let in on that node. It ends once a node with the newer CIB is back, or by an order that "
-    "is given now.",
     "SAN-HLT-112": "The newest copy of a device at a second site is older than its schedule "
     "allows: more than two intervals, and one to make it in. The standby tries again in each "
     "interval.",

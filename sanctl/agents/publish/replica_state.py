@@ -12,14 +12,7 @@ from sanctl.agents.connections import reconnect_dropped
 from sanctl.agents.fencing import outdate, own_marks, quorum_overlap
 from sanctl.agents.promotion import admission, compared_data, first_activation, needed_release
 from sanctl.agents.publish import attrd_cache, node_states
-from sanctl.agents.replica import (
-    access_list,
-    drop_note,
-    lost_writes,
-    older_cib,
-    resync_note,
-    sync_policy,
-)
+from sanctl.agents.replica import access_list, drop_note, lost_writes, resync_note, sync_policy
 from sanctl.agents.replica.parts import CHANGE_NOTE, Device, note_path
 from sanctl.agents.reservations import hooks
 from sanctl.drivers import drbd_kernel, drbdsetup, gate, lio, node_attributes, pool_files
@@ -267,7 +260,6 @@ def _publish(
     value += access_list.published_field(device)
     value += admission.published_field(device.name)
     value += needed_release.published_field(lacks)
-    value += older_cib.published_field(device.name)
     hung = state_files.of_device(device.name, hung_io.NOTE_KIND).read()
     value += f" {hung_io.KEY}={hung}" if hung else ""
     # Written where a change of nodes waits for a lost peer (agents/connections/peers.py).
