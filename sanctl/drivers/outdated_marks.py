@@ -58,8 +58,9 @@ class SeenMarks(NamedTuple):
         admin_epoch: the first number of the CIB's version.
         epoch: the second one.
         state: the `node_state` of the peer that was asked for, None where there is none.
-        primary: the devices that are Primary on that peer by the history of its actions; none while
-            the peer is in maintenance, where Pacemaker fences for no history, and keeps no other.
+        primary: the devices that are Primary on that peer by the history of its actions, where its
+            `node_state` expects it to be down; none while it is in maintenance, where Pacemaker
+            fences for no history, and keeps no other.
         devices: by name; a device that the CIB does not have is left out.
     """
 
@@ -85,11 +86,13 @@ def read(runner: Runner, devices: Collection[str], peer: str = "") -> SeenMarks:
     pairs = " or ".join(f"@name='{name}'" for name in names)
     primitives = " or ".join(f"@id='{device}'" for device in devices)
     constraints = " or ".join(f"starts-with(@id,'{name}.')" for name in names)
+    # It counts of a peer that is called down, and is long: of any other it is not asked for.
+    history = f"//node_state[@uname='{peer}' and @expected='down']//lrm_resource[{primitives}]"
     paths = (
         "/cib",
         f"//node_state[@uname='{peer}']",
-        f"//node_state[@uname='{peer}']//lrm_resource[{primitives}]",
-        f"//node_state[@uname='{peer}']//lrm_resource[{primitives}]/lrm_rsc_op",
+        history,
+        f"{history}/lrm_rsc_op",
         "//nodes/node",
         "//nodes/node/instance_attributes",
         f"//nodes/node/instance_attributes/nvpair[{pairs}]",
