@@ -43,6 +43,7 @@ FAMILIES = {
         "test_pools_full",
         "test_pool_shut_down",
         "test_read_errors",
+        "test_read_errors_promote",
         "test_read_errors_start",
     ),
     "Diverged replicas": ("test_heal",),
