@@ -17,7 +17,7 @@ from sanctl.cli.codes import all_codes
 from sanctl.cli.main import cli
 from sanctl.cli.output import SCHEMA, STATUS_WORDS
 from sanctl.errors import ExitStatus
-from sanctl.lab.documents import ALL_DOCUMENTS
+from sanctl.lab.documents.by_command import ALL_DOCUMENTS
 from sanctl.system.files import write_atomically
 
 _DIRECTORY = "docs/reference"

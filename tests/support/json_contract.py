@@ -9,7 +9,7 @@ from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
 
 from sanctl.cli.output import SCHEMA, STATUS_WORDS
-from sanctl.lab.documents import ALL_DOCUMENTS
+from sanctl.lab.documents.by_command import ALL_DOCUMENTS
 
 
 def breaches(words: str, text: str) -> list[str]:

@@ -27,7 +27,7 @@ from sanctl.model.cache_policy import CacheMode
 from sanctl.system.runner import LocalRunner
 
 if TYPE_CHECKING:
-    from sanctl.lab import documents
+    from sanctl.lab.documents import throughput as documents
 
 _DEVICE = "bench-cache"
 _DEVICE_SIZE = "192M"

@@ -23,7 +23,7 @@ from sanctl.lab.measure.path_figures import LAYERS, Cell, CellResult, Run
 from sanctl.model.names import parse_bytes
 
 if TYPE_CHECKING:
-    from sanctl.lab import documents
+    from sanctl.lab.documents import throughput as documents
 
 #: What a run of fio takes besides its time, and what making and removing the layers takes: of a
 #: laboratory of two processors, for the estimate alone.

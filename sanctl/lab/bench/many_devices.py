@@ -35,7 +35,7 @@ from sanctl.lab.measure.failover_figures import (
 from sanctl.system.files import write_atomically
 
 if TYPE_CHECKING:
-    from sanctl.lab import documents
+    from sanctl.lab.documents import host_pauses as documents
 
 _PREFIX = "bench-many"
 _SIZE = "32M"

@@ -29,7 +29,7 @@ from sanctl.lab.measure import peer_figures
 from sanctl.lab.measure.peer_figures import Comparison, MonitorCost, PeerTrial
 
 if TYPE_CHECKING:
-    from sanctl.lab import documents
+    from sanctl.lab.documents import stock_agents as documents
 
 _OPTIONS = ("--rate", "25", "--depth", "2", "--region", str(4 * 2**20))
 _SERVED_DEADLINE_S = 600.0

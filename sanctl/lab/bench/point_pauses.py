@@ -27,7 +27,7 @@ from sanctl.model.names import ByteSize
 from sanctl.plan.device.deletion import HOSTS_LOGGED_IN
 
 if TYPE_CHECKING:
-    from sanctl.lab import documents
+    from sanctl.lab.documents import host_pauses as documents
 
 #: The longest pause of a host that is accepted, in seconds: in the median, and at worst.
 MEDIAN_GOAL_S, WORST_GOAL_S = 0.1, 0.5

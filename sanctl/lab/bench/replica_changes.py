@@ -27,7 +27,7 @@ from sanctl.lab.measure import kernel_audit, ledger_latency, timeline
 from sanctl.model.names import ByteSize, format_bytes
 
 if TYPE_CHECKING:
-    from sanctl.lab import documents
+    from sanctl.lab.documents import host_pauses as documents
     from sanctl.lab.measure.ledger_latency import Pause
 
 #: The longest pause that is accepted while replicas come and go, in seconds.

@@ -33,7 +33,7 @@ from sanctl.model.names import ByteSize
 from sanctl.plan.device.deletion import HOSTS_LOGGED_IN
 
 if TYPE_CHECKING:
-    from sanctl.lab import documents
+    from sanctl.lab.documents import second_site as documents
 
 _DEVICE = "bench-replicate"
 _SITE = "bench"

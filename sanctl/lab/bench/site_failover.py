@@ -34,7 +34,7 @@ from sanctl.model.names import ByteSize
 from sanctl.plan.device.deletion import HOSTS_LOGGED_IN
 
 if TYPE_CHECKING:
-    from sanctl.lab import documents
+    from sanctl.lab.documents import second_site as documents
 
 _FOLDER = "/srv/bench-site"
 _MIN_BYTES = 32 << 20

@@ -27,7 +27,7 @@ from sanctl.model.cache_policy import CacheMode
 from sanctl.model.names import ByteSize, format_bytes
 
 if TYPE_CHECKING:
-    from sanctl.lab import documents
+    from sanctl.lab.documents import host_pauses as documents
     from sanctl.lab.measure.ledger_latency import Pause
     from sanctl.lab.measure.timeline import Entry
 

@@ -24,7 +24,7 @@ from sanctl.lab.bench.made_up_cluster import Situation, made_up_cluster
 from sanctl.model.device import MINORS
 
 if TYPE_CHECKING:
-    from sanctl.lab import documents
+    from sanctl.lab.documents import processor_time as documents
 
 #: What `sanctl status` of 500 devices may take.
 GOAL_S = 1.0

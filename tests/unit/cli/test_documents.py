@@ -15,7 +15,7 @@ import pytest
 
 import sanctl.cli.environment
 from sanctl.cli.main import cli, main
-from sanctl.lab.documents import ALL_DOCUMENTS
+from sanctl.lab.documents.by_command import ALL_DOCUMENTS
 from tests.support.json_contract import breaches
 from tests.unit.cli.test_commands import I1, FakeEnvironment
 from tests.unit.ops.test_doctor import FakeHost

@@ -11,7 +11,7 @@ import pytest
 
 from sanctl.cli.codes import all_codes
 from sanctl.cli.main import cli
-from sanctl.lab.documents import ALL_DOCUMENTS
+from sanctl.lab.documents.by_command import ALL_DOCUMENTS
 from tests.support import doc_samples
 from tests.support.doc_samples import Sample
 from tests.support.json_contract import breaches
