@@ -19,6 +19,7 @@ from sanctl.lab.bench.many_devices import failover_command
 from sanctl.lab.bench.monitor_cost import Monitor
 from sanctl.lab.bench.peers import peers_command
 from sanctl.lab.bench.point_pauses import snapshot_command
+from sanctl.lab.bench.range_copies import offload_command
 from sanctl.lab.bench.replica_changes import levels_command
 from sanctl.lab.bench.replication import replicate_command
 from sanctl.lab.bench.site_failover import site_command
@@ -42,6 +43,7 @@ def bench() -> None:
 bench.add_command(cache_command)
 bench.add_command(failover_command)
 bench.add_command(levels_command)
+bench.add_command(offload_command)
 bench.add_command(partner_command)
 bench.add_command(path_command)
 bench.add_command(peers_command)

@@ -11,7 +11,7 @@ from sanctl.lab.documents.machines import KernelCheck, Lab, LabPower, Labs
 from sanctl.lab.documents.processor_time import Costs, StatusCosts
 from sanctl.lab.documents.second_site import CopyBench, SiteBench
 from sanctl.lab.documents.stock_agents import Peers
-from sanctl.lab.documents.throughput import CacheBench, PathBench
+from sanctl.lab.documents.throughput import CacheBench, OffloadBench, PathBench
 
 #: What `data` holds when a command succeeds, by the command's words: those of a checkout, which
 #: has the laboratory's commands, too.
@@ -21,6 +21,7 @@ ALL_DOCUMENTS: Mapping[str, object] = {
     "bench cost": Costs,
     "bench failover": DevicesCrashes,
     "bench levels": Levels,
+    "bench offload": OffloadBench,
     "bench partner": PartnerLosses,
     "bench path": PathBench,
     "bench peers": Peers,

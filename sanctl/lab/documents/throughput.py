@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What `sanctl bench cache` and `bench path` print: requests a second, and latency."""
+"""What `sanctl bench cache`, `offload` and `path` print: requests a second, latency, copies."""
 
 from __future__ import annotations
 
@@ -89,3 +89,23 @@ class PathBench(TypedDict):
     goal: Annotated[float, "what the ratio should at least be"]
     loads: Annotated[list[PathResult], "each load"]
     runs: Annotated[list[PathRun], "each run, in order"]
+
+
+class OffloadCopy(TypedDict):
+    """One copy of half a device to its other half."""
+
+    method: Annotated[str, "`EXTENDED COPY` or `through the host`"]
+    took_s: Annotated[float, "until it was flushed"]
+    iscsi_bytes: Annotated[int, "what the host has sent and got on the iscsi network"]
+    sync_bytes: Annotated[int, "what the serving node has sent and got on the sync network"]
+    is_equal: Annotated[bool, "whether both halves were the same afterwards"]
+
+
+class OffloadBench(TypedDict):
+    """Copies within a device by the node that serves it, and through the host, in turns."""
+
+    copied_bytes: Annotated[int, "of each copy"]
+    versions: Annotated[list[str], "kernel, DRBD's module and packages of the nodes"]
+    load_average: Annotated[float, "of this machine, over 15 minutes, at the end"]
+    ratio: Annotated[float, "time of EXTENDED COPY by that of a copy through the host, medians"]
+    copies: Annotated[list[OffloadCopy], "each copy, in order"]

@@ -118,6 +118,7 @@ _IN_THE_LAB = {
     "bench cost",
     "bench failover",
     "bench levels",
+    "bench offload",
     "bench partner",
     "bench path",
     "bench peers",
