@@ -22,6 +22,12 @@ cluster has promoted another replica since, or promotes this one again.
 
 Each such failure is noted with its operation, and no other is cleaned up. The pool agent does it:
 in a device's own action the cleanup, which waits for running actions, would wait for ever.
+
+A cleanup erases the whole history of the resource on the node, whichever operation it names
+(clear_rsc_history in crm_resource_runtime.c), and the controller then records no result of an
+action that it has ordered there before: a promotion would succeed, not be known, and be undone. So
+none is done while an action is ordered or runs; and that of a monitor, or a promotion, once another
+node serves, where none is about to be ordered here.
 """
 
 from __future__ import annotations
@@ -35,7 +41,7 @@ from typing import NamedTuple
 
 from sanctl.agents import ocf
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import crm_resource, drbdsetup
+from sanctl.drivers import cib, crm_resource, drbdsetup
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.system import journal, state_files
@@ -75,6 +81,12 @@ _RESERVATIONS = frozenset({"SAN-RES-004", "SAN-RES-006"})
 _MADE_WAY, _MADE_WAY_S = "SAN-AGENT-017", 50.0
 # A younger failure may not be in the CIB yet; crm_resource would find nothing to clean up.
 _MIN_AGE_S = 10.0
+#: Actions of a resource on a node that were ordered and have no result yet (PCMK_EXEC_PENDING);
+#: recurring monitors aside, whose result may come late.
+_ORDERED = (
+    "//node_state[@uname='{node}']//lrm_resource[@id='{device}']"
+    "/lrm_rsc_op[@op-status='-1'][@interval='0']"
+)
 
 
 class Failure(NamedTuple):
@@ -212,10 +224,7 @@ def _slow_starts(usable: Collection[str]) -> Iterator[Failure]:
         age_s = time.time() - written_ns / 1e9
         if 0 <= age_s < found.runs_s + _MIN_AGE_S:
             continue
-        # Its process was killed, or that of an action before it, and hangs in a system call: the
-        # start would wait for half of its time, and the cluster with it.
-        if not ocf.is_action_running(name):
-            yield Failure(name, START, "0", written_ns, is_slow=True)
+        yield Failure(name, START, "0", written_ns, is_slow=True)
 
 
 def write_note(device: Device, operation: str) -> None:
@@ -239,7 +248,7 @@ def resolved_failures(runner: Runner, usable: Collection[str]) -> list[Failure]:
     """Return the noted failures of this node whose cause is gone.
 
     That of a start is gone once its pool is usable; that of a monitor, and of a promotion, once the
-    restarted replica is a standby that is in sync.
+    restarted replica is a standby that is in sync with one that serves.
 
     `usable`: the pools that are mounted and take writes.
 
@@ -256,28 +265,36 @@ def resolved_failures(runner: Runner, usable: Collection[str]) -> list[Failure]:
                 continue
             if 0 <= time.time() - written_ns / 1e9 < _MIN_AGE_S:
                 continue
-            if operation == START or _is_in_sync(drbdsetup.observe(runner, name)):
+            if operation == START or _is_standby(drbdsetup.observe(runner, name)):
                 found.append(Failure(name, operation, interval_ms, written_ns))
-    return found
+    # A process that was killed, and hangs in a system call, counts: a start after it would wait for
+    # half of its time, and the cluster with it.
+    return [each for each in found if not ocf.is_action_running(each.device)]
 
 
-def _is_in_sync(state: ResourceState | None) -> bool:
+def _is_standby(state: ResourceState | None) -> bool:
+    """Whether a replica is in sync, and another one serves: no promotion is ordered here."""
     return (
         state is not None
         and state.disk == "UpToDate"
         and not state.is_primary
         and state.is_connected
+        and state.has_primary_peer
     )
 
 
 def clean_up(runner: Runner, failures: Collection[Failure]) -> None:
     """Clean up these failures in Pacemaker, which then starts the resources here again.
 
-    A cleanup that fails, or is interrupted, is repeated by the next call.
+    A cleanup that fails, or is interrupted, is repeated by the next call. One of a device of which
+    an action is ordered here waits for that.
     """
     here = os.uname().nodename
     for one in failures:
         try:
+            ordered = _ORDERED.format(node=here, device=one.device)
+            if cib.query(runner, ordered, timeout_s=_TIMEOUT_S) is not None:
+                continue
             crm_resource.clean_up(
                 runner,
                 one.device,

@@ -61,15 +61,18 @@ def age(folder: Path, by_s: float = 11.0) -> None:
         os.utime(path, (time.time() - by_s,) * 2)
 
 
-def asked(during: Callable[[], Answer] = lambda: "") -> list[str]:
-    """Run the pool agent's cleanup, with pool main usable; return the programs it ran."""
+NONE_ORDERED: Answer = (105, "", "")
 
-    def run(_argv: Sequence[str]) -> Answer:
-        return during()
+
+def asked(during: Callable[[], Answer] = lambda: "", ordered: Answer = NONE_ORDERED) -> list[str]:
+    """Run the pool agent's cleanup, with pool main usable; return the cleanups it ran."""
+
+    def run(argv: Sequence[str]) -> Answer:
+        return ordered if argv[0] == "cibadmin" else during()
 
     runner = FakeRunner(run)
     failure_cleanup.clean_up(runner, failure_cleanup.resolved_failures(runner, {"main"}))
-    return [" ".join(argv) for argv, _ in runner.calls]
+    return [" ".join(argv) for argv, _ in runner.calls if argv[0] != "cibadmin"]
 
 
 def cleanup(name: str, operation: str = START, interval: str = "0ms") -> str:
@@ -144,6 +147,37 @@ def test_a_failed_monitor_is_cleaned_up_once_the_replica_is_a_standby_in_sync(
     age(runtime)
     monkeypatch.setattr(drbdsetup, "observe", lambda _runner, _name: state)
     assert asked() == ([cleanup("a", MONITOR, "11000ms")] if is_over else [])
+
+
+def test_none_is_cleaned_up_while_an_action_is_ordered_here(runtime: Path) -> None:
+    """The history is erased as a whole, and the controller records no result of that action."""
+    fail("a")
+    age(runtime)
+    promoting = '<lrm_rsc_op id="a_last_0" operation="promote" op-status="-1" interval="0"/>'
+    assert asked(ordered=promoting) == []
+    assert asked(ordered=NO_ANSWER) == []
+    assert asked() == [cleanup("a")]
+
+
+@pytest.mark.parametrize("operation", [START, MONITOR, PROMOTE])
+def test_nor_while_one_runs(runtime: Path, monkeypatch: pytest.MonkeyPatch, operation: str) -> None:
+    failure_cleanup.write_note(device("a"), operation)
+    age(runtime)
+    with monkeypatch.context() as within:
+        within.setattr(ocf, "is_action_running", lambda name: name == "a")
+        assert asked() == []
+    assert asked() == [cleanup("a", operation)]
+
+
+@pytest.mark.parametrize("operation", [MONITOR, PROMOTE])
+def test_nor_where_this_replica_may_be_about_to_be_promoted(
+    runtime: Path, monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    failure_cleanup.write_note(device("a"), operation)
+    age(runtime)
+    nobody = IN_SYNC._replace(peers=(PEER._replace(role="Secondary"),))
+    monkeypatch.setattr(drbdsetup, "observe", lambda _runner, _name: nobody)
+    assert asked() == []
 
 
 def test_a_cleanup_that_fails_is_tried_again(runtime: Path) -> None:
