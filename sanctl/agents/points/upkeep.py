@@ -113,7 +113,7 @@ def _remove_of_backups(runner: Runner) -> None:
     if not backup_notes.noted():
         return
     # Imported here: the pool's monitors have nothing of it to do but after a backup.
-    from sanctl.ops.backup import remove_abandoned  # noqa: PLC0415
+    from sanctl.ops.backup_point import remove_abandoned  # noqa: PLC0415
 
     for device in remove_abandoned(_session(runner)):
         _log(f"{device}: the restore point of a backup that broke off is removed", device)

@@ -26,9 +26,9 @@ from sanctl.errors import CommandError, ExitStatus, Problem, SanctlError
 from sanctl.model.backup import BackupName, parse_repository_name
 from sanctl.model.names import DeviceName, format_bytes
 from sanctl.model.restore_point import parse_point_name
-from sanctl.ops.backup import BackupRequest, run_backup
 from sanctl.ops.backup_prune import prune_backups
 from sanctl.ops.backup_result import forget_backups
+from sanctl.ops.backup_run import BackupRequest, run_backup
 from sanctl.ops.backup_verify import existing_backup, verify_backup
 from sanctl.plan.device.backup_pruning import Pruning
 from sanctl.plan.device.backups import KEEP_UNITS, keep_counts

@@ -14,7 +14,7 @@ from sanctl.drivers.borg import Borg
 from sanctl.errors import Problem
 from sanctl.model.backup import Backup
 from sanctl.model.names import format_bytes
-from sanctl.ops.backup import BackupOutcome
+from sanctl.ops.backup_store import BackupOutcome
 from sanctl.plan.device.backup_pruning import Pruning, foreign_backup_problems
 
 if TYPE_CHECKING:

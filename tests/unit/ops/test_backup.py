@@ -28,7 +28,7 @@ from sanctl.model.backup import OWN_POINT, WRITING, BackupName, Repository
 from sanctl.model.cib_change import SetParameter
 from sanctl.model.device_restore import REPORT_PREFIX, RestoreReport
 from sanctl.model.restore_point import RestorePoint
-from sanctl.ops import backup as ops
+from sanctl.ops import backup_point, backup_store
 from sanctl.ops.session import Session
 from sanctl.parse.borg import Writer, comment_of
 from sanctl.plan.device import backups as plan
@@ -145,7 +145,7 @@ def bed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
         (background, "yield_to_others", lambda _runner: None),
         (state_files, "RUNTIME", str(tmp_path / "run")),
         (backup_notes, "_FOLDER", str(tmp_path / "notes")),
-        (ops, "_file_of", lambda _topology, _point: "the file"),
+        (backup_store, "_file_of", lambda _topology, _point: "the file"),
     ):
         monkeypatch.setattr(owner, name, value)
     for pair in env.pacemaker.root.findall("status//nvpair[@name='sanctl-pool-main']"):
@@ -238,17 +238,19 @@ def test_what_a_killed_one_leaves_the_pool_agent_removes(bed: Bed) -> None:
 
     bed.borg.while_storing = die
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ops, "_forget_own", lambda *_: None)
+        patch.setattr(backup_point, "_forget_own", lambda *_: None)
         with pytest.raises(Killed):
             bed.run("backup run web")
     assert [point.name[:10] for point in bed.points()] == [OWN_POINT]
     with backup_notes.running("web") as is_running:
         assert is_running
         # One that runs keeps its restore point.
-        assert ops.remove_abandoned(bed.session()) == () and not bed.points()[0].is_deleting
-    assert ops.remove_abandoned(bed.session()) == ("web",)
+        assert (
+            backup_point.remove_abandoned(bed.session()) == () and not bed.points()[0].is_deleting
+        )
+    assert backup_point.remove_abandoned(bed.session()) == ("web",)
     bed.env.clock.sleep(1)
-    assert bed.points() == () and ops.remove_abandoned(bed.session()) == ()
+    assert bed.points() == () and backup_point.remove_abandoned(bed.session()) == ()
 
 
 def test_two_at_once_are_refused(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -361,11 +363,11 @@ def test_one_restore_point_that_stays_does_not_keep_those_of_other_devices(
         if device == "a":
             raise CommandError(Problem("SAN-SNAP-001", "a clone is being made of it"))
 
-    monkeypatch.setattr(ops, "_forget_own", forget)
+    monkeypatch.setattr(backup_point, "_forget_own", forget)
     monkeypatch.setattr(backup_notes, "noted", lambda: ["a", "b"])
     monkeypatch.setattr(backup_notes, "read", lambda _device: "0" * 16)
     with pytest.raises(CommandError, match="a clone"):
-        ops.remove_abandoned(bed.session())
+        backup_point.remove_abandoned(bed.session())
     assert seen == ["a", "b"]
 
 

@@ -12,7 +12,7 @@ from sanctl.errors import CommandError, Problem
 from sanctl.model.backup_failure import BackupFailure, BackupSuccess
 from sanctl.model.cib_change import RemoveBackupFailure, SetBackupFailure, SetBackupSuccess
 from sanctl.model.findings import Finding
-from sanctl.ops import backup as ops
+from sanctl.ops import backup_point, backup_store
 from sanctl.plan.device import backups as plan
 from sanctl.plan.device.backup_failures import plan_failure_note, plan_succeeded
 from sanctl.plan.health.backup_health import backup_findings
@@ -84,7 +84,7 @@ def test_a_success_that_cannot_be_noted_is_told_later(bed: Bed) -> None:
     assert bed.run("backup run web")[0] == 0
     assert findings(bed) == [before] and backup_notes.noted() == ("web",)
     bed.env.pacemaker.has_quorum = True
-    ops.remove_abandoned(bed.session())
+    backup_point.remove_abandoned(bed.session())
     assert findings(bed) == [] and backup_notes.noted() == ()
     assert bed.session().observe().cib.backup_failures == ()
 
@@ -96,7 +96,7 @@ def test_a_node_that_is_back_tells_no_failure_before_a_success(bed: Bed) -> None
     assert bed.run("backup run web")[0] == 0
     backup_notes.begin("web", "nas", "n3", begun_s)
     bed.env.clock.sleep(86400)
-    ops.remove_abandoned(bed.session())
+    backup_point.remove_abandoned(bed.session())
     assert findings(bed) == [] and backup_notes.noted() == ()
     assert bed.session().observe().cib.backup_failures == ()
 
@@ -136,7 +136,7 @@ def test_a_failure_before_the_turn_is_told_later(bed: Bed) -> None:
         assert bed.run("backup run web --wait 0")[0] == 9
     assert backup_notes.noted() == ("web",)
     bed.env.pacemaker.has_quorum = True
-    ops.remove_abandoned(bed.session())
+    backup_point.remove_abandoned(bed.session())
     assert len(findings(bed)) == 1 and backup_notes.noted() == ()
 
 
@@ -192,7 +192,7 @@ def test_a_file_that_cannot_be_read_has_a_code(bed: Bed, monkeypatch: pytest.Mon
     def unreadable(*_: object) -> str:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(ops, "_file_of", unreadable)
+    monkeypatch.setattr(backup_store, "_file_of", unreadable)
     assert bed.run("backup run web")[0] != 0
     (found,) = findings(bed)
     assert "(SAN-BKP-009)" in found.what
@@ -206,9 +206,9 @@ def test_of_a_killed_one_the_pool_agent_tells(bed: Bed) -> None:
     assert bed.run("backup run web")[0] == 130
     assert findings(bed) == [] and backup_notes.noted() == ("web",)
     with backup_notes.running("web"):
-        ops.remove_abandoned(bed.session())
+        backup_point.remove_abandoned(bed.session())
         assert findings(bed) == [], "one that runs has no result yet"
-    assert ops.remove_abandoned(bed.session()) == ()
+    assert backup_point.remove_abandoned(bed.session()) == ()
     (found,) = findings(bed)
     assert "on n2" in found.what and "(SAN-BKP-025)" in found.what
     assert backup_notes.noted() == ()
@@ -218,7 +218,7 @@ def test_one_that_broke_off_failed_when_it_began(bed: Bed) -> None:
     """Its node may be back days later, and others have made backups meanwhile."""
     backup_notes.begin("web", "nas", "n2", int(bed.env.clock.wall_s()))
     bed.env.clock.sleep(86400)
-    ops.remove_abandoned(bed.session())
+    backup_point.remove_abandoned(bed.session())
     (failure,) = bed.session().observe().cib.backup_failures
     assert failure.failed_s == int(bed.env.clock.wall_s()) - 86400
     assert failure.since_s == failure.failed_s
@@ -235,7 +235,7 @@ def test_one_that_broke_off_before_the_last_failure_changes_nothing(bed: Bed) ->
         seen, "web", "nas", code="SAN-BKP-013", node="n1", failed_s=later, now_s=later
     )
     bed.session().change(lambda _: changes)
-    ops.remove_abandoned(bed.session())
+    backup_point.remove_abandoned(bed.session())
     (failure,) = bed.session().observe().cib.backup_failures
     assert (failure.code, failure.failed_s, failure.node) == ("SAN-BKP-013", later, "n1")
     assert backup_notes.noted() == ()
@@ -245,7 +245,7 @@ def test_of_one_whose_begin_an_earlier_release_has_noted_the_time_is_now(bed: Be
     backup_notes.begin("web", "nas", "n2", 1)
     path = backup_notes._path("web") + ".into"
     Path(path).write_text("nas n2")
-    ops.remove_abandoned(bed.session())
+    backup_point.remove_abandoned(bed.session())
     (failure,) = bed.session().observe().cib.backup_failures
     assert failure.failed_s == int(bed.env.clock.wall_s())
 
@@ -259,9 +259,9 @@ def test_a_failure_that_cannot_be_noted_is_told_later(bed: Bed) -> None:
     assert bed.run("backup run web")[1][0]["code"] == "SAN-BKP-013"
     assert (backup_notes.begun("web") or ())[:2] == ("nas", "n2")
     with pytest.raises(Exception, match="quorum"):
-        ops.remove_abandoned(bed.session())
+        backup_point.remove_abandoned(bed.session())
     bed.env.pacemaker.has_quorum = True
-    ops.remove_abandoned(bed.session())
+    backup_point.remove_abandoned(bed.session())
     (found,) = findings(bed)
     assert "(SAN-BKP-025)" in found.what
 

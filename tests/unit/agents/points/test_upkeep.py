@@ -14,7 +14,7 @@ from sanctl.agents.points import scheduled, upkeep
 from sanctl.drivers import backup_notes, node_attributes, point_files, reflink
 from sanctl.drivers.reflink import FileBlocks
 from sanctl.model.restore_point import RestorePoint, parse_extents, parse_lost, parse_sizes
-from sanctl.ops import backup as ops_backup
+from sanctl.ops import backup_point
 from sanctl.system import state_files
 from sanctl.system.runner import LocalRunner
 
@@ -249,7 +249,7 @@ def test_what_a_backup_left_is_removed_with_quorum(
         removed.append(session)
         return ("web",)
 
-    monkeypatch.setattr(ops_backup, "remove_abandoned", remove)
+    monkeypatch.setattr(backup_point, "remove_abandoned", remove)
     keep_up(pool)
     backup_notes.write("web", TOKEN)
     keep_up(pool, is_quorate=False)
