@@ -181,7 +181,14 @@ CODES = {
     "is older than twice the longest time between two runs of the timer, and no run has told that "
     "it failed. The timers are off or gone from the nodes, all nodes were down, or each has left "
     "the backup to another one. Or the newest one is said to be of a moment that is yet to come, "
-    "by a clock that was ahead: its age is not known. What was written since is in no backup.",
+    "by a clock that was ahead: its age is not known. What was written since is in no backup. Of "
+    "several timers of a device and a repository the shortest interval counts, until 'sanctl "
+    "backup forget', or 'sanctl backup expect' with another one.",
+    "SAN-HLT-171": "A timer is to back a device up, and no run has told of a success or a failure "
+    "since it was set up or ran first, twice its longest time between two runs ago. The timers are "
+    "off or gone from the nodes, the command fails before it looks at the device, each node has "
+    "left the backup to another one, the first one was on a node that is away since, or it is "
+    "still under way. The device has no backup in that repository.",
     "SAN-HLT-112": "The newest copy of a device at a second site is older than its schedule "
     "allows: more than two intervals, and one to make it in. The standby tries again in each "
     "interval.",
@@ -331,6 +338,7 @@ CODES = {
     "SAN-HLT-119": "The hook of a device's newest restore point failed: before it, and the point "
     "is crash-consistent; or after it, and the application may still be quiet.",
     "SAN-HLT-158": "The last backup of a device into a repository failed; the finding has the code "
-    "of the failure, and since when none succeeds. It ends with the next success. Of a backup that "
-    "was never begun, as where its timer is gone, nothing is noted: 'sanctl report rpo --within'.",
+    "of the failure, and since when none succeeds: since the first try, where there was never one. "
+    "It ends with the next success. Of backups that are not begun any more SAN-HLT-169 tells, and "
+    "SAN-HLT-171.",
 }

@@ -49,7 +49,8 @@ class Number(click.ParamType):  # type: ignore[type-arg]
 
 #: Up to a week: a longer wait is a mistake, and one without an end is none.
 SECONDS = Number(0, _WEEK_S, "a number of seconds")
-#: Of a timer: up to ten years.
+#: Between two runs of a timer: up to ten years; 0, where that is taken: it is not known.
+TIMER = Number(60, 520 * _WEEK_S, "a number of seconds")
 INTERVAL = Number(0, 520 * _WEEK_S, "a number of seconds")
 
 

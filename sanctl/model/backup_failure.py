@@ -2,7 +2,8 @@
 """How a device's backups into one repository went, as properties in the CIB.
 
 NamedTuples, as restore points are. There is no failure where the last backup succeeded; the newest
-success stays, so that a node that is back after days tells no older failure.
+success stays, so that a node that is back after days tells no older failure. Of a timer of which no
+backup has succeeded yet it is known since when they are expected.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import NamedTuple
 BACKUPS_ID = "sanctl.backups"
 FAILURE_PREFIX = "sanctl-backup."
 SUCCESS_PREFIX = "sanctl-backed-up."
+EXPECTED_PREFIX = "sanctl-backup-expected."
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
 _UUID = re.compile(r"[0-9a-f]{32}")
@@ -79,8 +81,8 @@ class BackupSuccess(NamedTuple):
         repository: the repository's name.
         uuid: the device's UUID.
         succeeded_s: when it was done, in seconds since 1970.
-        every_s: the longest time between two runs of the timer that makes them; 0: by no timer, or
-            one that does not say so.
+        every_s: the longest time between two runs of the timer that makes them, of several the
+            shortest one of these; 0: by no timer, or one that does not say so.
     """
 
     device: str
@@ -110,6 +112,44 @@ class BackupSuccess(NamedTuple):
         if names is None or not _UUID.fullmatch(uuid) or not is_one:
             return None
         return cls(*names, uuid, *map(int, times))
+
+
+class ExpectedBackup(NamedTuple):
+    """A timer's backups, of which none has succeeded yet.
+
+    Attributes:
+        device: the device's name.
+        repository: the repository's name.
+        uuid: the device's UUID.
+        since_s: when the timer was set up or ran first, in seconds since 1970.
+        every_s: the longest time between two runs of the timer.
+    """
+
+    device: str
+    repository: str
+    uuid: str
+    since_s: int
+    every_s: int
+
+    @property
+    def id(self) -> str:
+        """The id and the name of its property."""
+        return f"{EXPECTED_PREFIX}{self.device}.{self.repository}"
+
+    @property
+    def value(self) -> str:
+        """The value of its property."""
+        return " ".join(map(str, self[2:]))
+
+    @classmethod
+    def parse(cls, identifier: str, value: str) -> ExpectedBackup | None:
+        """Read a property; None for one that is none as this release writes them."""
+        names = _names(identifier, EXPECTED_PREFIX)
+        uuid, *times = value.split(" ")
+        is_one = len(times) == 2 and all(map(_TIME.fullmatch, times))
+        if names is None or not _UUID.fullmatch(uuid) or not is_one:
+            return None
+        return cls(*names, uuid, int(times[0]), int(times[1]))
 
 
 def _names(identifier: str, prefix: str) -> tuple[str, str] | None:

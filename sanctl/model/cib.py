@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
 
-from sanctl.model.backup_failure import BackupFailure, BackupSuccess
+from sanctl.model.backup_failure import BackupFailure, BackupSuccess, ExpectedBackup
 from sanctl.model.device import DeviceSpec, OutdatedMark, PoolUsage, ReplicaState, Tombstone
 from sanctl.model.device_follow import DeviceFollow, ForeignTie
 from sanctl.model.device_restore import RestoreReport
@@ -184,8 +184,9 @@ class Cib:
     restored: tuple[RestoreRecord, ...] = ()
     """The last restore from a copy of each device that was copied, by device and UUID."""
     backup_failures: tuple[BackupFailure, ...] = ()
-    backup_successes: tuple[BackupSuccess, ...] = ()
     """Which devices' last backups failed, by device and repository."""
+    backup_successes: tuple[BackupSuccess, ...] = ()
+    expected_backups: tuple[ExpectedBackup, ...] = ()
     foreign_constraints: tuple[ForeignConstraint, ...] = ()
     """Location constraints of devices that are not sanctl's own."""
     follows: tuple[DeviceFollow, ...] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sanctl.model.backup_failure import BackupFailure, BackupSuccess
+from sanctl.model.backup_failure import BackupFailure, BackupSuccess, ExpectedBackup
 from sanctl.model.device import DeviceSpec
 from sanctl.model.host import Host, HostName
 from sanctl.model.host_group import HostGroup, HostGroupName
@@ -345,6 +345,20 @@ class SetBackupSuccess:
     success: BackupSuccess
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetExpectedBackup:
+    """Note that a timer is to make backups of a device, of which none has succeeded yet."""
+
+    expected: ExpectedBackup
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveExpectedBackup:
+    """Forget that a timer is to make backups of a device."""
+
+    expected: ExpectedBackup
+
+
 Change = (
     AddDevice
     | RemoveDevice
@@ -389,4 +403,6 @@ Change = (
     | SetBackupFailure
     | RemoveBackupFailure
     | SetBackupSuccess
+    | SetExpectedBackup
+    | RemoveExpectedBackup
 )

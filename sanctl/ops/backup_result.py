@@ -14,13 +14,19 @@ from collections.abc import Iterator
 from sanctl.drivers import backup_notes
 from sanctl.errors import SanctlError
 from sanctl.model.backup_failure import BackupSuccess
-from sanctl.model.cib_change import RemoveBackupFailure, SetBackupSuccess
+from sanctl.model.cib_change import (
+    RemoveBackupFailure,
+    RemoveExpectedBackup,
+    SetBackupSuccess,
+)
+from sanctl.model.names import DeviceName
 from sanctl.ops.session import Session
 from sanctl.plan.device.backup_failures import (
     plan_failure_note,
     plan_failure_removal,
     plan_succeeded,
 )
+from sanctl.plan.device.backup_intervals import plan_first_run, plan_interval
 
 #: Nothing failed: the repository has what was asked for.
 _NO_FAILURE = frozenset({"SAN-BKP-017"})
@@ -107,7 +113,42 @@ def forget_backups(session: Session, device: str, repository: str) -> tuple[bool
         lambda seen: plan_failure_removal(seen, device, repository), reads_replicas=False
     )
     was_noted = any(isinstance(change, RemoveBackupFailure) for change in changes)
-    return was_noted, any(isinstance(change, SetBackupSuccess) for change in changes)
+    awaited = (SetBackupSuccess, RemoveExpectedBackup)
+    return was_noted, any(isinstance(change, awaited) for change in changes)
+
+
+def note_first_run(session: Session, device: str, repository: str, *, every_s: int) -> None:
+    """Note in the cluster that a timer runs, where no backup of its has succeeded yet.
+
+    No reason to make none: where it cannot be noted now, the next run does.
+    """
+    if every_s:
+        with contextlib.suppress(SanctlError, OSError):
+            session.change(
+                lambda seen: plan_first_run(
+                    seen, device, repository, every_s=every_s, now_s=int(session.clock.wall_s())
+                ),
+                reads_replicas=False,
+            )
+
+
+def expect_backups(session: Session, device: DeviceName, repository: str, *, every_s: int) -> bool:
+    """Note in the cluster how often a timer is to back a device up from now on.
+
+    Returns:
+        Whether that has changed something.
+
+    Raises:
+        Refused: there is no such device.
+        SanctlError: the cluster cannot be asked or changed.
+    """
+    changes = session.change(
+        lambda seen: plan_interval(
+            seen, device, repository, every_s=every_s, now_s=int(session.clock.wall_s())
+        ),
+        reads_replicas=False,
+    )
+    return bool(changes)
 
 
 def _note_failure(

@@ -18,7 +18,7 @@ from sanctl.model.restore_point import RestorePoint
 from sanctl.model.topology import Topology
 from sanctl.ops.backup_point import NotRemoved, busy_in_backup, made_point, remove_own
 from sanctl.ops.backup_prune import busy_in_repository, no_turn
-from sanctl.ops.backup_result import note_success, noting_failure
+from sanctl.ops.backup_result import note_first_run, note_success, noting_failure
 from sanctl.ops.backup_store import BackupOutcome, backup_name, store_point
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.preconditions import existing_device
@@ -83,6 +83,8 @@ def run_backup(
         # A command that a person typed wrongly is no backup that failed; a timer's is one.
         with noting if request.may_be_elsewhere else contextlib.nullcontext():
             found = _find(session, request)
+        # Also where another node is the one to read: each may leave it to another one.
+        note_first_run(session, name, into, every_s=request.every_s)
         if found is None:
             return None
         session.reporter.update(f"waiting for other backups into repository {into}")

@@ -27,6 +27,7 @@ from sanctl.model.cib_change import (
     RemoveCopy,
     RemoveCopySchedule,
     RemoveDevice,
+    RemoveExpectedBackup,
     RemoveFailureExpiry,
     RemoveFencing,
     RemoveFollow,
@@ -46,6 +47,7 @@ from sanctl.model.cib_change import (
     SetBackupSuccess,
     SetCopy,
     SetCopySchedule,
+    SetExpectedBackup,
     SetFailureExpiry,
     SetGroupRecord,
     SetGroupsOfDevice,
@@ -205,6 +207,10 @@ def _add(patch: Patchset, change: Change) -> None:
             patch.remove_property(BACKUPS_ID, failure.id)
         case SetBackupSuccess(success=success):
             patch.set_property(BACKUPS_ID, success.id, success.id, success.value)
+        case SetExpectedBackup(expected=expected):
+            patch.set_property(BACKUPS_ID, expected.id, expected.id, expected.value)
+        case RemoveExpectedBackup(expected=expected):
+            patch.remove_property(BACKUPS_ID, expected.id)
         case _:
             assert_never(change)
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 
-from sanctl.model.backup_failure import BACKUPS_ID, FAILURE_PREFIX, SUCCESS_PREFIX
+from sanctl.model.backup_failure import (
+    BACKUPS_ID,
+    EXPECTED_PREFIX,
+    FAILURE_PREFIX,
+    SUCCESS_PREFIX,
+)
 from sanctl.model.cib_names import GROUPS_OF_DEVICE, clone_id, follow_id
 from sanctl.model.device import DeviceSpec, deletion_id
 from sanctl.model.host_group import HostGroupName
@@ -62,8 +67,11 @@ def remove(patch: Patchset, name: DeviceName) -> None:
         ):
             patch.remove_property(SITES_ID, identifier)
     for pair in patch.configuration.findall(f"{_BACKUPS}/nvpair"):
-        if pair.get("id", "").startswith((f"{FAILURE_PREFIX}{name}.", f"{SUCCESS_PREFIX}{name}.")):
-            patch.remove_property(BACKUPS_ID, pair.get("id", ""))
+        identifier = pair.get("id", "")
+        if identifier.startswith(
+            tuple(f"{each}{name}." for each in (FAILURE_PREFIX, SUCCESS_PREFIX, EXPECTED_PREFIX))
+        ):
+            patch.remove_property(BACKUPS_ID, identifier)
     for node in patch.configuration.findall("nodes/node"):
         for kind in ("outdated", "discard", "revive"):
             for group, pair in node_pairs(node, f"sanctl-{kind}-{name}"):

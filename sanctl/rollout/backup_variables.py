@@ -47,8 +47,8 @@ def check_backups(
         nodes: the storage nodes.
 
     Returns:
-        Of each timer its `unit` without suffix, the `device`, the calendar event `at`, and the
-        `arguments` of `sanctl backup run`.
+        Of each timer its `unit` without suffix, the `device`, the calendar event `at`, the
+        `arguments` of `sanctl backup run`, and those of `sanctl backup expect` without --every.
     """
     entries: Any = hostvars[nodes[0]].get(VARIABLE) if nodes else None
     for name in nodes[1:]:
@@ -138,6 +138,7 @@ def _timer(entry: Mapping[str, Any]) -> dict[str, str]:
         "device": device,
         "at": entry["at"],
         "arguments": " ".join(words),
+        "expected": " ".join([device, *([f"--repository {repository}"] if repository else [])]),
         # systemd's RandomizedDelaySec, also with FixedRandomDelay, differs from node to node: then
         # one may look before, and the other one after the device has moved.
         "delay_s": str(zlib.crc32(unit.encode()) % SPREAD_S),

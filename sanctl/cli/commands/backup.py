@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Group `sanctl backup` of commands; options and output of init, run, list, verify, forget."""
+"""Group `sanctl backup` of commands; options and output of init, run, list, verify."""
 
 from __future__ import annotations
 
 import click
 
 from sanctl.cli import backup_options
+from sanctl.cli.commands.backup_expect import expect, forget
 from sanctl.cli.commands.backup_prune import prune
 from sanctl.cli.commands.backup_restore import restore
 from sanctl.cli.environment import environment
@@ -23,11 +24,10 @@ from sanctl.cli.views.backup import (
 from sanctl.drivers import background
 from sanctl.drivers.borg import LOCK_S
 from sanctl.errors import CommandError, ExitStatus, Problem, SanctlError
-from sanctl.model.backup import BackupName, parse_repository_name
+from sanctl.model.backup import BackupName
 from sanctl.model.names import DeviceName, format_bytes
 from sanctl.model.restore_point import parse_point_name
 from sanctl.ops.backup_prune import prune_backups
-from sanctl.ops.backup_result import forget_backups
 from sanctl.ops.backup_run import BackupRequest, run_backup
 from sanctl.ops.backup_verify import existing_backup, verify_backup
 from sanctl.plan.device.backup_pruning import Pruning
@@ -39,7 +39,7 @@ from sanctl.plan.device.backups import KEEP_UNITS, keep_counts
     no_args_is_help=False,
     sections={
         "See": ("list", "verify"),
-        "Make, use, delete": ("init", "run", "restore", "prune", "forget"),
+        "Make, use, delete": ("init", "run", "restore", "prune", "expect", "forget"),
     },
 )
 def backup() -> None:
@@ -48,6 +48,8 @@ def backup() -> None:
 
 backup.add_command(prune)
 backup.add_command(restore)
+backup.add_command(expect)
+backup.add_command(forget)
 
 
 @backup.command()
@@ -241,35 +243,3 @@ def verify(name: str, repository: str | None, output: str) -> None:
         data={**backup_data(found), "sha256": digest},
         text=lambda: print(f"backup {name} is whole; SHA-256 {digest}"),
     )
-
-
-@backup.command()
-@click.argument("device")
-@click.option(
-    "--repository", required=True, metavar="REPOSITORY", help="Into which the backups failed."
-)
-@output_option
-def forget(device: str, repository: str, output: str) -> None:
-    """Have status warn no more that the last backup of DEVICE failed, or that none is made.
-
-    For one of which none is to follow: a success ends the warning by itself. No backup is deleted.
-    """
-    env = environment()
-    wanted, into = DeviceName.parse(device).value, parse_repository_name(repository)
-    command_line = f"backup forget {wanted} --repository {into}"
-    with env.session() as session, env.logged("backup", device=wanted, command_line=command_line):
-        was_noted, was_awaited = forget_backups(session, wanted, into)
-
-    def text() -> None:
-        noted = "is noted no more" if was_noted else "was noted"
-        print(f"device {wanted}: {'a' if was_noted else 'no'} failed backup into {into} {noted}")
-        if was_awaited:
-            print("none is awaited until a timer's run has succeeded again")
-
-    data = {
-        "device": wanted,
-        "repository": into,
-        "was_noted": was_noted,
-        "was_awaited": was_awaited,
-    }
-    finish(output, data=data, text=text)

@@ -73,6 +73,15 @@ class BackupForgotten(TypedDict):
     was_awaited: Annotated[bool, "a timer's interval was noted, by which backups are awaited"]
 
 
+class BackupsExpected(TypedDict):
+    """How often a timer is to back a device up."""
+
+    device: Annotated[str, "the device"]
+    repository: Annotated[str, "the name of the repository"]
+    every_s: Annotated[int, "the longest time between two runs of the timer, in seconds"]
+    changed: Annotated[bool, "the cluster knew it otherwise, or not at all"]
+
+
 class RepositoryMade(TypedDict):
     """A repository that was made."""
 

@@ -15,6 +15,7 @@ from sanctl.cli.documents.backup import (
     BackupForgotten,
     BackupMade,
     BackupRestored,
+    BackupsExpected,
     BackupSkipped,
     BackupsPruned,
     BackupVerified,
@@ -92,6 +93,7 @@ from sanctl.cli.documents.target import Access, Reservations, ReservationsCleare
 
 #: What `data` holds when a command succeeds, by the command's words.
 DOCUMENTS: Mapping[str, object] = {
+    "backup expect": BackupsExpected,
     "backup forget": BackupForgotten,
     "backup init": RepositoryMade,
     "backup list": list[Backup],

@@ -16,10 +16,13 @@ from sanctl.model.backup_failure import BackupFailure, BackupSuccess
 from sanctl.model.cib_change import (
     Change,
     RemoveBackupFailure,
+    RemoveExpectedBackup,
     SetBackupFailure,
     SetBackupSuccess,
 )
 from sanctl.model.cluster import Cluster
+from sanctl.plan.device.backup_intervals import shortest_s
+from sanctl.plan.device.backup_record import newest_success, noted_expected, noted_failure
 
 #: By so much a clock may be set back between a success and its note.
 _SET_BACK_S = 60
@@ -52,7 +55,7 @@ def plan_failure_note(
     found = cluster.cib.device(device)
     if found is None:
         return ()
-    before = _known(cluster, device, repository)
+    before = noted_failure(cluster, device, repository)
     success = newest_success(cluster, device, repository)
     put_right: tuple[Change, ...] = ()
     if success is not None and success.succeeded_s > now_s:
@@ -87,11 +90,18 @@ def plan_succeeded(cluster: Cluster, success: BackupSuccess, *, now_s: float) ->
         return ()
     changes: list[Change] = []
     newest = newest_success(cluster, success.device, success.repository)
+    expected = noted_expected(cluster, success.device, success.repository)
+    if expected is not None:
+        changes.append(RemoveExpectedBackup(expected=expected))
+        # It may be of a device that had the name.
+        expected = expected if expected.uuid == found.uuid else None
     if newest is None or not success.succeeded_s <= newest.succeeded_s <= latest_s:
-        # One that a person has made is none of the timer's, which goes on.
-        every_s = success.every_s or (newest.every_s if newest is not None else 0)
+        # One that a person has made is none of the timer's, which goes on. Nor is the longer
+        # interval of another timer: the next backup is due when that of the shorter one is.
+        known = (each.every_s for each in (success, newest, expected) if each is not None)
+        every_s = shortest_s(known)
         changes.append(SetBackupSuccess(success=success._replace(every_s=every_s)))
-    before = _known(cluster, success.device, success.repository)
+    before = noted_failure(cluster, success.device, success.repository)
     if before is not None and (before.uuid != found.uuid or before.failed_s <= success.succeeded_s):
         changes.append(RemoveBackupFailure(failure=before))
     return tuple(changes)
@@ -100,13 +110,17 @@ def plan_succeeded(cluster: Cluster, success: BackupSuccess, *, now_s: float) ->
 def plan_failure_removal(cluster: Cluster, device: str, repository: str) -> tuple[Change, ...]:
     """Return the changes where no backup is to be made there any more, or a newer one is known.
 
-    None is awaited after an interval either, until a timer's run has succeeded again.
+    None is awaited after an interval either, until a timer's run has succeeded again, or one is
+    set up or runs of which none has succeeded.
     """
-    known = _known(cluster, device, repository)
+    known = noted_failure(cluster, device, repository)
     success = newest_success(cluster, device, repository)
     changes: list[Change] = [] if known is None else [RemoveBackupFailure(failure=known)]
     if success is not None and success.every_s:
         changes.append(SetBackupSuccess(success=success._replace(every_s=0)))
+    expected = noted_expected(cluster, device, repository)
+    if expected is not None:
+        changes.append(RemoveExpectedBackup(expected=expected))
     return tuple(changes)
 
 
@@ -117,38 +131,3 @@ def is_outlived(cluster: Cluster, failure: BackupFailure) -> bool:
 
 def _is_before(failure: BackupFailure, success: BackupSuccess | None) -> bool:
     return success is not None and success.succeeded_s > failure.failed_s
-
-
-def is_overdue(success: BackupSuccess, now_s: float) -> bool:
-    """Whether two runs of its timer should have made a backup since, or may have.
-
-    Also of one whose time is yet to come by more than an interval: how old it is is not known.
-    """
-    ago_s = now_s - success.succeeded_s
-    return success.every_s > 0 and not -success.every_s <= ago_s <= 2 * success.every_s
-
-
-def newest_success(cluster: Cluster, device: str, repository: str) -> BackupSuccess | None:
-    """Return the newest known success of a device's backups; not of one that had its name."""
-    found = cluster.cib.device(device)
-    return next(
-        (
-            each
-            for each in cluster.cib.backup_successes
-            if (each.device, each.repository) == (device, repository)
-            and found is not None
-            and each.uuid == found.uuid
-        ),
-        None,
-    )
-
-
-def _known(cluster: Cluster, device: str, repository: str) -> BackupFailure | None:
-    return next(
-        (
-            each
-            for each in cluster.cib.backup_failures
-            if (each.device, each.repository) == (device, repository)
-        ),
-        None,
-    )

@@ -1,21 +1,25 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Findings on backups: devices whose last one failed, or of which a timer makes none any more."""
+"""Findings on backups: devices whose last one failed, or of which a timer makes none."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sanctl.model.backup_failure import BackupFailure, ExpectedBackup
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.findings import Finding, Severity
 from sanctl.model.utc_time import utc_text
-from sanctl.plan.device.backup_failures import is_outlived, is_overdue, newest_success
+from sanctl.plan.device.backup_failures import is_outlived
+from sanctl.plan.device.backup_intervals import is_overdue
+from sanctl.plan.device.backup_record import newest_success, noted_expected, noted_failure
 
 
 def backup_findings(cluster: Cluster, *, now_s: float) -> Iterator[Finding]:
-    """Return the devices whose last backup into a repository failed, or whose newest is old."""
+    """Return the devices whose last backup into a repository failed, or is old or missing."""
     yield from _failed(cluster)
     yield from _overdue(cluster, now_s)
+    yield from _never_made(cluster, now_s)
 
 
 def _failed(cluster: Cluster) -> Iterator[Finding]:
@@ -24,11 +28,6 @@ def _failed(cluster: Cluster) -> Iterator[Finding]:
         # A device of that name that was made since has had no backup that failed.
         if device is None or device.uuid != failure.uuid or is_outlived(cluster, failure):
             continue
-        since = (
-            f", and none has succeeded since {utc_text(failure.since_s)} UTC"
-            if failure.since_s < failure.failed_s
-            else ""
-        )
         where = f"{failure.device} --repository {failure.repository}"
         again = _again(device, where)
         yield Finding(
@@ -36,7 +35,7 @@ def _failed(cluster: Cluster) -> Iterator[Finding]:
             severity=Severity.WARNING,
             subject=f"device {failure.device}",
             what=f"its last backup into repository {failure.repository} failed on {failure.node}, "
-            f"at {utc_text(failure.failed_s)} UTC ({failure.code}){since}",
+            f"at {utc_text(failure.failed_s)} UTC ({failure.code}){_since(cluster, failure)}",
             why="what was written since the newest backup is in none",
             do=f"'sanctl explain {failure.code}', and on {failure.node} 'journalctl "
             f"SANCTL_DEVICE={failure.device} SANCTL_ACTION=backup'; then {again}: the "
@@ -44,6 +43,19 @@ def _failed(cluster: Cluster) -> Iterator[Finding]:
             f"any more, or 'sanctl backup list {where}' shows a newer one: 'sanctl backup forget "
             f"{where}'",
         )
+
+
+def _since(cluster: Cluster, failure: BackupFailure) -> str:
+    """Return since when no backup has succeeded; empty: one did before this failure."""
+    first_s, what = failure.since_s, ""
+    if newest_success(cluster, failure.device, failure.repository) is None:
+        what = "the first try, at "
+        expected = noted_expected(cluster, failure.device, failure.repository)
+        if expected is not None and expected.uuid == failure.uuid:
+            first_s = min(first_s, expected.since_s)
+    if first_s < failure.failed_s:
+        return f", and none has succeeded since {what}{utc_text(first_s)} UTC"
+    return ": it was the first try" if what else ""
 
 
 def _overdue(cluster: Cluster, now_s: float) -> Iterator[Finding]:
@@ -54,7 +66,11 @@ def _overdue(cluster: Cluster, now_s: float) -> Iterator[Finding]:
     for success in cluster.cib.backup_successes:
         device = cluster.cib.device(success.device)
         is_newest = newest_success(cluster, success.device, success.repository) == success
-        if device is None or not is_newest or not is_overdue(success, now_s):
+        if (
+            device is None
+            or not is_newest
+            or not is_overdue(success.succeeded_s, success.every_s, now_s)
+        ):
             continue
         where = f"{success.device} --repository {success.repository}"
         is_old = success.succeeded_s <= now_s
@@ -75,6 +91,43 @@ def _overdue(cluster: Cluster, now_s: float) -> Iterator[Finding]:
             f"one now. If its timer is to make none any more, or fewer: 'sanctl backup forget "
             f"{where}'",
         )
+
+
+def _never_made(cluster: Cluster, now_s: float) -> Iterator[Finding]:
+    """Yield where a timer was set up or has run, and no run has told of a success or a failure."""
+    for expected in cluster.cib.expected_backups:
+        name, repository = expected.device, expected.repository
+        device = cluster.cib.device(name)
+        if (
+            device is None
+            or device.uuid != expected.uuid
+            or newest_success(cluster, name, repository) is not None
+            or _has_failed(cluster, expected)
+            or not is_overdue(expected.since_s, expected.every_s, now_s)
+        ):
+            continue
+        where = f"{name} --repository {repository}"
+        is_old = expected.since_s <= now_s
+        yield Finding(
+            code="SAN-HLT-171",
+            severity=Severity.WARNING,
+            subject=f"device {name}",
+            what=f"its timer is to make a backup into repository {repository} every "
+            f"{expected.every_s / 3600:g} h, and none is known since it was set up or ran first, "
+            f"{utc_text(expected.since_s)} UTC"
+            + ("" if is_old else ", which is yet to come: a node's clock was ahead"),
+            why="the device has no backup there, and none is known to have failed",
+            do="'systemctl list-timers \"sanctl-backup-*\"' on each storage node, and 'journalctl "
+            f'--unit "sanctl-backup-{name}*"\' there: a first one may still be under way; '
+            f"{_again(device, where)} makes one now. If there is to be none: 'sanctl backup "
+            f"forget {where}'",
+        )
+
+
+def _has_failed(cluster: Cluster, expected: ExpectedBackup) -> bool:
+    """Whether a run of the timer has told that it failed: the finding on that says more."""
+    failure = noted_failure(cluster, expected.device, expected.repository)
+    return failure is not None and failure.uuid == expected.uuid
 
 
 def _again(device: DeviceSpec, where: str) -> str:

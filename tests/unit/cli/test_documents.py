@@ -137,7 +137,8 @@ _IN_THE_LAB = {
 }
 #: These need a repository: tests/unit/ops/test_backup.py and test_backup_result.py have them.
 _WITH_A_REPOSITORY = {
-    f"backup {word}" for word in ("forget", "init", "list", "prune", "restore", "run", "verify")
+    f"backup {word}"
+    for word in ("expect", "forget", "init", "list", "prune", "restore", "run", "verify")
 }
 
 #: It needs a node that cannot be fenced: tests/unit/cli/test_node_confirm.py has it.

@@ -12,7 +12,7 @@ from sanctl.errors import CommandError, Problem
 from sanctl.model.backup_failure import BackupFailure, BackupSuccess
 from sanctl.model.cib_change import RemoveBackupFailure, SetBackupFailure, SetBackupSuccess
 from sanctl.model.findings import Finding
-from sanctl.ops import backup_point, backup_store
+from sanctl.ops import backup_point, backup_result, backup_store
 from sanctl.plan.device import backups as plan
 from sanctl.plan.device.backup_failures import plan_failure_note, plan_succeeded
 from sanctl.plan.health.backup_health import backup_findings
@@ -358,3 +358,44 @@ def test_backups_of_a_timer_that_stop_are_told_until_they_are_given_up(bed: Bed)
     assert findings(bed) == []
     told = bed.run("backup forget web --repository nas")[1]
     assert (told["was_noted"], told["was_awaited"]) == (False, False)
+
+
+def test_a_timer_of_which_each_run_leaves_it_to_another_node_is_told(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From its first night on: no success says that there are to be any."""
+    line = "backup run web --skip-elsewhere --every 86400"
+    with monkeypatch.context() as patch:
+        patch.setattr(plan, "readers", lambda *_: ("n3",))
+        assert bed.run(line) == (0, {"skipped": True})
+        bed.env.clock.sleep(86400)
+        assert bed.run(line) == (0, {"skipped": True})
+        bed.env.clock.sleep(86400 + 60)
+        (found,) = findings(bed)
+        assert found.code == "SAN-HLT-171"
+        assert "SAN-HLT-171" in {each["code"] for each in bed.run("status")[1]["findings"]}
+    assert bed.run(line)[0] == 0
+    assert findings(bed) == [] and "sanctl-backup-expected" not in config(bed)
+
+
+def test_a_timer_that_is_set_up_is_expected_to_make_backups(bed: Bed) -> None:
+    line = "backup expect web --every 86400"
+    told = {"device": "web", "repository": "nas", "every_s": 86400, "changed": True}
+    assert bed.run(line) == (0, told)
+    assert bed.run(line) == (0, {**told, "changed": False})
+    bed.env.clock.sleep(2 * 86400 + 60)
+    assert [each.code for each in findings(bed)] == ["SAN-HLT-171"]
+    forgotten = bed.run("backup forget web --repository nas")[1]
+    assert (forgotten["was_noted"], forgotten["was_awaited"]) == (False, True)
+    assert findings(bed) == []
+    assert bed.run(line)[0] == 0 and bed.run("device delete web --yes")[0] == 0
+    assert "sanctl-backup-expected" not in config(bed)
+    assert bed.run("backup expect none --every 86400")[1][0]["code"] == "SAN-DEV-002"
+    assert bed.run("backup expect web --every 5")[0] == 2
+
+
+def test_a_first_run_that_cannot_be_noted_makes_its_backup(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backup_result, "plan_first_run", lambda *_, **__: fail())
+    assert bed.run("backup run web --every 86400")[0] == 0

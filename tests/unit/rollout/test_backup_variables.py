@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import click
+import jinja2
 import pytest
+import yaml  # type: ignore[import-untyped]
 
 from sanctl.cli.commands.backup import backup
 from sanctl.rollout import inventory
@@ -47,6 +49,7 @@ def test_an_entry_becomes_a_timer() -> None:
             "device": "vm1",
             "at": "02:00",
             "arguments": f"vm1 --skip-elsewhere --wait {WAIT_S}",
+            "expected": "vm1",
             "delay_s": str(zlib.crc32(b"sanctl-backup-vm1") % SPREAD_S),
         },
         {
@@ -55,6 +58,7 @@ def test_an_entry_becomes_a_timer() -> None:
             "at": "02:00",
             "arguments": "vm2 --skip-elsewhere --wait 60 --repository nas "
             "--keep-daily 2 --keep-weekly 8",
+            "expected": "vm2 --repository nas",
             "delay_s": str(zlib.crc32(b"sanctl-backup-vm2.nas") % SPREAD_S),
         },
     ]
@@ -85,6 +89,24 @@ def test_what_a_timer_starts_is_a_command() -> None:
     )
     assert "--every" not in once
     assert all(given[f"keep_{unit}"] == 1 for unit in keep)
+
+
+def test_the_cluster_is_told_how_often_by_a_command() -> None:
+    text = (_ROLE / "tasks/main.yml").read_text()
+    tasks = [task for task in yaml.safe_load(text) if "backup expect" in str(task)]
+    (task,) = tasks
+    assert task["when"] == "sanctl_backups_files is changed"
+    timers = survey([{**VM1, "repository": "nas"}, {**VM1, "device": "vm2", "at": "once"}])
+    script = jinja2.Template(task["ansible.builtin.shell"]["cmd"]).render(
+        sanctl_preflight_survey=timers, sanctl_backups_every={"02:00": 86400, "once": 0}
+    )
+    (line,) = (each for each in script.splitlines() if "expect" in each)
+    assert line.endswith(" || :"), "the timer's first run tells of a device that is made later"
+    words = shlex.split(line.removesuffix(" || :"))
+    command = backup.get_command(click.Context(backup), "expect")
+    assert words[:3] == ["/usr/sbin/sanctl", "backup", "expect"] and command is not None
+    given = command.make_context("expect", words[3:]).params
+    assert (given["device"], given["repository"], given["every_s"]) == ("vm1", "nas", 86400)
 
 
 def test_all_nodes_look_at_the_same_moment() -> None:

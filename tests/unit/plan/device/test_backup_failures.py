@@ -16,11 +16,11 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.findings import Severity
 from sanctl.plan.device.backup_failures import (
     is_outlived,
-    is_overdue,
     plan_failure_note,
     plan_failure_removal,
     plan_succeeded,
 )
+from sanctl.plan.device.backup_intervals import is_overdue
 from sanctl.plan.health.backup_health import backup_findings
 from tests.unit.ops.test_device import Bench
 
@@ -136,7 +136,7 @@ def test_a_backup_is_overdue_after_two_intervals(
     bench: Bench, every_s: int, ago_s: int, overdue: bool
 ) -> None:
     success = succeeded(bench, NOW_S - ago_s)._replace(every_s=every_s)
-    assert is_overdue(success, NOW_S) == overdue
+    assert is_overdue(success.succeeded_s, every_s, NOW_S) == overdue
     cluster = seen(bench, SetBackupSuccess(success=success))
     found = list(backup_findings(cluster, now_s=NOW_S))
     assert [each.code for each in found] == ["SAN-HLT-169"] * overdue
@@ -159,8 +159,8 @@ def test_the_interval_stays_beside_a_backup_that_a_person_makes(bench: Bench) ->
     cluster = seen(bench, SetBackupSuccess(success=timed))
     (change,) = plan_succeeded(cluster, succeeded(bench, NOW_S), now_s=NOW_S)
     assert change == SetBackupSuccess(success=timed._replace(succeeded_s=NOW_S))
-    weekly = succeeded(bench, NOW_S)._replace(every_s=7 * DAY_S)
-    assert plan_succeeded(cluster, weekly, now_s=NOW_S) == (SetBackupSuccess(success=weekly),)
+    hourly = succeeded(bench, NOW_S)._replace(every_s=3600)
+    assert plan_succeeded(cluster, hourly, now_s=NOW_S) == (SetBackupSuccess(success=hourly),)
 
 
 def test_forget_takes_the_interval_away_too(bench: Bench) -> None:
