@@ -58,6 +58,8 @@ CODES = {
     "that was deleted, or one of that name of another cluster, which may keep more of them.",
     "SAN-BKP-032": "borg on this node could not read its cache of the repository, as after a loss "
     "of power. It is removed and made anew by itself, once for each command.",
+    "SAN-BKP-033": "A repository in a pool is lost with the pool, as the devices are whose backups "
+    "it has, and takes room that devices were promised. None is made there.",
     "SAN-CLONE-001": "A device that is made from a restore point has the size that the restore "
     "point's device had then.",
     "SAN-CLONE-002": "A restore point that is being deleted, or whose device is, is not the origin "

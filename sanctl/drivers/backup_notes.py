@@ -163,7 +163,9 @@ def _is_behind(place: str, queue: str) -> bool:
 def _last_turn(repository: str, device: str) -> str:
     """Return when a device had its last turn here, so that texts sort as times do."""
     noted = read_text_or(f"{_path(device)}.{repository}{_TURN}", "").strip()
-    return f"{int(noted) if noted.isdecimal() else 0:012d}"
+    last_s = int(noted) if noted.isdecimal() else 0
+    # A clock was ahead: it would come after all others until that time.
+    return f"{last_s if last_s <= time.time() else 0:012d}"
 
 
 def _note_turn(repository: str, device: str) -> None:

@@ -91,7 +91,8 @@ _HINTS = {
     "server has another name, once on each node that says so",
     NO_CACHE: f"it was removed once, and is made anew from the repository: has {BASE} room, and "
     "does its disk read and write?",
-    "SAN-BKP-013": "'sanctl backup prune' makes room; nothing that is there was lost",
+    "SAN-BKP-013": "'sanctl backup prune' makes room; nothing that is there was lost. borg's cache "
+    f"on this node needs room, too: {BASE}",
     "SAN-BKP-014": "is the server up, is borg installed there, does it know this node's key?",
     "SAN-BKP-016": "'sanctl backup list' shows those that there are",
     "SAN-BKP-017": "'sanctl backup list' shows it",

@@ -18,7 +18,14 @@ from typing import NamedTuple
 
 from sanctl.drivers import point_files, pool_notes
 from sanctl.errors import CommandError, Problem
-from sanctl.system.files import fsync_folder, read_text, read_text_or, write_atomically
+from sanctl.system.files import (
+    exists,
+    fsync_folder,
+    is_mount_point,
+    read_text,
+    read_text_or,
+    write_atomically,
+)
 
 MARKER = ".sanctl-pool"
 #: The id of a filesystem in which the pool began on this node.
@@ -128,6 +135,19 @@ def write_filesystem_id(path: str, identifier: str) -> None:
 
 def _id_text(identifier: str) -> str:
     return f"id {identifier}" if identifier else "no id"
+
+
+def holds(pool: str, path: str) -> bool:
+    """Whether something at `path`, which need not be there, would be lost with the pool.
+
+    It is in the pool's folder, by whatever path, or elsewhere on the pool's own filesystem.
+    """
+    pool, path = os.path.realpath(pool), os.path.realpath(path)
+    if path == pool or path.startswith(f"{pool}/"):
+        return True
+    while not exists(path):
+        path = os.path.dirname(path)
+    return is_mount_point(pool) and os.stat(path).st_dev == os.stat(pool).st_dev
 
 
 def files_of(path: str, name: str, uuid: str) -> DeviceFiles:

@@ -34,8 +34,19 @@ _UNREADABLE, _BROKEN_OFF = "SAN-BKP-009", "SAN-BKP-025"
 
 
 @contextlib.contextmanager
-def noting_failure(session: Session, device: str, repository: str, *, here: str) -> Iterator[None]:
-    """Note in the cluster what a backup fails with."""
+def noting_failure(
+    session: Session, device: str, repository: str, *, here: str, has_note: bool = True
+) -> Iterator[None]:
+    """Note in the cluster what a backup fails with.
+
+    Args:
+        session: the cluster.
+        device: the device.
+        repository: the repository.
+        here: this node.
+        has_note: this node's note of the device is this backup's; else it is that of the one that
+            has the device's lock, and stays.
+    """
     try:
         yield
     except (SanctlError, OSError) as error:
@@ -44,11 +55,12 @@ def noting_failure(session: Session, device: str, repository: str, *, here: str)
             if code not in _NO_FAILURE:
                 now_s = int(session.clock.wall_s())
                 # It may have failed before its begin was noted, and the cluster take nothing now.
-                if backup_notes.begun(device) is None:
+                if has_note and backup_notes.begun(device) is None:
                     with contextlib.suppress(OSError):
                         backup_notes.begin(device, repository, here, now_s)
                 _note_failure(session, device, repository, code=code, node=here, failed_s=now_s)
-            backup_notes.end(device)
+            if has_note:
+                backup_notes.end(device)
         raise
 
 

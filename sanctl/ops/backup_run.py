@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from sanctl.drivers import backup_notes
 from sanctl.drivers.borg import Borg
-from sanctl.errors import CommandError, Problem, Refused
+from sanctl.errors import CommandError, Problem, Refused, SanctlError
 from sanctl.model.backup import WRITING
 from sanctl.model.backup_failure import BackupSuccess
 from sanctl.model.device import DeviceSpec
@@ -18,7 +18,12 @@ from sanctl.model.restore_point import RestorePoint
 from sanctl.model.topology import Topology
 from sanctl.ops.backup_point import NotRemoved, busy_in_backup, made_point, remove_own
 from sanctl.ops.backup_prune import busy_in_repository, no_turn
-from sanctl.ops.backup_result import note_first_run, note_success, noting_failure
+from sanctl.ops.backup_result import (
+    note_broken_off,
+    note_first_run,
+    note_success,
+    noting_failure,
+)
 from sanctl.ops.backup_store import BackupOutcome, backup_name, store_point
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.preconditions import existing_device
@@ -76,10 +81,15 @@ def run_backup(
         OSError: the restore point's file cannot be read.
     """
     name, into = request.device.value, borg.repository.name
-    with backup_notes.running(name) as is_mine:
-        if not is_mine:
+    with contextlib.ExitStack() as locks:
+        is_first = locks.enter_context(backup_notes.running(name))
+        if is_first:
+            # The note of one that broke off would be lost; it may be of another repository.
+            with contextlib.suppress(SanctlError, OSError):
+                note_broken_off(session, name)
+        elif (backup_notes.begun(name) or ("",))[0] == into:
             raise busy_in_backup(request.device, "this node")
-        noting = noting_failure(session, name, into, here=request.here)
+        noting = noting_failure(session, name, into, here=request.here, has_note=is_first)
         # A command that a person typed wrongly is no backup that failed; a timer's is one.
         with noting if request.may_be_elsewhere else contextlib.nullcontext():
             found = _find(session, request)
@@ -87,6 +97,12 @@ def run_backup(
         note_first_run(session, name, into, every_s=request.every_s)
         if found is None:
             return None
+        if not is_first:
+            # One into another repository, or the pool agent, which clears up after one.
+            session.reporter.update(f"waiting for another backup of device {name}")
+            with noting_failure(session, name, into, here=request.here, has_note=False):
+                if not locks.enter_context(backup_notes.running(name, wait_s=borg.lock_s)):
+                    raise busy_in_backup(request.device, "this node")
         session.reporter.update(f"waiting for other backups into repository {into}")
         # No reason to make no backup: a kill alone would not be told. The wait may be hours.
         with contextlib.suppress(OSError):

@@ -110,7 +110,7 @@ def store_point(
     )
     with contextlib.suppress(OSError):
         backup_notes.succeed(success)
-    with contextlib.suppress(SanctlError):
+    with contextlib.suppress(SanctlError, OSError):
         # Only now: what they hold did not have to be sent once more.
         archives, now_s = borg.archives(), session.clock.wall_s()
         own = device_uuids(session.observe())

@@ -33,19 +33,26 @@ def existing_backup(borg: Borg, name: BackupName) -> Backup:
 
 
 def verify_backup(
-    session: Session, borg: Borg, name: BackupName, *, size_bytes: int
+    session: Session, borg: Borg, name: BackupName, *, size_bytes: int | None
 ) -> tuple[str, bool]:
     """Read a backup from begin to end; return its SHA-256, and whether it is the one noted.
+
+    Args:
+        session: reports how far it is.
+        borg: the repository.
+        name: the backup.
+        size_bytes: how long it is; None: it does not say.
 
     Raises:
         CommandError: it cannot be read.
     """
     noted = borg.recorded_digest(name)
     update: Callable[[str], None] = session.reporter.update
+
+    def progress(read_bytes: int) -> None:
+        share = f"{100 * read_bytes / size_bytes:.0f} %" if size_bytes else f"{read_bytes} bytes"
+        update(f"backup {name}: {share} read")
+
     with borg.reading(name, name.image) as pipe:
-        digest, done = block_stream.digest_of_pipe(
-            pipe,
-            lambda got: update(f"backup {name}: {100 * got / max(1, size_bytes):.0f} % read"),
-            silence_s=SILENCE_S,
-        )
-    return digest, digest == noted and done == size_bytes
+        digest, done = block_stream.digest_of_pipe(pipe, progress, silence_s=SILENCE_S)
+    return digest, digest == noted and size_bytes in {None, done}

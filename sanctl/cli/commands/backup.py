@@ -27,6 +27,7 @@ from sanctl.errors import CommandError, ExitStatus, Problem, SanctlError
 from sanctl.model.backup import BackupName
 from sanctl.model.names import DeviceName, format_bytes
 from sanctl.model.restore_point import parse_point_name
+from sanctl.ops.backup_init import make_repository
 from sanctl.ops.backup_prune import prune_backups
 from sanctl.ops.backup_run import BackupRequest, run_backup
 from sanctl.ops.backup_verify import existing_backup, verify_backup
@@ -60,7 +61,7 @@ def init(repository: str | None, output: str) -> None:
     env = environment()
     borg = backup_options.borg_of(env, repository)
     with env.logged("backup", command_line=f"backup init --repository {borg.repository.name}"):
-        borg.init()
+        make_repository(borg, env.topology())
     made = borg.repository
 
     def text() -> None:
@@ -229,7 +230,7 @@ def verify(name: str, repository: str | None, output: str) -> None:
         env.session() as session,
         env.logged("backup", device=wanted.device, command_line=f"backup verify {name}"),
     ):
-        digest, is_same = verify_backup(session, borg, wanted, size_bytes=found.size_bytes or 0)
+        digest, is_same = verify_backup(session, borg, wanted, size_bytes=found.size_bytes)
         if not is_same:
             raise CommandError(
                 Problem(

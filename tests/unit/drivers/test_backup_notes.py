@@ -89,6 +89,16 @@ def test_a_node_that_cannot_note_a_turn_has_it_all_the_same(
         assert is_next
 
 
+def test_a_turn_of_a_clock_that_was_ahead_is_none(folders: Path) -> None:
+    """Else the device would come last until that time, and have no turn in short nights."""
+    (folders / "notes").mkdir()
+    note = folders / "notes/web.nas.turn"
+    note.write_text(str(int(time.time()) + 10 * 365 * 86400))
+    assert backup_notes._last_turn("nas", "web") == "0" * 12
+    note.write_text(str(int(time.time()) - 5))
+    assert backup_notes._last_turn("nas", "web") > "0" * 12
+
+
 def test_what_is_noted_of_a_backup_that_has_told_no_end() -> None:
     assert backup_notes.begun("web") is None
     backup_notes.begin("web", "nas", "n1", 1_800_000_000)

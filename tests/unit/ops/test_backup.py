@@ -254,9 +254,11 @@ def test_what_a_killed_one_leaves_the_pool_agent_removes(bed: Bed) -> None:
 
 
 def test_two_at_once_are_refused(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    backup_notes.begin("web", "nas", "n2", 1)
     with backup_notes.running("web"):
         status, problems = bed.run("backup run web")
     assert status == 9 and problems[0]["code"] == "SAN-BKP-008"
+    backup_notes.end("web")
     # On another node: it may be running, as that node is there.
     monkeypatch.setattr(snapshot, "refuse_own_name", lambda _name: None)
     assert bed.run(f"snapshot create web --name {OWN_POINT}-0123abcd")[0] == 0
@@ -391,6 +393,11 @@ def test_the_list_and_a_verify(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> Non
     assert bed.run(f"backup verify {name}")[1][0]["code"] == "SAN-BKP-020"
     monkeypatch.setattr(block_stream, "digest_of_pipe", lambda *_, silence_s: (DIGEST, 64 << 20))
     assert bed.run(f"backup verify {name}")[1]["sha256"] == DIGEST
+    # borg's own commands can have taken the comment away: the digest says whether it is whole.
+    bed.borg.kept[name] = ""
+    assert bed.run(f"backup verify {name}")[1]["sha256"] == DIGEST
+    bed.borg.noted = "e" * 64
+    assert bed.run(f"backup verify {name}")[1][0]["code"] == "SAN-BKP-020"
 
 
 def test_pruning_begins_with_what_is_none(bed: Bed) -> None:
@@ -525,10 +532,11 @@ def test_what_another_node_is_about_to_name_is_not_deleted(bed: Bed) -> None:
     assert bed.run("backup prune web --keep-last 9 --yes")[0] == 0 and begun not in bed.borg.kept
 
 
-def test_pruning_waits_for_its_turn(bed: Bed) -> None:
+def test_pruning_waits_for_its_turn(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    bed.borg.lock_s = 0
+    monkeypatch.setattr(backup_options, "borg_of", lambda *_: bed.borg)
     with backup_notes.turn("nas", wait_s=0) as is_mine:
         assert is_mine
-        bed.borg.lock_s = 0
         status, problems = bed.run("backup prune web --keep-last 1 --yes")
     assert status == 9 and problems[0]["code"] == "SAN-BKP-012" and bed.borg.pruned == []
 
@@ -572,6 +580,27 @@ def test_a_node_of_an_older_release_would_let_hosts_in(bed: Bed) -> None:
 
 def test_a_repository_is_made(bed: Bed) -> None:
     assert bed.run("backup init") == (0, {"repository": "nas", "location": "/nas"})
+
+
+def test_no_repository_is_made_in_a_pool(bed: Bed) -> None:
+    """It would be lost with the devices whose backups it has, and take their room."""
+    path = str(bed.env.topology().pools[0].path)
+    bed.borg.repository = Repository(name="nas", location=f"{path}/backups")
+    status, problems = bed.run("backup init")
+    assert status == 4 and problems[0]["code"] == "SAN-BKP-033"
+    assert "pool main" in problems[0]["text"] and bed.borg.kept, "nothing was made"
+    bed.borg.repository = Repository(name="nas", location=f"ssh://nas{path}/backups")
+    assert bed.run("backup init")[0] == 0
+
+
+def test_leftovers_that_cannot_be_looked_for_make_no_failure_of_a_backup(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(*_: object, **__: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(backup_store, "left_over", unreadable)
+    assert bed.run("backup run web")[0] == 0 and len(bed.backups()) == 1
 
 
 def test_without_a_file_there_is_no_repository(

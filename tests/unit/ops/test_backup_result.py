@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -168,8 +169,10 @@ def test_what_a_person_typed_wrongly_is_no_backup_that_failed(bed: Bed) -> None:
     assert bed.run("snapshot create web --name good")[0] == 0
     assert bed.run("backup run web@good")[0] == 0
     assert bed.run("backup run web@good")[1][0]["code"] == "SAN-BKP-017"
+    backup_notes.begin("web", "nas", "n2", 1)
     with backup_notes.running("web"):
         assert bed.run("backup run web --skip-elsewhere")[0] == 9
+    backup_notes.end("web")
     assert findings(bed) == [] and backup_notes.noted() == ()
 
 
@@ -399,3 +402,32 @@ def test_a_first_run_that_cannot_be_noted_makes_its_backup(
 ) -> None:
     monkeypatch.setattr(backup_result, "plan_first_run", lambda *_, **__: fail())
     assert bed.run("backup run web --every 86400")[0] == 0
+
+
+def test_one_into_another_repository_is_waited_for(bed: Bed) -> None:
+    """A timer for each of two repositories: the second one was refused, and nobody was told."""
+    backup_notes.begin("web", "far", "n2", 1)
+    with backup_notes.running("web"):
+        bed.here = "n1"
+        line = "backup run web --skip-elsewhere --wait 0"
+        assert bed.run(line) == (0, {"skipped": True})
+        bed.here = "n2"
+        assert bed.run(line)[1][0]["code"] == "SAN-BKP-008"
+        (found,) = findings(bed)
+        assert "(SAN-BKP-008)" in found.what and "repository nas" in found.what
+        assert (backup_notes.begun("web") or ())[0] == "far", "the note is the other one's"
+    held = backup_notes.running("web")
+    assert held.__enter__()
+    ends = threading.Timer(0.3, held.__exit__, (None, None, None))
+    ends.start()
+    assert bed.run("backup run web --skip-elsewhere --wait 60")[0] == 0
+    ends.join()
+    assert bed.backups() and [each.code for each in findings(bed)] == []
+
+
+def test_one_that_broke_off_is_told_before_the_next_takes_its_note(bed: Bed) -> None:
+    """It was into another repository, of which the next one tells nothing."""
+    backup_notes.begin("web", "far", "n2", int(bed.env.clock.wall_s()) - 9)
+    assert bed.run("backup run web")[0] == 0
+    (found,) = findings(bed)
+    assert "repository far" in found.what and "(SAN-BKP-025)" in found.what
