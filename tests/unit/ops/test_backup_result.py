@@ -415,7 +415,8 @@ def test_one_into_another_repository_is_waited_for(bed: Bed) -> None:
         assert bed.run(line)[1][0]["code"] == "SAN-BKP-008"
         (found,) = findings(bed)
         assert "(SAN-BKP-008)" in found.what and "repository nas" in found.what
-        assert (backup_notes.begun("web") or ())[0] == "far", "the note is the other one's"
+        begun = backup_notes.begun("web")
+        assert begun is not None and begun[0] == "far", "the note is the other one's"
     held = backup_notes.running("web")
     assert held.__enter__()
     ends = threading.Timer(0.3, held.__exit__, (None, None, None))
