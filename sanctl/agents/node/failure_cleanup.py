@@ -177,6 +177,7 @@ def note_refused_promotion(device: Device) -> Iterator[None]:
     Raises:
         SanctlError: the failure of the code inside.
     """
+    was_noted = _note(device.name, PROMOTE).exists()
     # A note of one before would have the failure of this one cleaned up, whatever that is.
     remove_notes(device.name, PROMOTE)
     try:
@@ -185,6 +186,9 @@ def note_refused_promotion(device: Device) -> Iterator[None]:
         if drbdsetup.is_refused_for_peer(error):
             write_note(device, PROMOTE)
         raise
+    # Pacemaker keeps the failure of the one before: until this node is a standby again.
+    if was_noted:
+        write_note(device, PROMOTE)
 
 
 def note_start_not_begun(device: Device) -> None:

@@ -460,9 +460,19 @@ def test_a_refused_promotion_is_told_while_the_replica_is_behind(
     assert asked() == []
 
 
-def test_a_promotion_that_succeeds_leaves_no_note(runtime: Path) -> None:
+def test_a_refused_promotion_is_told_while_the_next_one_serves(
+    runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(CommandError), failure_cleanup.note_refused_promotion(device("vol1")):
         raise REFUSED
+    with failure_cleanup.note_refused_promotion(device("vol1")):
+        pass
+    age(runtime)
+    with monkeypatch.context() as within:
+        primary = IN_SYNC._replace(role="Primary")
+        within.setattr(drbdsetup, "observe", lambda _runner, _name: primary)
+        assert asked() == []
+    assert asked() == [cleanup("vol1", PROMOTE)]
     with failure_cleanup.note_refused_promotion(device("vol1")):
         pass
     age(runtime)
