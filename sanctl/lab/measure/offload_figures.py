@@ -60,7 +60,7 @@ COLUMNS = ("COPIED", "TOOK (LEAST-MOST)", "ISCSI NETWORK", "SYNC NETWORK", "EQUA
 
 def rows(copies: Sequence[RangeCopy]) -> list[tuple[str, ...]]:
     """Return a row for each method: medians, with the least and the most time."""
-    found = []
+    found: list[tuple[str, ...]] = []
     for method in Method:
         of_method = [copy for copy in copies if copy.method is method]
         seconds = _seconds(copies, method)
