@@ -14,10 +14,10 @@ from sanctl.agents.points import unit as point_unit
 from sanctl.agents.replica import (
     access_list,
     activity_log,
+    device_files,
     gate_size,
     listed_portals,
     lost_writes,
-    parts,
     resource_file,
     resync_note,
     sync_policy,
@@ -188,7 +188,7 @@ class Changes:
         device = self._device
         if _size_bytes(state) >= device.size_bytes:
             return state
-        if parts.grow_files(device):
+        if device_files.grow(device):
             self._steps.done("files", "device files grown")
         # Whether it has peers decides what DRBD takes for granted of them.
         if state.is_primary and self._has_nodes:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sanctl.agents import device_monitor, device_role, device_stop, fingerprint, ocf
+from sanctl.agents import cluster_toml, device_monitor, device_role, device_stop, fingerprint, ocf
 from sanctl.agents.cache import read_cache, write_cache
 from sanctl.agents.connections import isolation, peers, start_connection
 from sanctl.agents.converge import converge
@@ -38,10 +38,13 @@ from sanctl.agents.publish import replica_state
 from sanctl.agents.recovery import fs_shutdown, pool_remount
 from sanctl.agents.replica import (
     access_list,
+    device_files,
     gate_size,
+    kernel_modules,
     listed_portals,
     lost_writes,
     parts,
+    peer_contact,
     resource_file,
     sync_policy,
 )
@@ -133,7 +136,7 @@ def _start(device: Device, turn: contextlib.ExitStack) -> int:
     if found.serves:
         # A crash of the cluster software here left it Primary: the cluster asked for a standby.
         device_role.demote(_RUNNER, device, steps)
-    parts.load_modules(_RUNNER)
+    kernel_modules.load(_RUNNER)
     with contextlib.ExitStack() as mounted:
         with failure_cleanup.note_start_failure(device):
             topology, here, pool = _place(device)
@@ -151,7 +154,7 @@ def _start(device: Device, turn: contextlib.ExitStack) -> int:
             from sanctl.agents.points import clone_file  # noqa: PLC0415
 
             clone_file.make(_RUNNER, device, str(pool.path))
-        files = parts.prepare_files(_RUNNER, device, str(pool.path))
+        files = device_files.prepare(_RUNNER, device, str(pool.path))
     is_new = not exists(files.metadata)
     steps.done("files", f"device files in {pool.path}")
     only_peer = isolation.first_peer(_RUNNER, device)
@@ -205,10 +208,10 @@ def _start(device: Device, turn: contextlib.ExitStack) -> int:
     steps.done("listing", "portals of the other replica nodes listed")
     verify_history.publish(_RUNNER, device)
     turn.close()
-    state = parts.wait_until_settled(_RUNNER, device, _SETTLE_S)
+    state = peer_contact.wait_until_settled(_RUNNER, device, _SETTLE_S)
     if is_new and only_peer is not None and not is_suspect:
         within_s = min(_SETTLE_NEW_S, ocf.remaining_s(60.0) / 4)
-        state = parts.await_starting_peers(_RUNNER, device, state, within_s)
+        state = peer_contact.await_starting_peers(_RUNNER, device, state, within_s)
     # Of a new replica the promotion, or the first monitor, publishes another state a moment later:
     # each attribute that changes is a change of the CIB, which aborts what the cluster is doing.
     replica_state.publish(_RUNNER, device, state, score_alone=is_new)
@@ -223,7 +226,7 @@ def _place(device: Device) -> tuple[Topology, Node, Pool]:
         SanctlError: cluster.toml is wrong, or lacks one of them. The start is tried again once a
             rollout has written another one: it may have come before the release, or after it.
     """
-    topology = parts.load_topology()
+    topology = cluster_toml.load_topology()
     here = topology.node(os.uname().nodename)
     pool = topology.pool(device.pool)
     if here is None or pool is None:

@@ -15,7 +15,7 @@ from sanctl.agents import device_role, ocf
 from sanctl.agents.cache import write_cache
 from sanctl.agents.publish import replica_state
 from sanctl.agents.recovery import fs_shutdown
-from sanctl.agents.replica import parts, resource_file
+from sanctl.agents.replica import device_files, parts, resource_file
 from sanctl.agents.reservations import hooks
 from sanctl.agents.restore import unit as restore_unit
 from sanctl.agents.sync import settling, verify_history
@@ -71,7 +71,7 @@ def take_down(runner: Runner, device: Device) -> None:
     steps.done("drbd", "DRBD down")
     settling.settle_when_down(device.name)
     resource_file.let_disk_go(device.name)
-    parts.detach_files(device)
+    device_files.detach(device)
     resource_file.remove(device.name)
     # None of it is a part of the device: a cluster that does not answer must not have the node
     # fenced for a stop that has taken everything down.
@@ -82,7 +82,7 @@ def take_down(runner: Runner, device: Device) -> None:
     write_cache.after_stop(device.name)
     state_files.remove_device(device.name)
     verify_history.withdraw(telling, device)
-    parts.wait_until_detached(device)
+    device_files.wait_until_detached(device)
     left = parts.observe(runner, device)
     if (
         not left.is_absent
@@ -90,7 +90,7 @@ def take_down(runner: Runner, device: Device) -> None:
         or backing_device.exists(device.name)
         or ram_cache.exists_any(device.name)
         or lio.exists_any(device.name, device.minor)
-        or parts.attached_files(device)
+        or device_files.attached(device)
     ):
         raise CommandError(
             Problem("SAN-AGENT-006", f"{device.name} could not be stopped, left over: {left}")

@@ -15,7 +15,7 @@ import shutil
 import time
 from typing import NamedTuple
 
-from sanctl.agents import ocf
+from sanctl.agents import cluster_toml, ocf
 from sanctl.agents.cache import flush_unit
 from sanctl.agents.fencing import quorum_overlap
 from sanctl.agents.points import unit as point_unit
@@ -23,7 +23,6 @@ from sanctl.agents.publish import attrd_cache
 from sanctl.agents.replica import (
     access_list,
     lost_writes,
-    parts,
     resource_file,
     resync_note,
     sync_policy,
@@ -271,7 +270,7 @@ def _of_files(device: Device, data: str, *, is_alone: bool) -> list[Record]:
         raise LookupError(device.name)
     found = [
         _stat(program),
-        _stat(parts.CLUSTER),
+        _stat(cluster_toml.PATH),
         _stat(resource_file.path_of(device.name)),
         _stat(drbdadm.config_path(device.name)),
         _stat(resource_file.INCLUDE),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from sanctl.agents import (
     cib_check,
+    cluster_toml,
     deleted_devices,
     ocf,
     pool_attributes,
@@ -33,7 +34,6 @@ from sanctl.agents.pool_metadata import METADATA
 from sanctl.agents.publish import attrd_cache, failed_logins, host_sessions, node_states
 from sanctl.agents.recovery import fs_shutdown, pool_remount
 from sanctl.agents.release import own_release
-from sanctl.agents.replica import parts
 from sanctl.agents.reservations import hooks
 from sanctl.drivers import (
     configfs,
@@ -126,7 +126,8 @@ def validate_all() -> int:
 
 def _pools_here() -> list[Pool]:
     here = os.uname().nodename
-    return [one for one in parts.load_topology().pools if here in {str(node) for node in one.nodes}]
+    pools = cluster_toml.load_topology().pools
+    return [one for one in pools if here in {str(node) for node in one.nodes}]
 
 
 def _check_pools(*, may_mount: bool = True) -> None:

@@ -18,8 +18,9 @@ from typing import Self
 
 import pytest
 
+from sanctl.agents import cluster_toml
 from sanctl.agents.cache import lost_flash
-from sanctl.agents.replica import lost_writes, parts, resource_file
+from sanctl.agents.replica import lost_writes, resource_file
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import (
     bcache,
@@ -134,7 +135,7 @@ class FakeNode(FakeRunner):
             (time, "monotonic", lambda: self.clock.now_s),
             (time, "clock_gettime", lambda _clock: self.clock.now_s),
             (time, "sleep", self.clock.sleep),
-            (parts, "load_topology", lambda: self.topology),
+            (cluster_toml, "load_topology", lambda: self.topology),
             (lost_flash, "load_topology", lambda: self.topology),
             (drbd_kernel, "generation", lambda: self.generation),
             (drbd_kernel, "is_loaded", lambda: True),

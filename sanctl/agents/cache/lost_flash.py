@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from sanctl.agents.replica.parts import Device, load_topology
+from sanctl.agents.cluster_toml import load_topology
+from sanctl.agents.replica.parts import Device
 
 
 def note(device: Device) -> None:

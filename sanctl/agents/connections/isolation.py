@@ -12,7 +12,13 @@ import os
 
 from sanctl.agents.connections import primary_node
 from sanctl.agents.device_log import DeviceLog
-from sanctl.agents.replica import lost_writes, parts, reinitialize, resource_file
+from sanctl.agents.replica import (
+    device_files,
+    lost_writes,
+    peer_contact,
+    reinitialize,
+    resource_file,
+)
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbd_kernel, drbdadm, drbdsetup, pool_files
 from sanctl.errors import CommandError, Problem, SanctlError
@@ -116,7 +122,7 @@ def connect_all_peers(runner: Runner, device: Device, *, within_s: float) -> Non
     """
     if resource_file.only_peer(device.name):
         _connect(runner, device, plan.ALL_PEERS)
-        parts.wait_until_settled(runner, device, within_s)
+        peer_contact.wait_until_settled(runner, device, within_s)
 
 
 def _connect(runner: Runner, device: Device, wanted: ConnectionLimit) -> None:
@@ -162,7 +168,7 @@ def _write_source_note(device: Device, node: str) -> None:
 
 
 def _source_note_path(device: Device) -> str | None:
-    return parts.note_path(device, "source")
+    return device_files.note_path(device, "source")
 
 
 def _is_limit_needed(device: Device) -> bool:

@@ -28,9 +28,10 @@ from __future__ import annotations
 import contextlib
 import os
 
+from sanctl.agents import cluster_toml
 from sanctl.agents.cache import write_cache
 from sanctl.agents.device_log import DeviceLog
-from sanctl.agents.replica import lost_writes, parts, resource_file
+from sanctl.agents.replica import lost_writes, resource_file
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbd_kernel, drbdadm, drbdsetup
 from sanctl.errors import CommandError, Problem, SanctlError
@@ -38,6 +39,10 @@ from sanctl.model.drbd import ResourceState, uses_quorum
 from sanctl.plan.failover.promotion import NO_DISK
 from sanctl.system import state_files
 from sanctl.system.runner import Runner
+
+#: The kind of the note that a change of replica nodes is under way; its text is the lost node that
+#: it waits for, if it does.
+CHANGE_NOTE = "change-of-nodes"
 
 _log = DeviceLog("peers")
 
@@ -231,7 +236,8 @@ def _removed_ids(device: Device) -> list[int]:
     """
     from sanctl.render.drbd import drbd_node_id  # noqa: PLC0415 - monitors do not pay for it
 
-    ids = {str(node.name): drbd_node_id(node.id) for node in parts.load_topology().storage_nodes}
+    topology = cluster_toml.load_topology()
+    ids = {str(node.name): drbd_node_id(node.id) for node in topology.storage_nodes}
     kept = {ids[name] for name in device.nodes if name in ids}
     others = {node_id for name, node_id in ids.items() if name not in device.nodes}
     if len(kept) == len(device.nodes):
@@ -244,4 +250,4 @@ def _here() -> str:
 
 
 def _change_note(device: Device) -> state_files.StateFile:
-    return state_files.of_device(device.name, parts.CHANGE_NOTE)
+    return state_files.of_device(device.name, CHANGE_NOTE)

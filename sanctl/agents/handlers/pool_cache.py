@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 
-from sanctl.agents.replica import parts
+from sanctl.agents import cluster_toml
 from sanctl.drivers import flash_assembly, flash_cache
 from sanctl.errors import ConfigError, Problem, SanctlError
 from sanctl.system import journal, state_files
@@ -19,7 +19,7 @@ def main() -> int:
     state_files.make_folder()
     _, action, name = sys.argv
     try:
-        pool = parts.load_topology().pool(name)
+        pool = cluster_toml.load_topology().pool(name)
         if pool is None:
             raise ConfigError(Problem("SAN-POOL-011", f"there is no pool {name} in cluster.toml"))
         if action == "stop":

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-from sanctl.agents.replica import parts
+from sanctl.agents import cluster_toml
 from sanctl.drivers import icmp_clock
 from sanctl.errors import SanctlError
 from sanctl.model.clock_offset import format_offsets, parse_offsets
@@ -60,7 +60,7 @@ def field() -> str:
 def _offsets() -> dict[int, float]:
     here = os.uname().nodename
     peers = {}
-    for node in parts.load_topology().nodes:
+    for node in cluster_toml.load_topology().nodes:
         addresses = [each for each in (node.sync, node.heartbeat) if each.version == 4]
         if str(node.name) != here and addresses:
             peers[str(addresses[0])] = node.id

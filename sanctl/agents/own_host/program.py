@@ -24,8 +24,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
 
+from sanctl.agents import cluster_toml
 from sanctl.agents.release import is_replaced, own_release
-from sanctl.agents.replica import parts
 from sanctl.drivers import initiator, node_stop
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.own_session import Record, Session
@@ -65,7 +65,7 @@ def main() -> int:
         case ["logout-all"]:
             return log_out(runner, is_all=True)
         case ["await", name]:
-            target = f"{parts.load_topology().iqn_prefix}.{name}"
+            target = f"{cluster_toml.load_topology().iqn_prefix}.{name}"
             return await_maps(runner, SystemClock(), lambda: {target}, within_s=_AWAIT_S)
         case ["await-all"]:
             return await_maps(
@@ -111,7 +111,7 @@ def log_in_once(runner: Runner, state: Logins, *, now_s: float) -> None:
     Raises:
         SanctlError, OSError: which there are is not known. A login that cannot be ordered is none.
     """
-    topology = parts.load_topology()
+    topology = cluster_toml.load_topology()
     own = topology.node(os.uname().nodename)
     portals = {f"{address}:{_PORT}" for address in own.iscsi} if own is not None else set()
     sessions = initiator.sessions(runner)
@@ -150,7 +150,7 @@ def log_out(runner: Runner, *, is_all: bool) -> int:
     if not node_stop.is_stopping(runner):
         return 0
     try:
-        prefix = "" if is_all else f"{parts.load_topology().iqn_prefix}."
+        prefix = "" if is_all else f"{cluster_toml.load_topology().iqn_prefix}."
         targets = {
             target: sessions
             for target, sessions in by_target(initiator.sessions(runner)).items()
@@ -233,7 +233,7 @@ def noted_targets(runner: Runner) -> set[str]:
     Raises:
         SanctlError: they are not known.
     """
-    prefix = f"{parts.load_topology().iqn_prefix}."
+    prefix = f"{cluster_toml.load_topology().iqn_prefix}."
     found = {record.target for record in initiator.records(runner)}
     return {target for target in found if target.startswith(prefix)}
 
@@ -254,7 +254,7 @@ def awaited_targets(runner: Runner) -> frozenset[str]:
         devices = parse_cib(parse_document(answer.stdout)).devices
     except (SanctlError, OSError):
         return noted
-    prefix = f"{parts.load_topology().iqn_prefix}."
+    prefix = f"{cluster_toml.load_topology().iqn_prefix}."
     return noted & open_targets(devices, prefix=prefix, iqn=initiator.own_iqn())
 
 

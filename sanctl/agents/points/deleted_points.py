@@ -19,7 +19,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 
-from sanctl.agents.replica import parts
+from sanctl.agents import cluster_toml
 from sanctl.drivers import point_files, pool_files, pool_notes
 from sanctl.drivers.point_files import PointFile
 from sanctl.errors import SanctlError
@@ -94,7 +94,7 @@ def _files(pool: str, path: str, tokens: frozenset[str]) -> list[PointFile]:
         CommandError: what is at the path is not the pool.
         OSError: it cannot be read.
     """
-    found = parts.load_topology().pool(pool)
+    found = cluster_toml.load_topology().pool(pool)
     pool_files.check_marker(path, found.uuid if found is not None else "")
     return [file for file in point_files.listed(path) if file.token in tokens]
 

@@ -16,7 +16,7 @@ import os
 import time
 from collections.abc import Collection
 
-from sanctl.agents.replica import parts
+from sanctl.agents import cluster_toml
 from sanctl.drivers import point_files, pool_files, pool_notes
 from sanctl.model.cib_change import Change, SetPoint
 from sanctl.model.cluster import Cluster
@@ -106,7 +106,7 @@ def _there(usable: dict[str, str], points: Collection[RestorePoint]) -> list[Res
     """
     found: list[RestorePoint] = []
     for pool in sorted({point.pool for point in points}):
-        known = parts.load_topology().pool(pool)
+        known = cluster_toml.load_topology().pool(pool)
         if known is None or pool_notes.is_of(pool, pool_notes.MAKING, known.uuid):
             continue  # The pool begins anew.
         handle = os.open(usable[pool], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -41,14 +41,13 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, NamedTuple
 
-from sanctl.agents import ocf
+from sanctl.agents import cluster_toml, ocf
 from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.points import hook_unit, replica_states, scheduled, unit
 from sanctl.agents.points.group_barrier import GroupBarrier, GroupFailed
 from sanctl.agents.points.hook_unit import Quiet
 from sanctl.agents.points.local_copy import LocalCopy
 from sanctl.agents.points.systemd_notice import notify
-from sanctl.agents.replica import parts
 from sanctl.drivers import drbd_kernel, gate, lio, node_attributes, node_channel
 from sanctl.drivers.node_channel import Channel
 from sanctl.drivers.node_facts import NodeFacts
@@ -357,7 +356,7 @@ def _standbys(device: DeviceSpec) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def _channels(nodes: tuple[str, ...]) -> Iterator[dict[str, Channel]]:
-    topology = parts.load_topology()
+    topology = cluster_toml.load_topology()
     own = topology.node(os.uname().nodename)
     with contextlib.ExitStack() as opened:
         channels = {}

@@ -16,10 +16,11 @@ import os
 import time
 from collections.abc import Iterator
 
+from sanctl.agents import cluster_toml
 from sanctl.agents.points import room
 from sanctl.agents.points.copied_ahead import AHEAD_S, FEW_EXTENTS, CopiedAhead
 from sanctl.agents.points.room_claims import Claim
-from sanctl.agents.replica import lost_writes, parts
+from sanctl.agents.replica import lost_writes
 from sanctl.drivers import loop, point_files, pool_files, reflink, write_out
 from sanctl.errors import CommandError, Problem
 from sanctl.model.restore_point import MAX_EXTENTS, MAX_HELD_EXTENTS
@@ -39,7 +40,7 @@ class LocalCopy:
     """
 
     def __init__(self, pool: str, device: str, uuid: str, token: str) -> None:
-        found = parts.load_topology().pool(pool)
+        found = cluster_toml.load_topology().pool(pool)
         if found is None or os.uname().nodename not in {str(node) for node in found.nodes}:
             raise CommandError(Problem("SAN-AGENT-004", f"cluster.toml has no pool {pool} here"))
         self._pool_path = str(found.path)

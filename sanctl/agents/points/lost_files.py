@@ -15,7 +15,7 @@ import os
 import time
 from collections.abc import Collection
 
-from sanctl.agents.replica import parts
+from sanctl.agents import cluster_toml
 from sanctl.drivers import point_files, pool_files, pool_notes
 from sanctl.errors import SanctlError
 from sanctl.model.restore_point import RestorePoint
@@ -110,7 +110,7 @@ def _certainly_gone(pool: str, path: str, points: list[RestorePoint]) -> list[Re
         there = {file.token for file in point_files.listed(pool_path)}
         missing = [point for point in points if point.token not in there]
         if missing:
-            found = parts.load_topology().pool(pool)
+            found = cluster_toml.load_topology().pool(pool)
             pool_files.check_marker(pool_path, found.uuid if found is not None else "")
         # A listing may miss a file that is being renamed.
         return [point for point in missing if not _has_file(pool_path, point)]

@@ -9,11 +9,13 @@ from collections.abc import Iterable
 
 from sanctl.agents.cache import read_cache, write_cache_status
 from sanctl.agents.connections import reconnect_dropped
+from sanctl.agents.connections.peers import CHANGE_NOTE
 from sanctl.agents.fencing import outdate, own_marks, quorum_overlap
 from sanctl.agents.promotion import admission, compared_data, first_activation, needed_release
 from sanctl.agents.publish import attrd_cache, node_states
 from sanctl.agents.replica import access_list, drop_note, lost_writes, resync_note, sync_policy
-from sanctl.agents.replica.parts import CHANGE_NOTE, Device, note_path
+from sanctl.agents.replica.device_files import note_path
+from sanctl.agents.replica.parts import Device
 from sanctl.agents.reservations import hooks
 from sanctl.drivers import drbd_kernel, drbdsetup, gate, lio, node_attributes, pool_files
 from sanctl.errors import SanctlError

@@ -26,9 +26,9 @@ import os
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from sanctl.agents import ocf
+from sanctl.agents import cluster_toml, ocf
 from sanctl.agents.device_log import DeviceLog
-from sanctl.agents.replica import lost_writes, parts, resource_file
+from sanctl.agents.replica import device_files, lost_writes, resource_file
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbdsetup, node_attributes, pool_mount, pool_notes
 from sanctl.drivers.pool_files import check_marker, files_of
@@ -70,10 +70,10 @@ def release_files(runner: Runner, device: Device, state: ResourceState) -> Files
             return FilesystemState.HEALTHY
         if _is_usable(device):
             return FilesystemState.REMOUNTED
-        if parts.attached_files(device):
+        if device_files.attached(device):
             # An agent was killed after it had released some of the files.
             resource_file.clear_disk(device.name)
-            parts.detach_files(device)
+            device_files.detach(device)
         return FilesystemState.SHUT_DOWN
     if not _is_shut_down(device, data, is_tried=state.disk == "Diskless"):
         return FilesystemState.HEALTHY
@@ -89,7 +89,7 @@ def release_files(runner: Runner, device: Device, state: ResourceState) -> Files
         # First: the loop device that the resource file names may be another file's a moment later.
         resource_file.clear_disk(device.name)
         ocf.crash_point("fs-shutdown-disk-cleared")
-        parts.detach_files(device)
+        device_files.detach(device)
         _log(device.name, "its files are released", step="released")
     return FilesystemState.SHUT_DOWN
 
@@ -148,7 +148,7 @@ def before_stop(device: Device) -> None:
         return
     with contextlib.suppress(SanctlError, OSError):  # the stop goes on after any error
         if pool_mount.is_shut_down(os.path.dirname(data)):
-            pools = parts.load_topology().pools
+            pools = cluster_toml.load_topology().pools
             over = (str(one.name) for one in pools if data.startswith(f"{one.path}/"))
             if name := device.pool or next(over, ""):
                 record_shutdown(name)
@@ -181,7 +181,7 @@ def record_shutdown(pool: str) -> None:
 
 
 def _is_usable(device: Device) -> bool:
-    where = parts.load_topology().pool(device.pool)
+    where = cluster_toml.load_topology().pool(device.pool)
     if where is None or mount_note(device.pool).exists():
         return False
     # While it is there the start would be refused, or the next monitor detach the disk again.
@@ -218,7 +218,7 @@ def source_answers(pool: Pool | None, source: str) -> bool:
 
 
 def _pool_of(device: Device) -> Pool | None:
-    return parts.load_topology().pool(device.pool)
+    return cluster_toml.load_topology().pool(device.pool)
 
 
 def shut_down_problem(pool: str, why: str) -> Problem:

@@ -12,7 +12,7 @@ import os
 import time
 
 from sanctl.agents.connections import known_peers
-from sanctl.agents.replica import lost_writes, parts
+from sanctl.agents.replica import device_files, lost_writes
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbd_kernel, drbdsetup
 from sanctl.model.drbd import PeerState, ResourceState
@@ -37,7 +37,7 @@ def published_fields(runner: Runner, device: Device, state: ResourceState) -> st
         SanctlError: a suspect replica's peers cannot be made known to DRBD.
         OSError: the note of the time cannot be written or removed.
     """
-    note = parts.note_path(device, "apart")
+    note = device_files.note_path(device, "apart")
     if state.is_connected or len(device.nodes) < 2:
         if note is not None:
             with contextlib.suppress(FileNotFoundError):

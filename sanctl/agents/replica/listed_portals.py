@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from sanctl.agents.replica import parts
+from sanctl.agents import cluster_toml
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import lio_listing
 from sanctl.errors import SanctlError
@@ -50,11 +50,11 @@ def update(device: Device) -> bool:
     note = state_files.of_device(device.name, _NOTE)
     # Of the file before it is read: a change in between is seen by the next call.
     given = " ".join(
-        (parts.topology_version(), ",".join(device.nodes), ",".join(device.all_initiators))
+        (cluster_toml.topology_version(), ",".join(device.nodes), ",".join(device.all_initiators))
     )
     if note.read() == given:
         return False
-    portals = discovery.listed_portals(parts.load_topology(), device.nodes, here)
+    portals = discovery.listed_portals(cluster_toml.load_topology(), device.nodes, here)
     lio_listing.set_listed(device.name, portals, device.all_initiators)
     note.write(given)
     return True

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from sanctl.agents.replica import lost_writes, parts, resource_file
+from sanctl.agents import cluster_toml
+from sanctl.agents.replica import device_files, lost_writes, resource_file
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbdsetup, loop, page_cache, pool_files
 from sanctl.system.runner import Runner
@@ -14,7 +15,7 @@ def reset(runner: Runner, device: Device) -> None:
 
     A start completes what an interruption leaves after any step: it makes missing metadata.
     """
-    pool = parts.load_topology().pool(device.pool)
+    pool = cluster_toml.load_topology().pool(device.pool)
     if pool is None:
         return
     files = pool_files.files_of(str(pool.path), device.name, device.uuid)
@@ -29,6 +30,6 @@ def reset(runner: Runner, device: Device) -> None:
     loop.detach(files.metadata)
     pool_files.delete_metadata(files)
     lost_writes.clear_marker(device.name, files.data)
-    parts.prepare_files(runner, device, str(pool.path))
+    device_files.prepare(runner, device, str(pool.path))
     resource_file.write(runner, device, files)
     resource_file.bring_up(runner, device, files)

@@ -7,7 +7,7 @@ import contextlib
 import os
 import re
 
-from sanctl.agents.replica import parts
+from sanctl.agents import cluster_toml
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import (
     backing_device,
@@ -58,7 +58,7 @@ def write(
     from sanctl.agents.replica import sync_policy  # noqa: PLC0415
     from sanctl.render.drbd import BackingDevices, ReplicaAddress, device_secret, render_resource  # noqa: PLC0415
 
-    topology = parts.load_topology()
+    topology = cluster_toml.load_topology()
     if drbd_kernel.generation() < 9 and len(device.nodes) > 2:
         raise CommandError(
             Problem(
@@ -119,7 +119,7 @@ def rewrite(runner: Runner, device: Device, *, only: str | None = None) -> bool:
     Returns:
         False where this node does not know the device's pool, and nothing was written.
     """
-    where = parts.load_topology().pool(device.pool)
+    where = cluster_toml.load_topology().pool(device.pool)
     if where is None:
         return False
     write(
@@ -331,7 +331,7 @@ def _peers_of_four(device: Device) -> dict[str, int]:
     here = os.uname().nodename
     return {
         str(node.name): drbd_node_id(node.id)
-        for node in parts.load_topology().storage_nodes
+        for node in cluster_toml.load_topology().storage_nodes
         if str(node.name) in device.nodes and str(node.name) != here
     }
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sanctl.agents import ocf
-from sanctl.agents.replica import parts
+from sanctl.agents.replica import device_files
 from sanctl.agents.replica.parts import Device
 from sanctl.errors import SanctlError
 from sanctl.model.published_reservations import NOTE_KIND
@@ -39,7 +39,7 @@ def are_kept_here() -> bool:
 def at_start(runner: Runner, device: Device) -> Reservations | None:
     """See `in_force.at_start`."""
     if not device.reservations:
-        path = parts.note_path(device, NOTE_KIND)
+        path = device_files.note_path(device, NOTE_KIND)
         if path is None or not exists(path):
             return None
     from sanctl.agents.reservations import in_force  # noqa: PLC0415 - see the module's docstring

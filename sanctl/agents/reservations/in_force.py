@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator
 
 from sanctl.agents.device_log import DeviceLog
-from sanctl.agents.replica import parts
+from sanctl.agents.replica import device_files
 from sanctl.agents.replica.parts import Device
 from sanctl.agents.reservations import access, replica_note, service_unit
 from sanctl.agents.reservations.replica_note import Replica
@@ -134,7 +134,7 @@ def empty_file(device: Device) -> None:
         CommandError: another process holds the lock.
         OSError: the pool refused.
     """
-    path = parts.note_path(device, reservation_file.KIND)
+    path = device_files.note_path(device, reservation_file.KIND)
     if path is None or not exists(path):
         return
     with _locked(device.name):

@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 
-from sanctl.agents.replica import parts
+from sanctl.agents import cluster_toml
 from sanctl.agents.reservations import follower, in_force
 from sanctl.drivers import node_channel
 from sanctl.drivers.node_channel import Channel
@@ -38,7 +38,7 @@ def listen() -> None:
 
 
 def _socket() -> socket.socket:
-    own = parts.load_topology().node(os.uname().nodename)
+    own = cluster_toml.load_topology().node(os.uname().nodename)
     if own is None:
         raise LookupError("this node is not in cluster.toml")
     address = str(own.sync)

@@ -10,7 +10,7 @@ import contextlib
 import os
 from typing import Any
 
-from sanctl.agents.replica import parts
+from sanctl.agents import cluster_toml
 from sanctl.agents.reservations.replica_note import Replica
 from sanctl.drivers import node_channel, reservation_file
 from sanctl.drivers.node_channel import Channel, ConnectionEnded
@@ -102,7 +102,7 @@ def _ask_by(
 
 
 def _connect(node: str, within_s: float) -> Channel:
-    topology = parts.load_topology()
+    topology = cluster_toml.load_topology()
     there, own = topology.node(node), topology.node(os.uname().nodename)
     if there is None or own is None:
         raise CommandError(Problem("SAN-AGENT-001", f"{node} is not in cluster.toml"))

@@ -10,7 +10,7 @@ import contextlib
 import json
 from typing import NamedTuple
 
-from sanctl.agents.replica import parts
+from sanctl.agents.replica import device_files
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import reservation_file
 from sanctl.errors import CommandError, Problem
@@ -55,7 +55,7 @@ def write(device: Device) -> Replica:
         CommandError: no data file is attached.
         OSError: /run has no room.
     """
-    path = parts.note_path(device, reservation_file.KIND)
+    path = device_files.note_path(device, reservation_file.KIND)
     if path is None:
         raise CommandError(
             Problem("SAN-AGENT-005", f"the data file of {device.name} is not attached here")

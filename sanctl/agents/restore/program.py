@@ -37,9 +37,8 @@ import sys
 import time
 from collections.abc import Iterator
 
-from sanctl.agents import ocf
+from sanctl.agents import cluster_toml, ocf
 from sanctl.agents.device_log import DeviceLog
-from sanctl.agents.replica import parts
 from sanctl.agents.restore import closure, own_cib, unit
 from sanctl.agents.restore.from_backup import BackupSource
 from sanctl.agents.restore.from_site import SiteCopySource
@@ -356,7 +355,7 @@ def _end(session: Session, name: str, order: RestoreOrder, copy: _Filling, began
 
 
 def _file_of(point: RestorePoint) -> str:
-    pool = parts.load_topology().pool(point.pool)
+    pool = cluster_toml.load_topology().pool(point.pool)
     if pool is None:
         raise CommandError(Problem("SAN-AGENT-004", f"cluster.toml has no pool {point.pool} here"))
     pool_files.check_marker(str(pool.path), pool.uuid)

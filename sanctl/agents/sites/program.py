@@ -17,8 +17,8 @@ import sys
 import time
 from collections.abc import Sequence
 
+from sanctl.agents import cluster_toml
 from sanctl.agents.device_log import DeviceLog
-from sanctl.agents.replica import parts
 from sanctl.agents.sites import due
 from sanctl.drivers.node_facts import NodeFacts
 from sanctl.drivers.pacemaker import Pacemaker
@@ -193,7 +193,7 @@ def _say_made(name: str, site: str, made: CopyMade, began_s: int) -> None:
 
 
 def _file_of(point: RestorePoint) -> str:
-    pool = parts.load_topology().pool(point.pool)
+    pool = cluster_toml.load_topology().pool(point.pool)
     if pool is None:
         raise CommandError(Problem("SAN-AGENT-004", f"cluster.toml has no pool {point.pool} here"))
     return final_path(str(pool.path), point.device, point.uuid, point.token)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from sanctl.agents.replica import lost_writes, parts, resync_note
+from sanctl.agents.replica import device_files, lost_writes, resync_note
 from sanctl.agents.replica.parts import Device
 from sanctl.agents.sync import verify
 from sanctl.model.drbd import ResourceState
@@ -52,12 +52,12 @@ def _is_resync_left_open(device: Device, *, is_in_sync: bool) -> bool:
 
 def latest_resync(device: Device) -> ResyncRecord | None:
     """Return the record of this replica's latest resync, None without one."""
-    path = parts.note_path(device, "sync")
+    path = device_files.note_path(device, "sync")
     return None if path is None else ResyncRecord.parse(read_text_or(path, ""))
 
 
 def save_resync(device: Device, latest: ResyncRecord) -> None:
     """Write the record beside the data; nothing is written when the data is not attached."""
-    path = parts.note_path(device, "sync")
+    path = device_files.note_path(device, "sync")
     if path is not None:
         write_atomically(path, f"{latest}\n")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 
 from sanctl.agents.publish import replica_state
-from sanctl.agents.replica import parts
+from sanctl.agents.replica import device_files
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import node_attributes
 from sanctl.errors import SanctlError
@@ -112,13 +112,13 @@ def _scheduled(device: Device) -> VerifyResult | None:
 
 
 def _entries(device: Device) -> list[VerifyResult]:
-    path = parts.note_path(device, "verify")
+    path = device_files.note_path(device, "verify")
     lines = [] if path is None else read_text_or(path, "").splitlines()
     return [entry for line in lines if (entry := VerifyResult.parse(line)) is not None]
 
 
 def _write(device: Device, entries: list[VerifyResult], scheduled: VerifyResult | None) -> None:
-    path = parts.note_path(device, "verify")
+    path = device_files.note_path(device, "verify")
     if path is None:
         return
     # First: an older release takes the last line for the latest verify.

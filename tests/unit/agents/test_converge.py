@@ -13,7 +13,7 @@ from sanctl.agents import ocf
 from sanctl.agents.cache import read_cache, write_cache
 from sanctl.agents.connections import peers
 from sanctl.agents.converge import Changes, converge
-from sanctl.agents.replica import listed_portals, parts, resource_file, sync_policy
+from sanctl.agents.replica import device_files, listed_portals, resource_file, sync_policy
 from sanctl.agents.replica.parts import Device
 from sanctl.agents.restore import unit as restore_unit
 from sanctl.agents.sync import verify
@@ -221,7 +221,7 @@ def duties(done: list[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for module, function in (
         (resource_file, "rewrite"),
         (restore_unit, "start_if_ordered"),
-        (parts, "grow_files"),
+        (device_files, "grow"),
         (drbdsetup, "resize"),
     ):
         monkeypatch.setattr(module, function, acts(f"{module.__name__}.{function}"))
@@ -250,7 +250,7 @@ def test_files_that_cannot_grow_keep_nothing_but_drbd_from_growing(
     duties: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """ext4 has no file above 16 TiB, and no order, repair or reconnect was carried out any more."""
-    monkeypatch.setattr(parts, "grow_files", refuses)
+    monkeypatch.setattr(device_files, "grow", refuses)
     assert each_by_itself(GROWS, state()) == ["growth"]
     assert "growth" in duties and "sanctl.drivers.drbdsetup.resize" not in duties
     assert "sanctl.agents.cache.read_cache.update_unmap_offer" in duties
@@ -267,7 +267,7 @@ def test_before_the_nodes_are_changed_no_file_has_them_and_drbd_does_not_grow(
     assert each_by_itself(GROWS, found) == ["replica nodes"] * (not is_frozen)
     assert ("sanctl.agents.replica.resource_file.rewrite" in duties) is is_frozen
     assert "sanctl.drivers.drbdsetup.resize" not in duties
-    assert {"sanctl.agents.replica.parts.grow_files", "growth"} <= {*duties}
+    assert {"sanctl.agents.replica.device_files.grow", "growth"} <= {*duties}
     monkeypatch.setattr(peers, "apply_replica_nodes", lambda *_: False)
     assert not each_by_itself(GROWS, state())
     assert "sanctl.agents.replica.resource_file.rewrite" in duties

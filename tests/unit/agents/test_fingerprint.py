@@ -16,7 +16,7 @@ from sanctl.agents.cache import flush_unit
 from sanctl.agents.fingerprint import Fingerprint
 from sanctl.agents.promotion import forgotten_role
 from sanctl.agents.publish import attrd_cache
-from sanctl.agents.replica import parts
+from sanctl.agents.replica import device_files
 from sanctl.agents.replica.parts import Device
 from sanctl.agents.sync import verify
 from sanctl.drivers import drbdadm, lio, loop, pool_mount
@@ -191,7 +191,7 @@ def test_what_the_resync_service_has_left_open_is_seen_to_by_each_monitor(
     monitor: Monitor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
 ) -> None:
     """It was killed, say; and again, after a monitor had started it."""
-    monkeypatch.setattr(parts, "note_path", lambda _device, each: str(tmp_path / each))
+    monkeypatch.setattr(device_files, "note_path", lambda _device, each: str(tmp_path / each))
     now_s = int(time.time())
     left = {
         "verify": VerifyResult(now_s, RUNNING, now_s),

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sanctl.agents import device, fingerprint, ocf, pool
+from sanctl.agents import cluster_toml, device, fingerprint, ocf, pool
 from sanctl.agents.connections import (
     frozen_primary,
     isolation,
@@ -30,7 +30,6 @@ from sanctl.agents.recovery import (
     reattach_disk,
     refill_suspect,
 )
-from sanctl.agents.replica import parts
 from sanctl.drivers import cib, drbd_kernel, drbdsetup, gate, lio, pool_files, sbd
 from sanctl.errors import CommandError, ConfigError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
@@ -418,7 +417,7 @@ def test_the_pool_agent_goes_on_watching(
 def test_the_pool_agent_reports_a_broken_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = ConfigError(Problem("SAN-CFG-001", "cluster.toml: line 3"))
     monkeypatch.setattr(cib, "query", lambda *_: None)
-    monkeypatch.setattr(parts, "load_topology", _raiser(broken))
+    monkeypatch.setattr(cluster_toml, "load_topology", _raiser(broken))
     with pytest.raises(ConfigError):
         pool.start()
     with pytest.raises(ConfigError):

@@ -16,12 +16,19 @@ from typing import Any
 
 import pytest
 
-from sanctl.agents import device, ocf
+from sanctl.agents import cluster_toml, device, ocf
 from sanctl.agents.connections import isolation, peers, start_connection
 from sanctl.agents.device_metadata import METADATA
 from sanctl.agents.node import failure_cleanup
 from sanctl.agents.recovery import fs_shutdown, pool_remount
-from sanctl.agents.replica import access_list, listed_portals, parts, resource_file
+from sanctl.agents.replica import (
+    access_list,
+    device_files,
+    kernel_modules,
+    listed_portals,
+    peer_contact,
+    resource_file,
+)
 from sanctl.agents.reservations import hooks
 from sanctl.agents.sync import settling
 from sanctl.drivers import gate, lio, page_cache, pool_files, pool_mount
@@ -63,9 +70,9 @@ def stopped(node: Node, monkeypatch: pytest.MonkeyPatch) -> Node:
         (pool_remount, "usable_for_start", lambda *_: contextlib.nullcontext()),
         (fs_shutdown, "trust_only_replica", lambda *_: None),
         (pool_files, "check_marker", lambda *_: None),
-        (parts, "load_modules", lambda _runner: None),
-        (parts, "prepare_files", lambda *_: files),
-        (parts, "wait_until_settled", lambda *_: node.fake.states["vol1"]),
+        (kernel_modules, "load", lambda _runner: None),
+        (device_files, "prepare", lambda *_: files),
+        (peer_contact, "wait_until_settled", lambda *_: node.fake.states["vol1"]),
         (isolation, "bring_up", bring_up),
         (isolation, "first_peer", lambda *_: None),
         (start_connection, "choose", lambda *_, **__: start_connection.Connects.NOW),
@@ -174,7 +181,7 @@ def test_a_start_without_its_place_in_cluster_toml_is_tried_again_once_it_has_on
         return [each.device for each in failure_cleanup.resolved_failures(stopped.fake, usable)]
 
     with monkeypatch.context() as within:
-        within.setattr(parts, "load_topology", load)
+        within.setattr(cluster_toml, "load_topology", load)
         with pytest.raises(SanctlError, match=r"SAN-(CONF-002|AGENT-004)"):
             device.start()
     assert resolved(set()) == [] and resolved({"main"}) == ["vol1"]

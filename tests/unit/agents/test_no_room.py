@@ -15,7 +15,7 @@ from sanctl.agents.cache import read_cache
 from sanctl.agents.fencing import hung_io_reboot, outdate, shared_marks
 from sanctl.agents.handlers import before_resync_source, drbd_environment, fence_peer, unfence_peer
 from sanctl.agents.publish import attrd_cache, replica_state
-from sanctl.agents.replica import gate_size, parts, resource_file
+from sanctl.agents.replica import device_files, gate_size, resource_file
 from sanctl.drivers import backing_device, drbd_kernel, drbdsetup, gate, lio, ram_cache
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.system import files
@@ -69,8 +69,8 @@ class Node:
             (read_cache, "apply_policy", nothing),
             (read_cache, "update_unmap_offer", nothing),
             (hung_io_reboot, "check", nothing),
-            (parts, "detach_files", nothing),
-            (parts, "attached_files", lambda _device: []),
+            (device_files, "detach", nothing),
+            (device_files, "attached", lambda _device: []),
             (gate_size, "finish_growth", lambda *_: False),
         ):
             monkeypatch.setattr(module, name, value)

@@ -16,7 +16,7 @@ from sanctl.agents.connections import primary_node
 from sanctl.agents.fencing import quorum_overlap
 from sanctl.agents.promotion import first_activation
 from sanctl.agents.recovery import fs_shutdown, refill_suspect
-from sanctl.agents.replica import lost_writes, parts, resource_file
+from sanctl.agents.replica import device_files, lost_writes, parts, resource_file
 from sanctl.agents.replica.parts import Device, Health
 from sanctl.drivers import (
     backing_device,
@@ -79,7 +79,7 @@ def test_a_start_makes_no_file_where_an_existing_one_cannot_be_read(
     faults.at(path, number)
     folder = str(Path(files.data).parents[1])
     with pytest.raises(OSError) as caught:
-        parts.prepare_files(FakeRunner(), VOL, folder)
+        device_files.prepare(FakeRunner(), VOL, folder)
     assert (caught.value.errno, caught.value.filename) == (number, path)
     faults.numbers.clear()
     assert held(files) == before
@@ -195,10 +195,10 @@ def test_an_error_of_the_kernel_costs_no_monitor(
     faults = Faults(monkeypatch)
     monkeypatch.setattr(os, "unlink", _failing(os.unlink))
     ocf.crash_point("gate")
-    monkeypatch.setitem(parts._PATHS_WITHOUT_SUFFIX, f"vol.{VOL.uuid}", str(tmp_path / "x"))
+    monkeypatch.setitem(device_files._PATHS_WITHOUT_SUFFIX, f"vol.{VOL.uuid}", str(tmp_path / "x"))
     faults.at(tmp_path / "x.data", errno.EIO)
     monkeypatch.setattr(loop, "backing_files", lambda: [f"/pool/devices/vol.{VOL.uuid}.data"])
-    assert parts.note_path(VOL, "sync") == f"/pool/devices/vol.{VOL.uuid}.sync"
+    assert device_files.note_path(VOL, "sync") == f"/pool/devices/vol.{VOL.uuid}.sync"
     found = Health(gate="error", alua="Standby", is_exported=True, drbd=STANDBY, is_suspended=False)
     monkeypatch.setattr(parts, "observe", lambda *_: found)
     monkeypatch.setattr(first_activation, "_is_before_first_promotion", lambda *_: True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents.replica import parts
+from sanctl.agents.replica import device_files
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import configfs, lio_export, loop
 from sanctl.drivers.lio_export import NewExport
@@ -125,7 +125,7 @@ def test_what_is_left_of_an_earlier_point_without_a_lun_is_removed(
 
 def test_a_replica_takes_no_file_of_a_restore_point_for_its_own(detached: list[str]) -> None:
     device = Device("vm1", UUID, 1, "main", ("n1", "n2"), 1, ())
-    assert parts.attached_files(device) == [DATA] and detached == []
+    assert device_files.attached(device) == [DATA] and detached == []
 
 
 def test_the_serial_is_written_last(

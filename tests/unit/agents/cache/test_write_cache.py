@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
+from sanctl.agents import cluster_toml
 from sanctl.agents.cache import write_cache, write_cache_status, write_cache_steps
 from sanctl.agents.recovery import refill_suspect
-from sanctl.agents.replica import lost_writes, parts, reinitialize, resource_file
+from sanctl.agents.replica import device_files, lost_writes, reinitialize, resource_file
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbdsetup, loop, page_cache, pool_files
 from sanctl.drivers.page_cache import WriteState
@@ -461,10 +462,10 @@ def refill(
     """Gives the replica new metadata, as `refill_if_suspect` does; DRBD and files are fakes."""
     pool = replace(topology().pools[0], path=PurePosixPath(tmp_path))
     files = DeviceFiles(kernel.path, str(tmp_path / f"vm1.{UUID}.meta"))
-    monkeypatch.setattr(parts, "load_topology", lambda: replace(topology(), pools=(pool,)))
+    monkeypatch.setattr(cluster_toml, "load_topology", lambda: replace(topology(), pools=(pool,)))
     monkeypatch.setattr(pool_files, "files_of", lambda *_: files)
     monkeypatch.setattr(pool_files, "delete_metadata", lambda *_: None)
-    monkeypatch.setattr(parts, "prepare_files", lambda *_: None)
+    monkeypatch.setattr(device_files, "prepare", lambda *_: None)
     monkeypatch.setattr(loop, "detach", lambda *_: None)
     for name in ("clear_disk", "write", "bring_up"):
         monkeypatch.setattr(resource_file, name, lambda *_: kernel.check())

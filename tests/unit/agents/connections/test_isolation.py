@@ -9,7 +9,13 @@ import pytest
 
 from sanctl.agents.cache import lost_flash
 from sanctl.agents.connections import isolation, primary_node
-from sanctl.agents.replica import lost_writes, parts, reinitialize, resource_file
+from sanctl.agents.replica import (
+    device_files,
+    lost_writes,
+    peer_contact,
+    reinitialize,
+    resource_file,
+)
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbdadm
 from sanctl.drivers.pool_files import DeviceFiles
@@ -61,8 +67,8 @@ class Node(FakeNode):
     def replacements(self) -> list[tuple[object, str, object]]:
         return [
             *super().replacements(),
-            (parts, "note_path", lambda *_: str(self.source)),
-            (parts, "wait_until_settled", lambda *_: self.done.append("wait")),
+            (device_files, "note_path", lambda *_: str(self.source)),
+            (peer_contact, "wait_until_settled", lambda *_: self.done.append("wait")),
             (primary_node, "find", lambda *_: self.serving),
             (resource_file, "only_peer", lambda _: self.only),
             (resource_file, "rewrite", self.rewrite),

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from sanctl.agents import cluster_toml
 from sanctl.agents.own_host import program
-from sanctl.agents.replica import parts
 from sanctl.drivers import initiator, node_stop
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.own_session import Record, Session
@@ -54,7 +54,7 @@ def _disks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(initiator, "maps_over", lambda _: ("36001405aa",))
     node = SimpleNamespace(iscsi=("10.77.1.1",))
     topology = SimpleNamespace(iqn_prefix="iqn.2026-11.net.example:lab", node=lambda _: node)
-    monkeypatch.setattr(parts, "load_topology", lambda: topology)
+    monkeypatch.setattr(cluster_toml, "load_topology", lambda: topology)
     monkeypatch.setattr(node_stop, "is_stopping", lambda _: True)
 
 

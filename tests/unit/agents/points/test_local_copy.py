@@ -12,9 +12,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from sanctl.agents import cluster_toml
 from sanctl.agents.points import room
 from sanctl.agents.points.local_copy import LocalCopy
-from sanctl.agents.replica import lost_writes, parts
+from sanctl.agents.replica import lost_writes
 from sanctl.drivers import loop, pool_files, reflink, write_out
 from sanctl.errors import CommandError
 from sanctl.system import state_files
@@ -64,7 +65,7 @@ def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pool:
     for owner, name, value in (
         (state_files, "RUNTIME", str(tmp_path)),
         (lost_writes, "_BOOT_ID", str(boot)),
-        (parts, "load_topology", lambda: SimpleNamespace(pool=lambda _: found)),
+        (cluster_toml, "load_topology", lambda: SimpleNamespace(pool=lambda _: found)),
         (pool_files, "check_marker", lambda *_: None),
         (loop, "find", lambda _: "/dev/loop0"),
         (room, "of_file", lambda _: None),

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from sanctl.agents import cluster_toml
 from sanctl.agents.points import deleted_points, found_files, lost_files, upkeep
-from sanctl.agents.replica import parts
 from sanctl.drivers import backup_notes, node_attributes, point_files, pool_notes
 from sanctl.errors import CommandError, Problem
 from sanctl.model.cib_change import RemovePoint, SetPoint
@@ -107,7 +107,7 @@ def node(bed: Bed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
         (pool_notes, "_FOLDER", str(tmp_path / "pools")),
         (os, "uname", lambda: SimpleNamespace(nodename="n1")),
         (time, "time", lambda: float(made.one.made_s + 3600)),
-        (parts, "load_topology", lambda: here),
+        (cluster_toml, "load_topology", lambda: here),
         (journal, "write", lambda text, **_: made.logged.append(text)),
         (bed.cluster, "patch", counted),
     ):
@@ -183,7 +183,7 @@ def not_usable(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def not_of_this_node(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "load_topology", lambda: replace(topology(), pools=()))
+    monkeypatch.setattr(cluster_toml, "load_topology", lambda: replace(topology(), pools=()))
 
 
 def not_readable(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -334,7 +334,7 @@ def test_a_copy_that_the_cib_never_named_is_not_added(node: Node) -> None:
 
 
 def begun_anew(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    pool_notes.write("main", pool_notes.MAKING, parts.load_topology().pools[0].uuid)
+    pool_notes.write("main", pool_notes.MAKING, cluster_toml.load_topology().pools[0].uuid)
 
 
 def without_its_name(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from sanctl.agents import cluster_toml
 from sanctl.agents.points import known_blocks, room, room_claims
 from sanctl.agents.points.local_copy import LocalCopy
-from sanctl.agents.replica import parts
 from sanctl.drivers import loop, pool_files, reflink
 from sanctl.errors import CommandError
 from sanctl.plan.device.point_room import ClaimedFile, DataFile, needed_bytes, with_claims
@@ -62,7 +62,7 @@ def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pool:
         os.ftruncate(copy, os.fstat(origin).st_size)
 
     for owner, name, value in (
-        (parts, "load_topology", lambda: SimpleNamespace(pool=lambda _: found)),
+        (cluster_toml, "load_topology", lambda: SimpleNamespace(pool=lambda _: found)),
         (pool_files, "check_marker", lambda *_: None),
         (reflink, "is_supported", lambda _: True),
         (reflink, "extent_count", lambda _: 1),

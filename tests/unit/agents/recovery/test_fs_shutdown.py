@@ -17,7 +17,7 @@ import pytest
 from sanctl.agents import ocf
 from sanctl.agents.recovery import fs_shutdown, pool_remount, unbroken_use
 from sanctl.agents.recovery.fs_shutdown import FilesystemState
-from sanctl.agents.replica import lost_writes, parts, resource_file
+from sanctl.agents.replica import device_files, lost_writes, resource_file
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import (
     drbdsetup,
@@ -137,7 +137,7 @@ class Node(FakeNode):
             (ocf, "crash_point", self.does),
             (resource_file, "clear_disk", lambda _name: self.does("clear disk")),
             (drbdsetup, "force_detach", lambda _runner, minor: self.does(f"detach {minor}")),
-            (parts, "detach_files", self.detach_all),
+            (device_files, "detach", self.detach_all),
         ]
 
 

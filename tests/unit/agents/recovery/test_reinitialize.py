@@ -9,7 +9,8 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from sanctl.agents.replica import lost_writes, parts, reinitialize, resource_file
+from sanctl.agents import cluster_toml
+from sanctl.agents.replica import device_files, lost_writes, reinitialize, resource_file
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbdsetup, loop
 from tests.fakes.runner import FakeRunner
@@ -46,12 +47,12 @@ def test_no_two_resource_files_name_one_loop_device(
         assert len(named) == len(set(named)), (name, named)
         steps.append(name)
 
-    monkeypatch.setattr(parts, "load_topology", lambda: replace(topology(), pools=(pool,)))
+    monkeypatch.setattr(cluster_toml, "load_topology", lambda: replace(topology(), pools=(pool,)))
     monkeypatch.setattr(resource_file, "path_of", lambda name: str(tmp_path / f"{name}.res"))
     monkeypatch.setattr(drbdsetup, "down", lambda *_: step("down"))
     monkeypatch.setattr(loop, "detach", detach)
     monkeypatch.setattr(lost_writes, "clear_marker", lambda *_: step("clear"))
-    monkeypatch.setattr(parts, "prepare_files", lambda *_: step("prepare"))
+    monkeypatch.setattr(device_files, "prepare", lambda *_: step("prepare"))
     monkeypatch.setattr(resource_file, "write", write)
     monkeypatch.setattr(resource_file, "bring_up", lambda *_: step("up"))
     reinitialize.reset(FakeRunner(), VOL)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents.replica import gate_size, parts
+from sanctl.agents.replica import device_files, gate_size
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import backing_device, drbd_kernel, drbdadm, gate, pool_files, ram_cache
 from sanctl.errors import CommandError, Problem
@@ -60,7 +60,7 @@ def test_files_that_cannot_grow_are_started_as_they_are(
 ) -> None:
     """ext4 has no file above 16 TiB: after a resize beyond it no start succeeded any more."""
     refuse(monkeypatch, number)
-    assert parts.prepare_files(FakeRunner(), VOL, str(tmp_path)) == files
+    assert device_files.prepare(FakeRunner(), VOL, str(tmp_path)) == files
     assert Path(files.data).stat().st_size == MIB
     assert set(fake_node.loops) == {*files}
     assert sum("cannot grow to 67108864 bytes" in line for line in fake_node.journal) == 2
@@ -72,7 +72,7 @@ def test_a_file_that_has_lost_its_end_is_refused_all_the_same(
     refuse(monkeypatch)
     monkeypatch.setattr(drbdadm, "recorded_size_bytes", lambda *_, **__: 2 * MIB)
     with pytest.raises(CommandError, match="SAN-AGENT-009"):
-        parts.prepare_files(FakeRunner(), VOL, str(tmp_path))
+        device_files.prepare(FakeRunner(), VOL, str(tmp_path))
     assert Path(files.data).stat().st_size == MIB
 
 
@@ -92,7 +92,7 @@ def test_a_replica_that_is_made_has_its_size_or_is_none(
     refuse(monkeypatch, above=32 * MIB)
     for _ in range(2):
         with pytest.raises(OSError, match=os.strerror(errno.EFBIG)):
-            parts.prepare_files(FakeRunner(), VOL, str(tmp_path))
+            device_files.prepare(FakeRunner(), VOL, str(tmp_path))
 
 
 def test_a_pool_that_takes_no_writes_is_refused_all_the_same(
@@ -107,7 +107,7 @@ def test_a_pool_that_takes_no_writes_is_refused_all_the_same(
 
     monkeypatch.setattr(os, "open", open_it)
     with pytest.raises(OSError, match=os.strerror(errno.EROFS)):
-        parts.prepare_files(FakeRunner(), VOL, str(tmp_path))
+        device_files.prepare(FakeRunner(), VOL, str(tmp_path))
 
 
 class Gate:

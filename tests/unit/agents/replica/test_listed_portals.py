@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents.replica import listed_portals, parts
+from sanctl.agents import cluster_toml
+from sanctl.agents.replica import listed_portals
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import lio_listing
 from sanctl.errors import CommandError, Problem
@@ -35,7 +36,7 @@ class Kernel:
 @pytest.fixture
 def kernel(fake_node: FakeNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
     (tmp_path / "cluster.toml").write_text("")
-    monkeypatch.setattr(parts, "CLUSTER", str(tmp_path / "cluster.toml"))
+    monkeypatch.setattr(cluster_toml, "PATH", str(tmp_path / "cluster.toml"))
     made = Kernel()
     monkeypatch.setattr(lio_listing, "set_listed", made.set_listed)
     return made

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from sanctl.agents import ocf
-from sanctl.agents.replica import parts
+from sanctl.agents.replica import device_files
 from sanctl.agents.replica.parts import Device
 from sanctl.agents.reservations import (
     hooks,
@@ -66,7 +66,7 @@ class Bed:
         self.sent: list[StoredReservations] = []
         self.is_silent = False
         self.published: dict[str, str] = {}
-        patch.setattr(parts, "note_path", lambda *_: self.path)
+        patch.setattr(device_files, "note_path", lambda *_: self.path)
         patch.setattr(peers, "send", self.send)
         self.is_mounted = True
         patch.setattr(service_unit, "run", lambda *_, **__: setattr(self, "is_mounted", True))

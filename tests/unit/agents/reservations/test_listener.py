@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sanctl.agents.replica import parts
+from sanctl.agents import cluster_toml
 from sanctl.agents.reservations import follower, listener
 from sanctl.drivers import node_channel
 from sanctl.drivers.node_channel import READ_RESERVATIONS, STORED, Channel
@@ -39,7 +39,7 @@ def asked(fake_node: FakeNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def connect(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], socket.socket]]:
     """Make connections to the listener."""
     topology = SimpleNamespace(node=lambda _: SimpleNamespace(sync="127.0.0.1"))
-    monkeypatch.setattr(parts, "load_topology", lambda: topology)
+    monkeypatch.setattr(cluster_toml, "load_topology", lambda: topology)
     monkeypatch.setattr(node_channel, "RESERVATIONS_PORT", 0)
     with listener._socket() as listening, contextlib.ExitStack() as ends:
 
@@ -122,7 +122,7 @@ def test_it_listens_before_the_address_is_there(
     for address in ("192.0.2.1", "2001:db8::1"):
         node = SimpleNamespace(sync=address)
         topology = SimpleNamespace(node=lambda _, node=node: node)
-        monkeypatch.setattr(parts, "load_topology", lambda topology=topology: topology)
+        monkeypatch.setattr(cluster_toml, "load_topology", lambda topology=topology: topology)
         with listener._socket() as listening:
             assert listening.getsockname()[0] == address
 
@@ -131,7 +131,7 @@ def test_an_address_that_cannot_be_had_is_tried_again(
     asked: list[str], monkeypatch: pytest.MonkeyPatch, fake_node: FakeNode
 ) -> None:
     del asked
-    monkeypatch.setattr(parts, "load_topology", lambda: SimpleNamespace(node=lambda _: None))
+    monkeypatch.setattr(cluster_toml, "load_topology", lambda: SimpleNamespace(node=lambda _: None))
 
     class EndError(Exception):
         pass

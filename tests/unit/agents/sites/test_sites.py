@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from sanctl.agents import deleted_devices, pool
-from sanctl.agents.replica import parts
+from sanctl.agents import cluster_toml, deleted_devices, pool
 from sanctl.agents.sites import due, program
 from sanctl.drivers import gate, point_files
 from sanctl.drivers.node_facts import NodeFacts
@@ -294,7 +293,7 @@ def test_files_are_in_the_pool(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> N
         def pool(self, name: str) -> Pool | None:
             return Pool() if name == "main" else None
 
-    monkeypatch.setattr(parts, "load_topology", Topology)
+    monkeypatch.setattr(cluster_toml, "load_topology", Topology)
     assert program._file_of(point) == f"/srv/main/points/web.{point.uuid}.{point.token}"
     with pytest.raises(CommandError, match="SAN-AGENT-004"):
         program._file_of(point._replace(pool="other"))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sanctl.agents.publish import replica_state
-from sanctl.agents.replica import parts, sync_policy
+from sanctl.agents.replica import device_files, sync_policy
 from sanctl.agents.replica.parts import Device
 from sanctl.agents.sync import scheduler, tracking, verify
 from sanctl.drivers import drbd_kernel
@@ -121,7 +121,9 @@ def here(
         return Device(name, "a" * 32, 1 << 30, "", nodes, minor, (), words.get(name, ""))
 
     monkeypatch.setattr(sync_policy, "recorded_device", known)
-    monkeypatch.setattr(parts, "note_path", lambda d, kind: str(tmp_path / f"{d.name}.{kind}"))
+    monkeypatch.setattr(
+        device_files, "note_path", lambda d, kind: str(tmp_path / f"{d.name}.{kind}")
+    )
     monkeypatch.setattr(replica_state, "publish", lambda *_, **__: None)
     monkeypatch.setattr(replica_state, "has_changed", lambda *_: False)
     monkeypatch.setattr(verify, "track", lambda *_: False)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sanctl.agents.cache import write_cache
-from sanctl.agents.replica import parts
+from sanctl.agents.replica import device_files
 from sanctl.agents.replica.parts import Device
 from sanctl.agents.sync import verify, verify_history
 from sanctl.drivers import drbdadm, kernel_log, page_cache
@@ -62,7 +62,9 @@ class Node(FakeRunner):
 @pytest.fixture(autouse=True)
 def here(fake_node: FakeNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     fake_node.states["vm1"] = None
-    monkeypatch.setattr(parts, "note_path", lambda d, kind: str(tmp_path / f"{d.name}.{kind}"))
+    monkeypatch.setattr(
+        device_files, "note_path", lambda d, kind: str(tmp_path / f"{d.name}.{kind}")
+    )
     monkeypatch.setattr(kernel_log, "newest", lambda: 5)
     monkeypatch.setattr(kernel_log, "records", lambda: iter(LOG))
     return tmp_path

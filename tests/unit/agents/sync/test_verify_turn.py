@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents.replica import parts
+from sanctl.agents.replica import device_files
 from sanctl.agents.replica.parts import Device
 from sanctl.agents.sync import verify, verify_turn
 from sanctl.drivers import drbdsetup, kernel_log
@@ -87,7 +87,9 @@ class Node:
 
 @pytest.fixture
 def node(fake_node: FakeNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
-    monkeypatch.setattr(parts, "note_path", lambda d, kind: str(tmp_path / f"{d.name}.{kind}"))
+    monkeypatch.setattr(
+        device_files, "note_path", lambda d, kind: str(tmp_path / f"{d.name}.{kind}")
+    )
     monkeypatch.setattr(kernel_log, "newest", lambda: 5)
     made = Node(fake_node, tmp_path, [f"vm{n}" for n in range(10, 60)])
     monkeypatch.setattr(drbdsetup, "observe_all", made.observe_all)

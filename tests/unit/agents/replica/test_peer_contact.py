@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sanctl.agents.replica import parts
+from sanctl.agents.replica import peer_contact
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import corosync, drbd_kernel, drbdsetup
 from sanctl.errors import CommandError, Problem
@@ -33,7 +33,7 @@ def wait(
     node.clock.on_sleep = follow
     follow()
     state = drbdsetup.observe(node, "vol1")
-    return parts.await_starting_peers(node, DEVICE, state, 25.0), node.clock.passed_s
+    return peer_contact.await_starting_peers(node, DEVICE, state, 25.0), node.clock.passed_s
 
 
 @pytest.fixture(autouse=True)

@@ -7,14 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents.replica import parts
+from sanctl.agents.replica import device_files
 from sanctl.agents.replica.parts import Device
-from sanctl.config import parse
 from sanctl.drivers import backing_device, loop, ram_cache
-from sanctl.system import journal
 from tests.fakes.node import FakeNode
 from tests.fakes.runner import FakeRunner
-from tests.unit.config.test_cluster import GOOD
 
 VOL = Device(
     name="vol", uuid="0" * 32, size_bytes=0, pool="main", nodes=("n1", "n2"), minor=7, initiators=()
@@ -40,7 +37,7 @@ def test_metadata_are_not_made_in_a_left_over_file(
     monkeypatch.setattr(backing_device, "create", lambda *_, over: None)
     monkeypatch.setattr(ram_cache, "remove_parts", lambda *_: None)
     with held:
-        parts.prepare_files(FakeRunner(), VOL, str(tmp_path))
+        device_files.prepare(FakeRunner(), VOL, str(tmp_path))
         assert held.read() == b"left" * 1024
     assert not new.read_bytes().strip(b"\0")
     assert over[-1] == new.stat().st_ino
@@ -64,21 +61,6 @@ def test_metadata_without_data_are_never_taken_for_a_good_replica(
     fake_node.states["vol"] = None
     monkeypatch.setattr(backing_device, "create", lambda *_, over: None)
     monkeypatch.setattr(ram_cache, "remove_parts", lambda *_: None)
-    parts.prepare_files(FakeRunner(), VOL, str(tmp_path))
+    device_files.prepare(FakeRunner(), VOL, str(tmp_path))
     assert seen_at_first == [False] and not meta.exists()
     assert not (meta.parent / f"{meta.name}.new").read_bytes().strip(b"\0")
-
-
-def test_a_cluster_toml_of_a_newer_release_is_read_and_logged_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    logged: list[str] = []
-    monkeypatch.setattr(journal, "write", lambda text, **_: logged.append(text))
-    monkeypatch.setattr(parts, "CLUSTER", str(tmp_path / "cluster.toml"))
-    (tmp_path / "run-sanctl").mkdir()
-    Path(parts.CLUSTER).write_text(GOOD.replace("id = 2", "id = 2\nnvme = 1"))
-    assert [parts.load_topology() for _ in range(3)] == [parse(GOOD)] * 3
-    assert len(logged) == 1 and "SAN-CONF-004" in logged[0] and "nvme" in logged[0]
-    Path(parts.CLUSTER).write_text(GOOD)
-    parts.load_topology()
-    assert len(logged) == 1
