@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sanctl.drivers import cib
 from sanctl.errors import CommandError, Problem
 from sanctl.model.outdated_mark import PREFIX, mark_attributes, mark_id, parse_mark_id
+from sanctl.model.pacemaker_boolean import is_true
 from sanctl.parse.xml_output import parse_xml
 from sanctl.plan.failover.action_history import Action, is_primary
 from sanctl.system.runner import Runner
@@ -26,8 +27,6 @@ from sanctl.system.runner import Runner
 if TYPE_CHECKING:
     import xml.etree.ElementTree as ET
 
-#: As Pacemaker reads a boolean (crm_str_to_boolean).
-_TRUE = frozenset({"true", "yes", "on", "1", "y"})
 _TIMEOUT_S = 20.0
 _CLEAR_TIMEOUT_S = 8.0
 _CONSTRAINTS = "/cib/configuration/constraints"
@@ -128,7 +127,7 @@ def read(runner: Runner, devices: Collection[str], peer: str = "") -> SeenMarks:
             case "nvpair" if name == "uuid":
                 uuids[last_device] = element.get("value", "")
             case "nvpair" if name == "maintenance":
-                is_maintained = element.get("value", "").lower() in _TRUE
+                is_maintained = is_true(element.get("value", ""))
             case "nvpair" if name in names:
                 path = f"{last_set}/nvpair[@id='{identifier}']"
                 found.append((names[name], last_node, element.get("value", ""), path))

@@ -14,10 +14,8 @@ from sanctl.model.cib_names import POOL_RESOURCE
 from sanctl.model.crm_mon import MEMBER_STATES, Mon, NodeState, Role
 from sanctl.model.device import DeviceSpec, PoolUsage, ReplicaState
 from sanctl.model.names import DeviceName, NodeName, PoolName
+from sanctl.model.pacemaker_boolean import is_true
 from sanctl.model.vote_mode import VOTES_ATTRIBUTE, NodeVotes, WantedVotes
-
-#: How Pacemaker writes that something is so.
-_TRUE = frozenset({"true", "yes", "on", "1", "y"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +28,12 @@ class Cluster:
     @property
     def is_maintenance(self) -> bool:
         """Whether the whole cluster is in maintenance mode: Pacemaker manages no resource."""
-        return self.cib.properties.get("maintenance-mode", "false").lower() in _TRUE
+        return is_true(self.cib.properties.get("maintenance-mode", "false"))
 
     @property
     def is_all_stopped(self) -> bool:
         """Whether Pacemaker is told to stop every resource: `stop-all-resources`."""
-        return self.cib.properties.get("stop-all-resources", "false").lower() in _TRUE
+        return is_true(self.cib.properties.get("stop-all-resources", "false"))
 
     @classmethod
     def seen(cls, cib: Cib, mon: Mon) -> Self:

@@ -27,6 +27,7 @@ from sanctl.model.device_restore import REPORT_PREFIX, RestoreReport
 from sanctl.model.names import NodeName
 from sanctl.model.outdated_mark import PREFIX as OUTDATED_PREFIX
 from sanctl.model.outdated_mark import parse_mark_id
+from sanctl.model.pacemaker_boolean import is_true
 from sanctl.model.restore_point import (
     FAILED_PREFIX,
     SIZES_ATTRIBUTE,
@@ -54,7 +55,7 @@ from sanctl.parse.fencing_resources import fencing_resources
 from sanctl.parse.foreign_constraints import foreign_constraints
 from sanctl.parse.guest_constraints import follows, foreign_ties, guests
 from sanctl.parse.meta_attributes import resource_defaults
-from sanctl.parse.nvpairs import TRUE, pairs_of
+from sanctl.parse.nvpairs import pairs_of
 from sanctl.parse.published_state import parse_pool_usage, parse_replica_state, parse_replicas
 from sanctl.parse.watched_resources import watch_clones
 from sanctl.parse.xml_output import parse_xml
@@ -140,7 +141,7 @@ def parse_cib(root: ET.Element, states: Mapping[str, str] = _NO_STATES) -> Cib:
             ballots[node] = NodeVotes.parse(value)
         elif name == DRAINED_ATTRIBUTE and value == "true":
             drained.add(node)
-        elif name == STANDBY_ATTRIBUTE and value.lower() in TRUE:
+        elif name == STANDBY_ATTRIBUTE and is_true(value):
             standby_until_reboot.add(node)
         elif name.startswith(VERIFY_PREFIX) and (result := parse_published(value)) is not None:
             verifications[name.removeprefix(VERIFY_PREFIX), node] = result
@@ -243,8 +244,8 @@ def _nodes(configuration: ET.Element) -> Iterator[CibNode]:
         yield CibNode(
             name=name,
             id=element.get("id", ""),
-            wants_standby=attributes.get(STANDBY_ATTRIBUTE, "off").lower() in TRUE,
-            wants_maintenance=attributes.get(MAINTENANCE_ATTRIBUTE, "").lower() in TRUE,
+            wants_standby=is_true(attributes.get(STANDBY_ATTRIBUTE, "off")),
+            wants_maintenance=is_true(attributes.get(MAINTENANCE_ATTRIBUTE, "")),
             attributes=attributes,
         )
 

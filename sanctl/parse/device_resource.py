@@ -15,13 +15,14 @@ from sanctl.model.device_restore import RestoreOrder, closes
 from sanctl.model.host import parse_hosts
 from sanctl.model.host_group import parse_group_names
 from sanctl.model.names import ByteSize, DeviceName, Iqn, NodeName, PoolName
+from sanctl.model.pacemaker_boolean import is_true
 from sanctl.model.published_reservations import CLEAR_PARAMETER, PARAMETER, are_on
 from sanctl.model.release_needs import PARAMETER as NEEDS_PARAMETER
 from sanctl.model.release_needs import parse_needs
 from sanctl.model.restore_point import PointOrder
 from sanctl.model.sync_policy import SyncPolicy
 from sanctl.parse.meta_attributes import unmanaging, unpromoting
-from sanctl.parse.nvpairs import TRUE, pairs_of
+from sanctl.parse.nvpairs import pairs_of
 
 _UUID = re.compile(r"[0-9a-f]{32}")
 
@@ -92,7 +93,7 @@ def parse_device(
         is_deleting=is_stopping and _is_deleting(clone),
         unmanaged_by=unmanaging(*places),
         unpromoted_by=unpromoting(*places),
-        is_new=meta.get("sanctl-new", "false").lower() in TRUE,
+        is_new=is_true(meta.get("sanctl-new", "false")),
         cache=parse_cache_policy(parameters.get("cache", "")),
         hosts=parse_hosts(parameters.get("hosts", "")),
         host_groups=parse_group_names(meta.get(GROUPS_OF_DEVICE, "")),

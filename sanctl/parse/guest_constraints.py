@@ -7,10 +7,9 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping
 
 from sanctl.model.device_follow import DeviceFollow, ForeignTie
+from sanctl.model.pacemaker_boolean import is_false
 
 _OWN_PREFIX = "sanctl-"
-#: As Pacemaker reads a boolean.
-_FALSE = frozenset({"false", "off", "no", "n", "0"})
 
 
 def guests(configuration: ET.Element) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -60,7 +59,7 @@ def _dependents_in_sets(constraint: ET.Element) -> frozenset[str]:
     steps: list[set[str]] = []
     for each in sets:
         members = [reference.get("id", "") for reference in each.findall("resource_ref")]
-        if each.get("sequential", "true").lower() in _FALSE:
+        if is_false(each.get("sequential", "true")):
             steps.append(set(members))
         else:
             steps += [{member} for member in members]

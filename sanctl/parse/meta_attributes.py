@@ -7,8 +7,8 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable, Mapping, Sequence
 
 from sanctl.model.meta_attribute import MetaAttribute
+from sanctl.model.pacemaker_boolean import is_true
 
-_TRUE = frozenset({"true", "yes", "on", "1", "y"})
 #: Earlier names of roles stay valid in the CIB.
 _NOT_PROMOTED = frozenset({"unpromoted", "slave"})
 
@@ -20,8 +20,8 @@ def unmanaging(*sets: tuple[str, Mapping[str, str]]) -> tuple[MetaAttribute, ...
         sets: the attributes of each place, with its resource; a later place has precedence.
     """
     return (
-        *_in_effect("is-managed", lambda value: value not in _TRUE, sets),
-        *_in_effect("maintenance", lambda value: value in _TRUE, sets),
+        *_in_effect("is-managed", lambda value: not is_true(value), sets),
+        *_in_effect("maintenance", is_true, sets),
     )
 
 

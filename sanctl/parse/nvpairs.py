@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Name and value pairs in an element of the CIB, and the words that Pacemaker reads as true."""
+"""Name and value pairs in an element of the CIB."""
 
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-
-#: In lower case.
-TRUE = frozenset({"true", "yes", "on", "1", "y"})
 
 
 def pairs_of(element: ET.Element, *sets: str) -> dict[str, str]:

@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING
 from sanctl.drivers import cib, corosync, drbd_kernel, drbdsetup
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
+from sanctl.model.pacemaker_boolean import is_false
 from sanctl.model.vote_mode import Votes
 from sanctl.parse.corosync import parse_conf_vote_mode
 from sanctl.plan.failover import fence_rules
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
 _NOT_CONNECTED_YET = "Consistent"
 # A new folder for each start of the unit; its inode number is not known to be used again.
 PACEMAKER_CGROUP = "/sys/fs/cgroup/system.slice/pacemaker.service"
-_FALSE = frozenset({"false", "no", "off", "0", "n"})
 
 
 class ClusterView:
@@ -305,4 +305,4 @@ def _apply_drbd_quorum(view: ClusterView, device: str, membership: str) -> str:
 
 
 def _is_fencing_off(runner: Runner) -> bool:
-    return cib.cluster_property(runner, "stonith-enabled", default="true").lower() in _FALSE
+    return is_false(cib.cluster_property(runner, "stonith-enabled", default="true"))

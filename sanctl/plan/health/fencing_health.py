@@ -11,6 +11,7 @@ from sanctl.model.crm_mon import MEMBER_STATES, NodeState, Role
 from sanctl.model.findings import Finding, Severity
 from sanctl.model.meta_attribute import and_texts, deletions
 from sanctl.model.name_list import in_words
+from sanctl.model.pacemaker_boolean import is_true
 from sanctl.model.sbd_mode import DISK, DISKLESS, MODES, OFF
 
 _FENCE_SBD = "fence_sbd"
@@ -20,7 +21,7 @@ CRITICAL, WARNING = Severity.CRITICAL, Severity.WARNING
 def fencing_findings(cluster: Cluster) -> Iterator[Finding]:
     """Return what is wrong with fencing, before it is needed."""
     properties = cluster.cib.properties
-    if properties.get("stonith-enabled", "true").lower() not in {"true", "yes", "on", "1", "y"}:
+    if not is_true(properties.get("stonith-enabled", "true")):
         yield Finding(
             code="SAN-HLT-010",
             severity=CRITICAL,
@@ -29,7 +30,7 @@ def fencing_findings(cluster: Cluster) -> Iterator[Finding]:
             why="a node that falls silent may still write: taking over then can destroy data",
             do="crm_attribute --name stonith-enabled --update true",
         )
-    if properties.get("startup-fencing", "true").lower() not in {"true", "yes", "on", "1", "y"}:
+    if not is_true(properties.get("startup-fencing", "true")):
         yield Finding(
             code="SAN-HLT-017",
             severity=CRITICAL,
