@@ -13,13 +13,15 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Self
 
 import pytest
 
 from sanctl.agents import cluster_toml
-from sanctl.agents.cache import lost_flash
+from sanctl.agents.cache import lost_flash, read_cache, write_cache_status
+from sanctl.agents.publish import attrd_cache
 from sanctl.agents.replica import lost_writes, resource_file
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import (
@@ -40,6 +42,7 @@ from sanctl.drivers import (
 from sanctl.model.drbd import ResourceState
 from sanctl.model.topology import Topology
 from sanctl.parse.corosync import Membership
+from sanctl.plan.device.short_monitor import period
 from sanctl.system import journal, state_files
 from sanctl.system.runner import LocalRunner, Runner
 from tests.fakes.runner import FakeRunner
@@ -169,6 +172,24 @@ class FakeNode(FakeRunner):
             ("CRM_meta_interval", "10000"),
         ):
             monkeypatch.setenv(f"OCF_RESKEY_{key}", value)
+
+    def start_attrd(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Have an attrd run, for replicas that publish no host and no cache."""
+        for module, name, answer in (
+            (attrd_cache, "attrd_pid", "7"),
+            (write_cache_status, "published_fields", ""),
+            (read_cache, "published_fields", ""),
+        ):
+            monkeypatch.setattr(module, name, lambda *_, answer=answer: answer)
+
+    def enter_period_of_vol1(self) -> None:
+        """Have it be within vol1's period, of whatever length: what is recorded stays as it is."""
+
+        def is_within(now_s: float) -> bool:
+            present = partial(period, name="vol1", replicas_here=1, now_s=now_s)
+            return all(30 < present(is_in_sync=each).passed_s < 50 for each in (True, False))
+
+        self.clock.now_s = next(filter(is_within, map(float, range(1000, 9000))))
 
     def observe(self, runner: Runner, name: str) -> ResourceState | None:
         """Return what DRBD says of a replica; a model of DRBD has a method of its own."""

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import pytest
 
 from sanctl.lab.harness.lab_session import wait_for
-from sanctl.lab.harness.scenario import Scenario, await_members_online
+from sanctl.lab.harness.scenario import Scenario
 from tests.support import heartbeat_runner
 from tests.support.cluster_host import (
     BACK_S,
@@ -43,22 +43,8 @@ GIVEN_UP_S = 60.0
 @pytest.fixture(scope="module")
 def hosts(scenario: Scenario) -> Iterator[ClusterHosts]:
     """A device with reservations on, served by n1, at which both hosts are logged in."""
-    found = ClusterHosts(scenario, NAME)
-    allowed = [each for iqn in found.iqns for each in ("--initiator", iqn)]
-    await_members_online(scenario.bed)
-    scenario.sanctl(
-        "device", "create", NAME, "--size", "64M", "--nodes", "n1,n2", "--prefer", "n1",
-        "--reservations", "on", *allowed, node=WHERE, timeout_s=300,
-    )  # fmt: skip
-    try:
-        found.log_in()
+    with ClusterHosts(scenario, NAME).sharing(where=WHERE) as found:
         yield found
-    finally:
-        for host in (0, 1):
-            found.stop_arbitration(host)
-            found.kill_heartbeats(host)
-        found.log_out()
-        scenario.delete_together([NAME])
 
 
 def test_both_register_by_every_path(hosts: ClusterHosts) -> None:

@@ -30,21 +30,8 @@ _FILE = "tail -n +1 /srv/sanctl/main/devices/{name}.*.reservations | head -1"
 @pytest.fixture(scope="module")
 def hosts(scenario: Scenario) -> Iterator[TwoHosts]:
     """A device on n1 and n2, served by n1, with reservations on; both hosts at both nodes."""
-    found = TwoHosts(scenario, NAME)
-    allowed = [each for iqn in found.iqns for each in ("--initiator", iqn)]
-    await_members_online(scenario.bed)
-    scenario.sanctl(
-        "device", "create", NAME, "--size", "64M", "--nodes", "n1,n2", "--prefer", "n1",
-        "--reservations", "on", *allowed, node=WHERE, timeout_s=300,
-    )  # fmt: skip
-    try:
-        found.log_in()
+    with TwoHosts(scenario, NAME).sharing(where=WHERE) as found:
         yield found
-    finally:
-        for host in (0, 1):
-            found.stop_writer(host)
-        found.log_out()
-        scenario.delete_together([NAME])
 
 
 def active(hosts: TwoHosts) -> str:

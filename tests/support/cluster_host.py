@@ -128,6 +128,11 @@ class ClusterHosts(TwoHosts):
         """End what a host does all the while: its machine hangs."""
         self.host.sh(f"systemctl stop {self._unit(host)}; true", timeout_s=150)
 
+    def end_programs(self, host: int) -> None:
+        """End the owner's defence, writes that are in flight, and heartbeats."""
+        self.stop_arbitration(host)
+        self.kill_heartbeats(host)
+
     def rounds(self, host: int) -> list[dict[str, Any]]:
         """Return what the owner has read, one for each round."""
         out = self.host.sh(f"touch {self._log(host)}; cat {self._log(host)}")

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
 import time
+from collections.abc import Iterator
+from typing import Self
 
 from sanctl.lab.harness.lab_session import wait_for
-from sanctl.lab.harness.scenario import Scenario
+from sanctl.lab.harness.scenario import Scenario, await_members_online
 from sanctl.lab.machines.spec import Network
 
 _SECOND = "second"
@@ -54,6 +57,34 @@ class TwoHosts:
         self.target = f"{scenario.iqn_prefix()}.{device}"
         self._portals = {node.name: node.address(Network.ISCSI) for node in scenario.bed.storage}
         self._disks: dict[tuple[str, str], str] = {}
+
+    @contextlib.contextmanager
+    def sharing(self, *, where: str) -> Iterator[Self]:
+        """Have both logged in at the device: served by n1, with a replica on n2, reservations on.
+
+        Made before, and deleted after; what the hosts still run then is ended.
+
+        Args:
+            where: the node on which sanctl is called.
+        """
+        allowed = [each for iqn in self.iqns for each in ("--initiator", iqn)]
+        await_members_online(self.scenario.bed)
+        self.scenario.sanctl(
+            "device", "create", self.device, "--size", "64M", "--nodes", "n1,n2", "--prefer", "n1",
+            "--reservations", "on", *allowed, node=where, timeout_s=300,
+        )  # fmt: skip
+        try:
+            self.log_in()
+            yield self
+        finally:
+            for host in (0, 1):
+                self.end_programs(host)
+            self.log_out()
+            self.scenario.delete_together([self.device])
+
+    def end_programs(self, host: int) -> None:
+        """End what a host has running all the while."""
+        self.stop_writer(host)
 
     def log_in(self) -> None:
         """Log in both initiators at all nodes."""

@@ -10,14 +10,11 @@ import time
 import pytest
 
 from sanctl.agents import device_monitor
-from sanctl.agents.cache import read_cache, write_cache_status
 from sanctl.agents.fencing import all_marked, outdate
 from sanctl.agents.promotion import compared_data
-from sanctl.agents.publish import attrd_cache, replica_state
+from sanctl.agents.publish import replica_state
 from sanctl.agents.reservations import hooks
-from sanctl.drivers import lio
 from sanctl.model.drbd import ResourceState
-from sanctl.plan.device.short_monitor import period
 from sanctl.system import state_files
 from tests.fakes.node import FakeNode
 from tests.unit.agents.fencing.test_own_mark import GOOD, VOL, Cluster
@@ -124,17 +121,9 @@ def test_the_next_monitor_takes_it_off_where_this_one_dies(
     here: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who publishes the end of the resync meanwhile does not get the lock, and records nothing."""
-    monkeypatch.setattr(attrd_cache, "attrd_pid", lambda: "7")
-    monkeypatch.setattr(lio, "access", lambda _name: ())
-    monkeypatch.setattr(write_cache_status, "published_fields", lambda *_: "")
-    monkeypatch.setattr(read_cache, "published_fields", lambda *_: "")
+    here.start_attrd(monkeypatch)
     monkeypatch.setattr(compared_data, "is_candidate", lambda *_: True)
-    # Well within the device's period, in which what is recorded is not published again.
-    here.clock.now_s = next(
-        now_s
-        for now_s in map(float, range(1000, 9000))
-        if 30 < period(name="vol1", replicas_here=1, is_in_sync=True, now_s=now_s).passed_s < 100
-    )
+    here.enter_period_of_vol1()
     cluster = Cluster()
     replica_state.publish(cluster, VOL, _FILLS)
 

@@ -7,11 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from sanctl.agents.cache import read_cache, write_cache_status
 from sanctl.agents.promotion import first_activation
 from sanctl.agents.publish import attrd_cache, replica_state
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import lio
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.system import state_files
@@ -26,10 +24,7 @@ NOTE = f"left-to-first.{FIRST.uuid}"
 
 @pytest.fixture
 def node(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> FakeNode:
-    monkeypatch.setattr(attrd_cache, "attrd_pid", lambda: "7")
-    monkeypatch.setattr(lio, "access", lambda _name: ())
-    monkeypatch.setattr(write_cache_status, "published_fields", lambda *_: "")
-    monkeypatch.setattr(read_cache, "published_fields", lambda *_: "")
+    fake_node.start_attrd(monkeypatch)
     monkeypatch.setattr(first_activation, "is_new", lambda *_: True)
     return fake_node
 

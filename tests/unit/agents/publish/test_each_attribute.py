@@ -8,21 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents.cache import read_cache, write_cache_status
 from sanctl.agents.connections import reconnect_dropped
 from sanctl.agents.fencing import outdate
 from sanctl.agents.promotion import compared_data, first_activation
 from sanctl.agents.publish import attrd_cache, replica_state
 from sanctl.agents.replica import lost_writes, resync_note
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import gate, lio
+from sanctl.drivers import gate
 from sanctl.errors import CommandError, Problem
 from sanctl.model import disk_drops
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.model.hung_io import NOTE_KIND, HungCause, HungIo
 from sanctl.model.packed_states import STATES_ATTRIBUTE, unpack
 from sanctl.parse.published_state import parse_replica_state
-from sanctl.plan.device.short_monitor import MINUTE_S, Period, period
+from sanctl.plan.device.short_monitor import MINUTE_S, Period
 from sanctl.plan.failover.promotion import FirstStep
 from sanctl.system import state_files
 from tests.fakes.node import FakeNode
@@ -34,20 +33,9 @@ STANDBY = ResourceState("vol1", "Secondary", "no", "UpToDate", 1024, (PEER,), mi
 
 @pytest.fixture
 def node(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> FakeNode:
-    monkeypatch.setattr(attrd_cache, "attrd_pid", lambda: "7")
-    monkeypatch.setattr(lio, "access", lambda _name: ())
-    monkeypatch.setattr(write_cache_status, "published_fields", lambda *_: "")
-    monkeypatch.setattr(read_cache, "published_fields", lambda *_: "")
+    fake_node.start_attrd(monkeypatch)
     monkeypatch.setattr(compared_data, "is_candidate", lambda *_: True)
-    # Well within the device's period, of whatever length that is.
-    fake_node.clock.now_s = next(
-        now_s
-        for now_s in map(float, range(1000, 9000))
-        if all(
-            30 < period(name="vol1", replicas_here=1, is_in_sync=each, now_s=now_s).passed_s < 50
-            for each in (True, False)
-        )
-    )
+    fake_node.enter_period_of_vol1()
     return fake_node
 
 
