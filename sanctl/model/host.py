@@ -9,36 +9,25 @@ from typing import Self
 
 from sanctl.errors import Problem, UsageError
 from sanctl.model.access import CHAP, MUTUAL, split_host
-from sanctl.model.names import Iqn
+from sanctl.model.names import CheckedName, Iqn
 
-_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,61}[a-z0-9])?")
+#: Names of host groups are alike.
+HOST_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,61}[a-z0-9])?")
+HOST_NAME_HINT = "use 1 to 63 of a-z, 0-9, '-' and '.', the first and last a letter or digit"
 # An IQN is a usual user name. No '/', which ends the name in the CIB; LIO takes NULL for none.
 _USER = re.compile(r"(?!NULL)[A-Za-z0-9][A-Za-z0-9._:@-]{0,222}")
 
 
-@dataclass(frozen=True, slots=True, order=True, kw_only=True)
-class HostName:
+class HostName(CheckedName):
     """The name of a host: part of an id in the CIB, and the name of the file with its secret."""
 
-    value: str
+    __slots__ = ()
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.value):
+        if not HOST_NAME.fullmatch(self.value):
             raise UsageError(
-                Problem(
-                    "SAN-NAME-007",
-                    f"host name {self.value!r} is not valid",
-                    "use 1 to 63 of a-z, 0-9, '-' and '.', the first and last a letter or digit",
-                )
+                Problem("SAN-NAME-007", f"host name {self.value!r} is not valid", HOST_NAME_HINT)
             )
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Return the name, or raise UsageError."""
-        return cls(value=text)
-
-    def __str__(self) -> str:
-        return self.value
 
 
 @dataclass(frozen=True, slots=True, order=True, kw_only=True)

@@ -3,40 +3,28 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Self
 
 from sanctl.errors import Problem, UsageError
-from sanctl.model.host import HostName
+from sanctl.model.host import HOST_NAME, HOST_NAME_HINT, HostName
+from sanctl.model.names import CheckedName
 
-_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,61}[a-z0-9])?")
 _HOSTS = "hosts="
 
 
-@dataclass(frozen=True, slots=True, order=True, kw_only=True)
-class HostGroupName:
+class HostGroupName(CheckedName):
     """The name of a host group; it has nothing to do with a host of the same name."""
 
-    value: str
+    __slots__ = ()
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.value):
+        if not HOST_NAME.fullmatch(self.value):
             raise UsageError(
                 Problem(
-                    "SAN-NAME-010",
-                    f"host group name {self.value!r} is not valid",
-                    "use 1 to 63 of a-z, 0-9, '-' and '.', the first and last a letter or digit",
+                    "SAN-NAME-010", f"host group name {self.value!r} is not valid", HOST_NAME_HINT
                 )
             )
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Return the name, or raise UsageError."""
-        return cls(value=text)
-
-    def __str__(self) -> str:
-        return self.value
 
 
 @dataclass(frozen=True, slots=True, order=True, kw_only=True)

@@ -60,7 +60,9 @@ _MAX_BYTES = 1 << 53
 
 
 @dataclass(frozen=True, slots=True, order=True, kw_only=True)
-class _Name:
+class CheckedName:
+    """A name that is always valid: what it must be each kind of name says for itself."""
+
     value: str
 
     def __post_init__(self) -> None:
@@ -76,7 +78,7 @@ class _Name:
         return self.value
 
 
-class DeviceName(_Name):
+class DeviceName(CheckedName):
     """The name of a device: a Pacemaker resource, a DRBD resource and a part of an IQN."""
 
     __slots__ = ()
@@ -106,7 +108,7 @@ class DeviceName(_Name):
             )
 
 
-class NodeName(_Name):
+class NodeName(CheckedName):
     """The name of a cluster node, as `uname -n` and Corosync have it."""
 
     __slots__ = ()
@@ -122,7 +124,7 @@ class NodeName(_Name):
             )
 
 
-class PoolName(_Name):
+class PoolName(CheckedName):
     """The name of a storage pool in cluster.toml."""
 
     __slots__ = ()
@@ -138,7 +140,7 @@ class PoolName(_Name):
             )
 
 
-class Iqn(_Name):
+class Iqn(CheckedName):
     """An iSCSI name (`iqn.` or `eui.`), in lower case as RFC 3720 compares them."""
 
     __slots__ = ()
