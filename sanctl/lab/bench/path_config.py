@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sanctl.lab.machines.spec import Network, NodeSpec
+from sanctl.lab.bench import drbd_by_hand
+from sanctl.lab.machines.spec import NodeSpec
 
 NAME = "bench-path"
 #: The folder of the backing files: on the pool's filesystem, as those of sanctl's devices.
@@ -85,29 +86,7 @@ def resource_file(nodes: Sequence[NodeSpec]) -> str:
 
     Without fencing: its handlers have nothing to ask without a cluster, and no part in a write.
     """
-    hosts = "".join(
-        f"  on {node.name} {{\n"
-        f"    device minor {MINOR};\n    disk {DRBD_LOOP};\n    meta-disk internal;\n"
-        f"    address {node.address(Network.SYNC)}:{_PORT};\n  }}\n"
-        for node in nodes
-    )
-    return f"""\
-resource {RESOURCE} {{
-  net {{
-    protocol C;
-    timeout 9;
-    ko-count 14;
-    ping-int 1;
-    ping-timeout 18;
-    connect-int 2;
-    max-buffers 8000;
-    max-epoch-size 8000;
-  }}
-  disk {{
-    on-io-error detach;
-  }}
-{hosts}}}
-"""
+    return drbd_by_hand.resource_file(RESOURCE, nodes, minor=MINOR, disk=DRBD_LOOP, port=_PORT)
 
 
 def attach_script(numbers: Sequence[int]) -> str:

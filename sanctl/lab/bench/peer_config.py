@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import quoteattr
 
+from sanctl.lab.bench import drbd_by_hand
 from sanctl.lab.machines.spec import Network, NodeSpec
 
 PREFIX = "bench-peers"
@@ -124,34 +125,21 @@ class StockDevice:
 
 def resource_file(device: StockDevice, nodes: Sequence[NodeSpec]) -> str:
     """Return the DRBD resource file."""
-    hosts = "".join(
-        f"  on {node.name} {{\n"
-        f"    device minor {device.minor};\n    disk {device.loop};\n    meta-disk internal;\n"
-        f"    address {node.address(Network.SYNC)}:{_FIRST_PORT + device.number};\n  }}\n"
-        for node in nodes
-    )
-    return f"""\
-resource {device.name} {{
-  net {{
-    protocol C;
-    timeout 9;
-    ko-count 14;
-    ping-int 1;
-    ping-timeout 18;
-    connect-int 2;
-    max-buffers 8000;
-    max-epoch-size 8000;
-  }}
-  disk {{
-    on-io-error detach;
-    fencing resource-and-stonith;
-  }}
+    handlers = f"""\
   handlers {{
     fence-peer "/usr/lib/drbd/crm-fence-peer.sh --timeout {FENCE_TIMEOUT_S}";
     after-resync-target "/usr/lib/drbd/crm-unfence-peer.sh";
   }}
-{hosts}}}
 """
+    return drbd_by_hand.resource_file(
+        device.name,
+        nodes,
+        minor=device.minor,
+        disk=device.loop,
+        port=_FIRST_PORT + device.number,
+        disk_options="    fencing resource-and-stonith;\n",
+        handlers=handlers,
+    )
 
 
 def loop_unit(devices: Sequence[StockDevice]) -> str:
