@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What benches share: the option that names the lab, the lab with its host, versions, a ledger."""
+"""What benches share: the option that names the lab, the lab with its host, a ledger, a device."""
 
 from __future__ import annotations
 
@@ -47,6 +47,14 @@ def scenario_without(name: str, device: str) -> Scenario:
 def versions(bed: LabSession) -> str:
     """Return the kernel, DRBD's module and the packages of a storage node, a line for each."""
     return bed.sh(bed.storage[0].name, _VERSIONS).stdout
+
+
+def remove_device(scenario: Scenario, device: str) -> None:
+    """End the ledger on a bench's device, and delete the device, as far as there are."""
+    # First the ledger: a write that waits for a path would hang for ever.
+    scenario.host.sh(f"systemctl stop ledger-{device} 2>/dev/null || true", timeout_s=150)
+    if scenario.exists(device):
+        scenario.delete(device)
 
 
 def start_load(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sanctl.cli.options import output_option
-from sanctl.lab.bench.bench_lab import lab_option, scenario_without, start_load
+from sanctl.lab.bench.bench_lab import lab_option, remove_device, scenario_without, start_load
 from sanctl.lab.bench.ledger_result import close_load, finish_bench
 from sanctl.lab.harness import collect, point_copies
 from sanctl.lab.harness.failover import LedgerLoad, await_writes
@@ -24,7 +24,6 @@ from sanctl.lab.harness.scenario import Scenario, require
 from sanctl.lab.measure import ledger_latency
 from sanctl.lab.measure.ledger_writer import BLOCK_BYTES
 from sanctl.model.names import ByteSize
-from sanctl.plan.device.deletion import HOSTS_LOGGED_IN
 
 if TYPE_CHECKING:
     from sanctl.lab.documents import host_pauses as documents
@@ -207,14 +206,7 @@ def snapshot_command(
                     _snapshot(scenario, "delete", f"{_DEVICE}@p{number}", "--yes")
         check = close_load(load)
     finally:
-        # Before the device is deleted: a write that waits for a path would hang for ever.
-        scenario.host.sh(f"systemctl stop ledger-{_DEVICE} 2>/dev/null || true", timeout_s=150)
-        if scenario.exists(_DEVICE):
-            scenario.host.logout(f"{scenario.iqn_prefix()}.{_DEVICE}")
-            scenario.sanctl(
-                "device", "delete", _DEVICE, "--yes", "--with-points", "--accept", HOSTS_LOGGED_IN,
-                timeout_s=_COMMAND_S,
-            )  # fmt: skip
+        remove_device(scenario, _DEVICE)
     series = [[each for each in trials if each.goal_extents == count] for count in counts]
     finish_bench(
         output,

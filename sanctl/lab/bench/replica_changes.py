@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sanctl.cli.options import output_option
-from sanctl.lab.bench.bench_lab import lab_option, scenario_without, start_load
+from sanctl.lab.bench.bench_lab import lab_option, remove_device, scenario_without, start_load
 from sanctl.lab.bench.ledger_result import close_load, finish_bench
 from sanctl.lab.harness import collect
 from sanctl.lab.harness.failover import LedgerLoad, await_writes
@@ -177,10 +177,7 @@ def levels_command(
             trials += [measure_change(load, *words) for words in _words(nodes, before, after)]
         check = close_load(load)
     finally:
-        # Before the device is deleted: a write that waits for a path would hang for ever.
-        scenario.host.sh(f"systemctl stop ledger-{_DEVICE} 2>/dev/null || true", timeout_s=150)
-        if scenario.exists(_DEVICE):
-            scenario.delete(_DEVICE)
+        remove_device(scenario, _DEVICE)
     finish_bench(
         output,
         check,

@@ -19,7 +19,7 @@ import click
 from sanctl.cli.options import output_option
 from sanctl.errors import CommandError, Problem
 from sanctl.lab.bench import bench_lab
-from sanctl.lab.bench.bench_lab import lab_option, scenario_without, start_load
+from sanctl.lab.bench.bench_lab import lab_option, remove_device, scenario_without, start_load
 from sanctl.lab.bench.ledger_result import close_load, finish_bench
 from sanctl.lab.harness import collect, point_copies
 from sanctl.lab.harness.failover import LedgerLoad, await_writes
@@ -30,7 +30,6 @@ from sanctl.lab.machines.spec import Network
 from sanctl.lab.measure import copy_figures, ledger_latency
 from sanctl.lab.measure.copy_figures import CopyRun
 from sanctl.model.names import ByteSize
-from sanctl.plan.device.deletion import HOSTS_LOGGED_IN
 
 if TYPE_CHECKING:
     from sanctl.lab.documents import second_site as documents
@@ -267,7 +266,7 @@ def replicate_command(
                     time.sleep(max(0.0, interval_s - (time.monotonic() - began_s)))
             check = close_load(load)
         finally:
-            _remove_device(scenario)
+            remove_device(scenario, _DEVICE)
     click.echo(f"figures: {folder}/replicate.json", err=True)
     if output == "text":
         click.echo(copy_figures.judgement(runs, interval_s))
@@ -306,17 +305,6 @@ def _open_load(scenario: Scenario, device_bytes: int) -> LedgerLoad:
 
 def _first(bed: LabSession) -> str:
     return bed.storage[0].name
-
-
-def _remove_device(scenario: Scenario) -> None:
-    # Before the device is deleted: a write that waits for a path would hang for ever.
-    scenario.host.sh(f"systemctl stop ledger-{_DEVICE} 2>/dev/null || true", timeout_s=150)
-    if scenario.exists(_DEVICE):
-        scenario.host.logout(f"{scenario.iqn_prefix()}.{_DEVICE}")
-        scenario.sanctl(
-            "device", "delete", _DEVICE, "--yes", "--with-points", "--accept", HOSTS_LOGGED_IN,
-            timeout_s=_COMMAND_S,
-        )  # fmt: skip
 
 
 def _seconds(utc: str) -> float:

@@ -136,7 +136,7 @@ def run(monkeypatch: pytest.MonkeyPatch, folder: Path, site: Site) -> Result:
         (replication, "scenario_without", lambda *_words: scenario),
         (replication, "site_server", server),
         (replication, "_open_load", lambda *_words: load),
-        (replication, "_remove_device", lambda _scenario: None),
+        (replication, "remove_device", lambda *_words: None),
         (replication, "await_writes", lambda *_words: None),
         (replication, "close_load", lambda _load: {"acknowledged": 9, "lost": 0, "errors": 0}),
         (bench_lab, "versions", lambda _bed: "kernel 7\n"),
