@@ -11,7 +11,7 @@ import click
 
 from sanctl.cli.commands.target_reservations import reservations
 from sanctl.cli.environment import environment
-from sanctl.cli.options import output_option, timeout_option, yes_option
+from sanctl.cli.options import Command, output_option, timeout_option, yes_option
 from sanctl.cli.output import finish, print_table
 from sanctl.cli.session_question import ask_before_sessions_end, logins_text
 from sanctl.cli.views.access import print_lags
@@ -216,13 +216,25 @@ def _change(
     finish(output, data=_access_data(wanted, outcome), text=text)
 
 
+def _device_and_host(command: Command) -> Command:
+    """Add the device, and who is to use it: an IQN, `--host` or `--host-group`."""
+    for parameter in (
+        click.option(
+            "--host-group",
+            "group",
+            metavar="GROUP",
+            help="All hosts of a group of 'sanctl host group'.",
+        ),
+        click.option("--host", metavar="HOST", help="A host of 'sanctl host', with all its IQNs."),
+        click.argument("iqn", required=False),
+        click.argument("name"),
+    ):
+        command = parameter(command)
+    return command
+
+
 @target.command()
-@click.argument("name")
-@click.argument("iqn", required=False)
-@click.option("--host", metavar="HOST", help="A host of 'sanctl host', with all its IQNs.")
-@click.option(
-    "--host-group", "group", metavar="GROUP", help="All hosts of a group of 'sanctl host group'."
-)
+@_device_and_host
 @timeout_option(60)
 @output_option
 def allow(
@@ -252,12 +264,7 @@ def allow(
 
 
 @target.command()
-@click.argument("name")
-@click.argument("iqn", required=False)
-@click.option("--host", metavar="HOST", help="A host of 'sanctl host', with all its IQNs.")
-@click.option(
-    "--host-group", "group", metavar="GROUP", help="All hosts of a group of 'sanctl host group'."
-)
+@_device_and_host
 @click.option("--all", "is_all", is_flag=True, help="All hosts, also by IQN and through groups.")
 @yes_option
 @timeout_option(60)
