@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Program of sanctl-point@NAME.service: has all replicas of a device copied at one moment.
 
-The order of its steps, and what holds if the process, its node or another node dies after each:
+The order of its steps (2 to 5: `held_copies`), and what holds if the process, its node or another
+node dies after each:
 
 1. Each replica in sync prepares: room, extents, an empty file, a flush. Nothing is held yet.
 2. systemd is told READY: from now on it kills this process after RuntimeMaxSec, and it resumes the
@@ -34,21 +35,18 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from types import FrameType
-from typing import Any, NamedTuple
 
 from sanctl.agents import cluster_toml, ocf
 from sanctl.agents.device_log import DeviceLog
-from sanctl.agents.points import hook_unit, replica_states, scheduled, unit
+from sanctl.agents.points import held_copies, hook_unit, replica_states, scheduled, unit
 from sanctl.agents.points.group_barrier import GroupBarrier, GroupFailed
 from sanctl.agents.points.hook_unit import Quiet
 from sanctl.agents.points.local_copy import LocalCopy
 from sanctl.agents.points.systemd_notice import notify
-from sanctl.drivers import drbd_kernel, gate, lio, node_attributes, node_channel
+from sanctl.drivers import gate, lio, node_attributes, node_channel
 from sanctl.drivers.node_channel import Channel
 from sanctl.drivers.node_facts import NodeFacts
 from sanctl.drivers.pacemaker import Pacemaker
@@ -62,7 +60,6 @@ from sanctl.model.restore_point import FAILED_PREFIX, PointFailure, PointOrder, 
 from sanctl.ops.cib_room import within_room
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.cib_size import DEFAULT_IPC_BUFFER_BYTES, point_of_order
-from sanctl.plan.device.hold import HOLD_S
 from sanctl.plan.device.point_group import plan_group_recorded
 from sanctl.plan.device.point_schedule import plan_pruning
 from sanctl.plan.device.restore_points import due_order, plan_point_recorded
@@ -73,9 +70,6 @@ from sanctl.system.files import read_text_or
 from sanctl.system.runner import LocalRunner
 
 _CONNECT_S, _PREPARE_S, _SETTLE_S, _FLUSH_S = 5.0, 45.0, 10.0, 30.0
-#: How much longer systemd lets this process run after the hold, in microseconds: the flush, the
-#: hook after, the change of the CIB; the same of the others of a group.
-_EXTENSION_US = 200_000_000
 #: With these no change of the CIB was made: the point is none, and will be none.
 _NOT_RECORDED = frozenset({"SAN-SNAP-006", "SAN-SCHED-004"})
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -83,25 +77,9 @@ _RUNNER = LocalRunner()
 _log = DeviceLog("snapshot")
 
 
-class _HoldOver(Exception):
-    """The longest hold has passed."""
-
-
 class _Silent:
     def update(self, text: str) -> None:
         """Nobody watches."""
-
-
-class _Held(NamedTuple):
-    """A hold in which all replicas were copied.
-
-    Attributes:
-        pause_s: how long hosts' I/O waited, in seconds.
-        size_bytes: the size that the device had for hosts.
-    """
-
-    pause_s: float
-    size_bytes: int
 
 
 def main() -> int:
@@ -259,7 +237,7 @@ def _make_point(
             if order.hook:
                 quiet.check_time_left()
             ocf.crash_point("point-quiet")
-            held = _hold_and_copy(device, copy, channels, barrier)
+            held = held_copies.make(device, copy, channels, barrier)
             barrier.await_copied()
             quiet.check_was_quiet()
         made_s = int(time.time())
@@ -370,85 +348,3 @@ def _channels(nodes: tuple[str, ...]) -> Iterator[dict[str, Channel]]:
         for channel in channels.values():
             channel.greet(within_s=_CONNECT_S * 2)
         yield channels
-
-
-def _hold_and_copy(
-    device: DeviceSpec, copy: LocalCopy, channels: dict[str, Channel], barrier: GroupBarrier
-) -> _Held:
-    """Copy all replicas while the gate holds I/O.
-
-    Raises:
-        CommandError: the copies may not be of one moment.
-    """
-    name = device.name.value
-    signal.signal(signal.SIGALRM, _end_hold)
-    # systemd counts from here; it has read this before it acts on the end of this process.
-    notify("READY=1")
-    begin = time.monotonic()
-    try:
-        size_bytes = _copy_held(device, copy, channels, barrier)
-    except (_HoldOver, InterruptedError) as error:
-        raise CommandError(
-            Problem(
-                "SAN-SNAP-007",
-                f"the copies were not made within {HOLD_S:g} s, and hosts are not held up longer",
-                "a node or a disk may be very busy, or a replica was lost; try again later",
-            )
-        ) from error
-    finally:
-        # First: a copy that went on would hold up hosts' writes to the file.
-        copy.end_copying()
-        gate.release(name)
-        pause_s = time.monotonic() - begin
-        # On the way out of an error, too, there is more to do than RuntimeMaxSec leaves time for.
-        notify(f"EXTEND_TIMEOUT_USEC={_EXTENSION_US}")
-    return _Held(pause_s, size_bytes)
-
-
-def _copy_held(
-    device: DeviceSpec, copy: LocalCopy, channels: dict[str, Channel], barrier: GroupBarrier
-) -> int:
-    """Copy all replicas; return the device's size for hosts in this hold."""
-    name = device.name.value
-    try:
-        end_s = time.monotonic() + HOLD_S
-        signal.setitimer(signal.ITIMER_REAL, HOLD_S)
-        gate.hold(name)
-        before, size_bytes = drbd_kernel.ended_writes(device.minor), gate.size_bytes(name)
-        ocf.crash_point("point-held")
-        barrier.await_held(within_s=HOLD_S)
-        for channel in channels.values():
-            channel.send("copy", left_s=max(0.0, end_s - time.monotonic()))
-        # In a child: a copy that hangs must not keep this one from letting I/O go on.
-        copy.take()
-        replica_states.check_active(device, channels)
-        for channel in channels.values():
-            channel.receive("copied", within_s=HOLD_S)
-        ocf.crash_point("point-all-copied")
-        if not gate.is_held(name):
-            raise CommandError(Problem("SAN-SNAP-005", f"the gate of {name} was opened meanwhile"))
-        # Suspended again is not suspended still: two swaps of the gate's table end with a gate that
-        # looks the same, and device-mapper counts neither (its event number counts what targets
-        # report). No write is in flight now, so one that came through in between has been counted.
-        if before is None or drbd_kernel.ended_writes(device.minor) != before:
-            raise CommandError(
-                Problem(
-                    "SAN-SNAP-005",
-                    f"{name} was written to while its I/O was held back, as somebody had opened "
-                    "its gate for a moment",
-                    "a resize or a move of the device may do that; try again",
-                )
-            )
-        # The files grow before the device does, so each copy has all of this size.
-        if size_bytes is None or gate.size_bytes(name) != size_bytes:
-            raise CommandError(
-                Problem("SAN-SNAP-005", f"{name} has grown while it was copied", "try again")
-            )
-        return size_bytes
-    finally:
-        # The caller resumes the gate, also where the signal comes just here.
-        signal.setitimer(signal.ITIMER_REAL, 0)
-
-
-def _end_hold(_number: int, _frame: FrameType | None) -> Any:
-    raise _HoldOver

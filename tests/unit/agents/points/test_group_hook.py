@@ -18,8 +18,9 @@ from typing import Any
 import pytest
 
 from sanctl.agents import ocf
-from sanctl.agents.points import group_barrier, hook_program, hook_unit, leader
+from sanctl.agents.points import group_barrier, held_copies, hook_program, hook_unit, leader
 from sanctl.agents.points.group_barrier import GroupBarrier
+from sanctl.agents.points.held_copies import HeldCopies
 from sanctl.drivers import hook_files
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.device import DeviceSpec
@@ -107,15 +108,15 @@ class GroupNode(Node):
         self.note(f"hook {argv[1]}", "")
         return super().hook(argv, timeout_s=timeout_s, env=env)
 
-    def hold(self, device: DeviceSpec, barrier: GroupBarrier) -> leader._Held:
-        """Stand in for `leader._hold_and_copy`."""
+    def hold(self, device: DeviceSpec, barrier: GroupBarrier) -> HeldCopies:
+        """Stand in for `held_copies.make`."""
         name = device.name.value
         self.reach("held", name)
         barrier.await_held(within_s=5.0)
         if name != FIRST:
             time.sleep(0.2)  # The first has copied long before.
         self.reach("copied", name)
-        return leader._Held(0.01, device.size.bytes)
+        return HeldCopies(0.01, device.size.bytes)
 
     def make(self, hook: PointHook | None) -> None:
         """Make the points of all devices, each in a process of its own."""
@@ -193,7 +194,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GroupNode]
         leader, "LocalCopy", lambda _pool, name, _uuid, _token: Copy(made, str(name))
     )
     monkeypatch.setattr(
-        leader, "_hold_and_copy", lambda device, _copy, _channels, group: made.hold(device, group)
+        held_copies, "make", lambda device, _copy, _channels, group: made.hold(device, group)
     )
     monkeypatch.setattr(ocf, "crash_point", made.step)
     check_hook = GroupBarrier.check_hook
