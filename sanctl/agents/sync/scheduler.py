@@ -25,7 +25,8 @@ from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.publish import replica_state
 from sanctl.agents.replica import resource_file, sync_policy
 from sanctl.agents.replica.parts import Device
-from sanctl.agents.sync import settling, tracking, unit, verify
+from sanctl.agents.sync import progress, settling, tracking, unit, verify
+from sanctl.agents.sync.progress import ReceivedCounter, SyncProgressTracker
 from sanctl.drivers import drbd_kernel, drbdadm, drbdsetup, node_attributes
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import PeerState, ResourceState
@@ -51,8 +52,6 @@ _PUBLISH_EVERY_S = 2.0
 #: Of amounts alone: each node's pacemaker-attrd logs each value, to the journal and to a file.
 _PUBLISH_AMOUNTS_EVERY_S = 15.0
 _EXIT_AFTER_IDLE_S = 4.0
-_STUCK_AFTER_S = 15.0
-_RATE_OVER_S = 10.0
 _DISCONNECT_TIMEOUT_S = 5.0
 # Longer than `unit.start` holds the lock to see whether the service runs.
 _LOCK_WAIT_S = 0.5
@@ -88,87 +87,10 @@ def _logs_error(name: str, failed: set[str]) -> Iterator[None]:
         _log(name, f"an error; the next poll tries again: {error}", priority=journal.WARNING)
 
 
-class _SyncProgressTracker:
-    """How one device's resync or verify has advanced since this process began."""
-
-    def __init__(self, left_kib: int, now: float) -> None:
-        self.samples = [(now, left_kib)]
-        self.most_left_kib = left_kib
-        self.advanced_at = now
-        self.may_run = False
-        self.began_s = int(time.time())
-
-    def add(self, left_kib: int, now: float) -> None:
-        if left_kib < self.samples[-1][1]:
-            self.advanced_at = now
-        self.most_left_kib = max(self.most_left_kib, left_kib)
-        self.samples.append((now, left_kib))
-        while self.samples[0][0] < now - _RATE_OVER_S:
-            self.samples.pop(0)
-
-    def rate_kib_s(self) -> int:
-        (begin, left_kib), (end, still_left_kib) = self.samples[0], self.samples[-1]
-        return 0 if end <= begin else max(0, int((left_kib - still_left_kib) / (end - begin)))
-
-    def is_stuck(self, now: float) -> bool:
-        return self.may_run and now - self.advanced_at > _STUCK_AFTER_S
-
-
 def _syncing_peer(state: ResourceState) -> PeerState | None:
     """Return the peer of a resync or verify, one that runs before one that is paused."""
     found = [peer for peer in state.peers if peer.is_sync_source or peer.is_verifying]
     return min(found, key=lambda peer: peer.replication == "PausedSyncT", default=None)
-
-
-def _total_kib(
-    seen: SyncProgress | None, tracker: _SyncProgressTracker, latest: ResyncRecord | None
-) -> int:
-    """Return what was to be sent or compared at first; DRBD 9 does not say."""
-    if seen is not None:
-        return seen.total_kib
-    if latest is not None and latest.stage == RUNNING:
-        return max(tracker.most_left_kib, latest.changed_kib)
-    return tracker.most_left_kib
-
-
-def _received_kib(state: ResourceState) -> int:
-    """Return the amount received from all peers: DRBD 9 may resync from one after another."""
-    return sum(peer.received_kib or 0 for peer in state.peers)
-
-
-class _ReceivedCounter:
-    """The amount that one resync received, over reconnections, where DRBD's counter is reset.
-
-    Kept on tmpfs, for the process that follows one that was killed.
-    """
-
-    def __init__(self, name: str) -> None:
-        self._file = state_files.of_device(name, "resync-received")
-        words = self._file.read().split()
-        # What was received before this connection, less what this connection had received before
-        # the resync; and the counter's last value.
-        self._before_kib, self._last_kib = map(int, words) if len(words) == 2 else (0, 0)
-
-    def begin(self, base_kib: int, counter_kib: int) -> None:
-        self._before_kib, self._last_kib = -base_kib, counter_kib
-        self._save()
-
-    def update(self, counter_kib: int) -> None:
-        if counter_kib < self._last_kib:
-            self._before_kib += self._last_kib
-        if counter_kib != self._last_kib:
-            self._last_kib = counter_kib
-            self._save()
-
-    @property
-    def total_kib(self) -> int:
-        return max(0, self._before_kib + self._last_kib)
-
-    def _save(self) -> None:
-        self._file.write(f"{self._before_kib} {self._last_kib}\n")
-
-    def remove(self) -> None:
-        self._file.remove()
 
 
 class ResyncScheduler:
@@ -176,8 +98,8 @@ class ResyncScheduler:
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
-        self._trackers: dict[str, _SyncProgressTracker] = {}
-        self._counters: dict[str, _ReceivedCounter] = {}
+        self._trackers: dict[str, SyncProgressTracker] = {}
+        self._counters: dict[str, ReceivedCounter] = {}
         self._published: tuple[tuple[RunningSync, ...], float] = ((), 0.0)
         self._settling = settling.Settling(runner)
 
@@ -237,7 +159,7 @@ class ResyncScheduler:
             return None
         seen = progress_by_minor.get(state.minor or 0)
         left = seen.left_kib if seen else peer.out_of_sync_kib or 0
-        self._trackers.setdefault(state.name, _SyncProgressTracker(left, now)).add(left, now)
+        self._trackers.setdefault(state.name, SyncProgressTracker(left, now)).add(left, now)
         return left
 
     def _progress(
@@ -254,7 +176,7 @@ class ResyncScheduler:
             kind="verify" if latest is None else latest.kind,
             waits="",
             left_kib=left,
-            total_kib=_total_kib(seen, tracker, latest),
+            total_kib=progress.total_kib(seen, tracker, latest),
             rate_kib_s=tracker.rate_kib_s(),
             began_s=tracker.began_s if latest is None else latest.began_s,
         )
@@ -293,7 +215,7 @@ class ResyncScheduler:
             if latest is None or latest.stage == DONE:
                 self._begin(device, state, progress_by_minor)
             else:
-                self._counter(device.name).update(_received_kib(state))
+                self._counter(device.name).update(progress.received_kib(state))
             return True
         # First: a full pool takes no record of the end.
         is_settling = self._settling.settle(device.name)
@@ -307,9 +229,9 @@ class ResyncScheduler:
                 replica_state.withdraw(self._runner, device)  # The replica was stopped meanwhile.
         return is_verifying or is_settling
 
-    def _counter(self, name: str) -> _ReceivedCounter:
+    def _counter(self, name: str) -> ReceivedCounter:
         if name not in self._counters:
-            self._counters[name] = _ReceivedCounter(name)
+            self._counters[name] = ReceivedCounter(name)
         return self._counters[name]
 
     def _begin(
@@ -328,7 +250,7 @@ class ResyncScheduler:
         )
         must_widen = kind == FULL and changed < size_kib
         # What was received before the first poll is part of the resync.
-        received = _received_kib(state)
+        received = progress.received_kib(state)
         self._counter(device.name).begin(max(0, received - (changed - left)), received)
         latest = ResyncRecord(
             kind=kind,
@@ -356,7 +278,7 @@ class ResyncScheduler:
             drbdsetup.set_resync_paused(self._runner, device.minor, is_paused=True)
             state = drbdsetup.observe(self._runner, device.name)
             if state is not None and plan.may_mark_all_out_of_sync(state):
-                self._counter(device.name).update(_received_kib(state))
+                self._counter(device.name).update(progress.received_kib(state))
                 drbdadm.disconnect(self._runner, device.name)
                 state = self._await_disconnected(device.name)
             if state is not None and plan.may_mark_all_while_disconnected(state):
@@ -385,7 +307,7 @@ class ResyncScheduler:
 
     def _end(self, device: Device, state: ResourceState, latest: ResyncRecord) -> None:
         counter = self._counter(device.name)
-        counter.update(_received_kib(state))
+        counter.update(progress.received_kib(state))
         counter.remove()
         del self._counters[device.name]
         done = latest._replace(
