@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from sanctl.model.cib import MoveConstraint
 from sanctl.model.cib_names import HOST_PREFIX, POOL_RESOURCE, REACH_RESOURCE, clone_id
 from sanctl.model.cluster import Cluster
-from sanctl.model.crm_mon import MEMBER_STATES, Failure, NodeState
+from sanctl.model.crm_mon import MEMBER_STATES, Failure, NodeState, Role
 from sanctl.model.device import DeviceSpec, Tombstone
 from sanctl.model.findings import Finding, Severity, sorted_findings
 from sanctl.model.topology import Topology
@@ -164,18 +164,37 @@ _POOL_ADVICE = {
 
 
 def _failure_findings(cluster: Cluster) -> Iterator[Finding]:
+    promoted = {
+        (instance.resource, instance.node)
+        for instance in cluster.mon.instances
+        if instance.role is Role.PROMOTED
+    }
     for failure in cluster.mon.failures:
         subject, look = _failed_resource(cluster, failure)
+        cleanup = f"'crm_resource --cleanup --resource {failure.resource}'"
+        what = f"{failure.action} failed on {failure.node}: {failure.reason or failure.status}"
+        if failure.action == "promote" and (failure.resource, failure.node) in promoted:
+            # Pacemaker would forget that the replica is Promoted, and probe it (docs/adr/0084).
+            yield Finding(
+                code="SAN-HLT-040",
+                severity=NOTE,
+                subject=subject,
+                what=what,
+                why=f"it has been promoted on {failure.node} since, and serves",
+                do=f"nothing while it serves there; once another node does, {cleanup} clears it "
+                "where it is not cleared by itself",
+            )
+            continue
         yield Finding(
             code="SAN-HLT-040",
             severity=WARNING,
             subject=subject,
-            what=f"{failure.action} failed on {failure.node}: {failure.reason or failure.status}",
+            what=what,
             why="until Pacemaker starts it again, about two minutes after its last failure, nothing"
             " watches that node"
             if failure.resource in _TRIED_AGAIN
             else "Pacemaker may keep it from that node until the failure is cleared",
-            do=f"{look}; then 'crm_resource --cleanup --resource {failure.resource}'",
+            do=f"{look}; then {cleanup}",
         )
     seen: set[tuple[str, str]] = set()
     for instance in cluster.mon.instances:

@@ -284,6 +284,26 @@ def test_a_failure_says_where_its_agent_logs(
     assert [text for text in texts if text not in finding.do] == []
 
 
+@pytest.mark.parametrize(
+    ("action", "node", "severity"),
+    [
+        ("promote_0", "n1", Severity.NOTE),
+        ("promote_0", "n2", Severity.WARNING),
+        ("monitor_10000", "n1", Severity.WARNING),
+    ],
+)
+def test_a_promotion_that_failed_before_the_one_that_serves_degrades_nothing(
+    action: str, node: str, severity: Severity
+) -> None:
+    """DRBD refuses one without its quorum; the cluster tries again, and has it."""
+    fake = _healthy()
+    fake.failures.append({"op_key": f"vm1_{action}", "node": node})
+    (finding,) = _findings(fake)
+    assert (finding.code, finding.severity) == ("SAN-HLT-040", severity)
+    # A cleanup where it serves has Pacemaker forget that it does.
+    assert finding.do.startswith("nothing while it serves") is (severity is Severity.NOTE)
+
+
 def test_the_failure_of_a_device_that_cannot_be_read() -> None:
     fake = _healthy()
     _drop(fake, ".//nvpair[@name='size']")
