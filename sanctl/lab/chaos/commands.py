@@ -23,7 +23,12 @@ from sanctl.lab.chaos.fault_choice import (
     partitions,
     random_faults,
 )
-from sanctl.lab.chaos.fault_runner import FaultResult, FaultRunner, nodes_by_role
+from sanctl.lab.chaos.fault_runner import (
+    RECOVERY_DEADLINE_S,
+    FaultResult,
+    FaultRunner,
+    nodes_by_role,
+)
 from sanctl.lab.chaos.partition_table import table
 from sanctl.lab.harness.initiator import Initiator
 from sanctl.lab.harness.lab_session import LabSession, run_sanctl
@@ -40,6 +45,7 @@ _IDLE_DEVICES = ("idle1", "idle2")
 _REGION_BYTES = 8 * 2**20
 _SIZE = "128M"
 _LAB_DEADLINE_S = 1800.0
+_RECOVERY_S = round(RECOVERY_DEADLINE_S)
 _SEED_LIMIT = 1_000_000
 _SITE = "site"
 
@@ -98,6 +104,10 @@ def chaos() -> None:
               help="Make the last host a second site's server, copy the first device there so"
               " often; judge each copy after the fault. Faults of the site come, too."
               " [none]")  # fmt: skip
+@click.option("--recovery", "recovery_s", type=click.IntRange(60), default=_RECOVERY_S,
+              show_default=True, metavar="SECONDS",
+              help="How long the cluster may take to be whole again. More nodes on few processors"
+              " take longer.")  # fmt: skip
 @click.option("--keep-going", is_flag=True, help="Go on after a fault that ended in a problem.")
 @click.option("--report", "folder", type=click.Path(path_type=Path), default="chaos-report",
               show_default=True, help="Folder for all that a run leaves.")  # fmt: skip
@@ -113,6 +123,7 @@ def run(
     mode: str,
     points_s: int | None,
     site_s: int | None,
+    recovery_s: int,
     keep_going: bool,
     folder: Path,
 ) -> None:
@@ -142,6 +153,7 @@ def run(
         mode=mode,
         points_s=points_s,
         site_s=site_s,
+        recovery_s=recovery_s,
     )
     print_line(repeat)
     bed = _lab(name)
@@ -166,6 +178,7 @@ def run(
         devices=device_names(device_count),
         idle=_IDLE_DEVICES,
         cache=CacheMode(mode),
+        recovery_s=recovery_s,
         plan=BesidePlan(seed=seed, points_s=points_s, site_s=site_s, server=roles.site_server),
     )
     print_line(
@@ -190,6 +203,7 @@ def repeat_command(
     mode: str,
     points_s: int | None = None,
     site_s: int | None = None,
+    recovery_s: int = _RECOVERY_S,
 ) -> str:
     """Return the command that repeats a run, its faults and its devices."""
     words = ["sanctl", "chaos", "run"]
@@ -209,6 +223,8 @@ def repeat_command(
         words += ["--points", str(points_s)]
     if site_s:
         words += ["--site", str(site_s)]
+    if recovery_s != _RECOVERY_S:
+        words += ["--recovery", str(recovery_s)]
     return shlex.join(words)
 
 
@@ -272,6 +288,7 @@ def run_faults(
     devices: Sequence[str] = device_names(_DEVICES),
     idle: Sequence[str] = (),
     cache: CacheMode = CacheMode.NONE,
+    recovery_s: float = RECOVERY_DEADLINE_S,
     plan: BesidePlan = beside.NOTHING,
 ) -> tuple[list[FaultResult], int]:
     """Start the ledgers, inject the faults, write the folder; return results and writes."""
@@ -288,7 +305,7 @@ def run_faults(
     )
     ledgers.create_idle(scenarios, idle, size=_SIZE, cache=cache)
     with beside.opened(bed, loads, plan, print_line) as besides:
-        runner = FaultRunner(bed, loads, print_line, idle, besides.watches)
+        runner = FaultRunner(bed, loads, print_line, idle, besides.watches, recovery_s=recovery_s)
         runner.injector.site = besides.faults
         runner.await_recovery()
         print_line(

@@ -106,8 +106,11 @@ class FaultRunner:
         print_line: PrintLine,
         idle: Sequence[str] = (),
         beside: Sequence[Watch] = (),
+        *,
+        recovery_s: float = RECOVERY_DEADLINE_S,
     ) -> None:
         self.bed = bed
+        self._recovery_s = recovery_s
         self.loads = loads
         self.devices = (*(load.device for load in loads), *idle)
         self.beside = beside
@@ -270,15 +273,18 @@ class FaultRunner:
                 found[device] = text
         return found
 
-    def await_recovery(
-        self, *, within_s: float = RECOVERY_DEADLINE_S, known: Collection[str] = ()
-    ) -> None:
+    def await_recovery(self, *, within_s: float | None = None, known: Collection[str] = ()) -> None:
         """Wait until no node reports a problem, other than findings with the codes of `known`.
+
+        Args:
+            within_s: how long. [what the run allows for a recovery]
+            known: codes of findings that may be there.
 
         Raises:
             NotConverged: the deadline passed; the problems are in the text.
         """
         last: list[str] = []
+        within_s = self._recovery_s if within_s is None else within_s
 
         def has_recovered() -> bool:
             nonlocal last

@@ -74,6 +74,7 @@ DRAWN: dict[str, Any] = {"seed": 7, "count": 20, "scenario": None, "kinds": (), 
     [
         ({"devices": 3}, "--seed 7 --faults 20"),
         ({"devices": 15}, "--seed 7 --faults 20 --devices 15"),
+        ({"devices": 3, "recovery_s": 900}, "--seed 7 --faults 20 --recovery 900"),
         (
             {"devices": 4, "kinds": ("reboot", "slow-link")},
             "--seed 7 --faults 20 --kind reboot --kind slow-link --devices 4",
