@@ -41,6 +41,8 @@ class _Stall(NamedTuple):
 def reconnect(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
     """Disconnect from a peer whose handshake has stalled; connect again, or leave that to the next.
 
+    A disk that lacks blocks, and that no resync fills, is filled by the Primary instead.
+
     Called while there are such peers. One that DRBD has disconnected from is left to the next
     monitor, which connects.
 
@@ -91,7 +93,30 @@ def reconnect(runner: Runner, device: Device, state: ResourceState) -> ResourceS
             drbdadm.adjust(runner, device.name)
         # One at a time: the next monitor sees what became of it.
         return drbdsetup.observe(runner, device.name) or whole
-    return whole
+    return _fill(runner, device, state, now_s) or whole
+
+
+def _fill(
+    runner: Runner, device: Device, state: ResourceState, now_s: float
+) -> ResourceState | None:
+    """Begin the resync of a disk that nothing fills, after a minute; return the state after it."""
+    source = plan.source_for_unfilled(state)
+    if source is None or source.node_id is None:
+        return None
+    seen = _seen(device, source.name, now_s)
+    if now_s - seen.first_s < plan.STALLED_AFTER_S * 2**seen.attempts:
+        _save(device, source.name, seen)
+        return None
+    journal.write(
+        f"{device.name}: the disk here is Inconsistent, and no resync fills it: {source.name}, the"
+        f" Primary, sends the {source.out_of_sync_kib} KiB that the bitmaps name",
+        priority=journal.WARNING,
+        device=device.name,
+        action="resync",
+    )
+    _save(device, source.name, _Stall(now_s, now_s, min(seen.attempts + 1, _MAX_DOUBLINGS)))
+    drbdsetup.resync_from(runner, device.minor, source.node_id)
+    return drbdsetup.observe(runner, device.name)
 
 
 def _seen(device: Device, peer: str, now_s: float) -> _Stall:

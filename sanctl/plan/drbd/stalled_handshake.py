@@ -71,6 +71,32 @@ def _is_left_unfinished(state: ResourceState, peer: PeerState) -> bool:
     )
 
 
+def source_for_unfilled(state: ResourceState) -> PeerState | None:
+    """Return the Primary that is to fill the disk here, where it lacks blocks and nobody sends any.
+
+    None while another peer's bitmap names more: the Primary's would not be all that is missing.
+    """
+    if state.disk != "Inconsistent":
+        return None
+    lacking_kib = 0
+    for each in state.peers:
+        if not each.is_connected or each.replication != "Established":
+            return None
+        if each.out_of_sync_kib is None:
+            return None
+        lacking_kib = max(lacking_kib, each.out_of_sync_kib)
+    return next(
+        (
+            peer
+            for peer in state.peers
+            if (peer.role, peer.disk) == ("Primary", "UpToDate")
+            and lacking_kib
+            and peer.out_of_sync_kib == lacking_kib
+        ),
+        None,
+    )
+
+
 def dropped_peers(state: ResourceState) -> tuple[PeerState, ...]:
     """Return the peers to which a standby connects again, as it has the Primary's data.
 

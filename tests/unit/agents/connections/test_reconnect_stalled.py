@@ -9,7 +9,12 @@ from sanctl.agents.connections import reconnect_stalled
 from sanctl.agents.replica.parts import Device
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
-from sanctl.plan.drbd.stalled_handshake import dropped_peers, exchanging_peers, may_reconnect
+from sanctl.plan.drbd.stalled_handshake import (
+    dropped_peers,
+    exchanging_peers,
+    may_reconnect,
+    source_for_unfilled,
+)
 from sanctl.system import state_files
 from tests.fakes.node import FakeNode
 
@@ -190,3 +195,45 @@ def test_who_does_not_have_the_primarys_data_connects_to_none(state: ResourceSta
         for peer in state.peers
     )
     assert dropped_peers(state._replace(peers=others)) == ()
+
+
+HALF = STANDBY._replace(
+    disk="Inconsistent",
+    peers=(SERVING._replace(out_of_sync_kib=8168), OTHER._replace(out_of_sync_kib=32)),
+)
+
+
+def test_a_disk_that_nothing_fills_is_filled_by_the_primary(node: FakeNode) -> None:
+    """Seen with 9.3.3 for ten minutes, after two cuts in a row; no connection is to end for it."""
+    node.states["vol"] = HALF
+    monitors(node, 6, state=HALF)
+    assert node.commands() == []
+    monitors(node, 1, state=HALF)
+    fill = "drbdsetup invalidate 0 --sync-from-peer-node-id=0 --reset-bitmap=no"
+    assert node.commands() == [fill]
+    monitors(node, 10, state=HALF)
+    assert node.commands() == [fill]
+    monitors(node, 2, state=HALF)
+    assert node.commands() == [fill] * 2
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        HALF._replace(disk="UpToDate"),
+        # A resync runs, or waits, or a verify; or a peer is away, which may know of more.
+        HALF._replace(peers=(HALF.peers[0], OTHER._replace(replication="SyncTarget"))),
+        HALF._replace(peers=(HALF.peers[0], OTHER._replace(replication="PausedSyncT"))),
+        HALF._replace(peers=(HALF.peers[0], OTHER._replace(connection="Connecting"))),
+        # The Primary's bitmap does not name all that is missing.
+        HALF._replace(peers=(HALF.peers[0], OTHER._replace(out_of_sync_kib=9000))),
+        HALF._replace(peers=(HALF.peers[0], OTHER._replace(out_of_sync_kib=None))),
+        HALF._replace(peers=(HALF.peers[0]._replace(role="Secondary"), OTHER)),
+        HALF._replace(peers=(HALF.peers[0]._replace(disk="Inconsistent"), OTHER)),
+        # Where nothing is named, a handshake settles it.
+        HALF._replace(peers=(SERVING, OTHER)),
+    ],
+)
+def test_no_other_disk_is_filled_so(state: ResourceState) -> None:
+    assert source_for_unfilled(state) is None
+    assert source_for_unfilled(HALF) == HALF.peers[0]
