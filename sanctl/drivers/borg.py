@@ -93,8 +93,8 @@ _HINTS = {
     "does its disk read and write?",
     "SAN-BKP-013": "'sanctl backup prune' makes room; nothing that is there was lost. borg's cache "
     f"on this node needs room, too: {BASE}",
-    "SAN-BKP-014": "is the server up, is borg installed there, does it know this node's key, and has it "
-    "the host key that this node expects (known_hosts)?",
+    "SAN-BKP-014": "is the server up, is borg installed there, does it know this node's key, and "
+    "has it the host key that this node expects (known_hosts)?",
     "SAN-BKP-016": "'sanctl backup list' shows those that there are",
     "SAN-BKP-017": "'sanctl backup list' shows it",
     "SAN-BKP-018": "it stays as it is; use it, or name another place",
