@@ -20,7 +20,7 @@ from sanctl.safety.reservations import ReservationRules, explore_repair, explore
 from sanctl.safety.rules import SHIPPED, Rules
 from sanctl.safety.search import Counterexample, Exploration, S
 from sanctl.safety.sharing import BROKEN_SHARING, SharingRules, explore_sharing, sharing_text
-from sanctl.safety.world import EPOCH_GAP, NAMES, World, world_text
+from sanctl.safety.world import NAMES, World, world_text
 
 _DESCRIPTION = """\
 Explores the rules against split brain and lost writes: one device with two replicas, on nodes a and
@@ -199,7 +199,6 @@ def main(argv: list[str]) -> int:
         return _report(shared, f"{options.rules}, 2 devices", begin, sharing_text)
     known: dict[str, Rules] = {"shipped": SHIPPED}
     known |= {variant.name: variant.rules for variant in BROKEN_RULES}
-    gaps = {variant.name: variant.gap for variant in BROKEN_RULES}
     if options.lost_disk and (options.rules != "shipped" or options.lone_marks):
         parser.error("--lost-disk belongs to the rules as shipped, without --lone-marks")
     if options.unmarked_resync and (
@@ -229,7 +228,6 @@ def main(argv: list[str]) -> int:
         lost_disk=lost_disks[options.rules],
         is_unmarked=bool(options.unmarked_resync) or options.rules in unmarked,
         begins=begins,
-        gap=gaps.get(options.rules, EPOCH_GAP),
         progress=_progress if options.progress else None,
     )
     device = " and a quorum device" if options.quorum_device else ""

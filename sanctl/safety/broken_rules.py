@@ -68,7 +68,7 @@ BROKEN_RULES = (
         nodes=2,
         faults=1,
         finds="4: the replicas have diverged",
-        steps=13,
+        steps=14,
         begins=(
             "a loses all networks",
             "corosync forms b",
@@ -100,7 +100,7 @@ BROKEN_RULES = (
         nodes=2,
         faults=1,
         finds="4: the replicas have diverged",
-        steps=14,
+        steps=15,
         begins=(
             "a loses all networks",
             "DRBD on a notices that the link is gone",
@@ -121,7 +121,7 @@ BROKEN_RULES = (
             "a fences b",
             "DRBD on a notices that the link is gone",
             "the handler of a asks: certain",
-            "the handler of a marks b",
+            "the handler of a marks b as fenced",
         ),
     ),
     BrokenRule(
@@ -131,12 +131,10 @@ BROKEN_RULES = (
         nodes=2,
         faults=2,
         finds="4: the replicas have diverged",
-        steps=17,
+        steps=18,
         begins=(
             "b loses power",
-            "DRBD on a notices that the link is gone",
-            "the handler of a asks: certain",
-            "the handler of a marks b",
+            "corosync forms a",
             "the quorum device votes for a",
             "a loses all networks",
             "a fences b",
@@ -210,8 +208,21 @@ BROKEN_RULES = (
             "DRBD on b notices that the link is gone",
             "DRBD on b calls the handler",
             "the handler of b asks: certain",
-            "the handler of b marks a",
+            "the handler of b marks a as fenced",
         ),
+    ),
+    BrokenRule(
+        "history-ignored",
+        "A lost node is fenced for the history of its actions, and known to be only once that is "
+        "deleted, whatever its `node_state` says.",
+        SHIPPED._replace(
+            reads_history=False,
+            is_known_fenced=lambda node, other: not node.not_down >> other & 1,
+        ),
+        nodes=3,
+        faults=1,
+        finds="1: both nodes are Primary",
+        steps=8,
     ),
     *BROKEN_MARKS,
 )

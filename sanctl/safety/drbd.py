@@ -13,6 +13,7 @@ from sanctl.safety.cluster import (
     is_mark_confirmed,
     keeps_mark,
     peer_membership,
+    raises_cib,
     write_mark,
 )
 from sanctl.safety.rules import Rules
@@ -27,6 +28,7 @@ from sanctl.safety.world import (
     PREPARES,
     REPLICAS,
     Event,
+    Replica,
     World,
     with_replica,
 )
@@ -146,7 +148,8 @@ def resync_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
             yield f"{name} gives up: the connection is dropped", _lost(world, i, rules)
         # A fenced peer, too, is marked before its membership is looked at.
         if rules.is_certain(membership) and not (rules.locks and here.holds_lock):
-            yield f"{name} asks: certain", with_replica(world, i, here._replace(resync=MARKS))
+            marking = here._replace(resync=MARKS, raises=raises_cib(membership, rules))
+            yield f"{name} asks: certain", with_replica(world, i, marking)
     elif here.resync == MARKS:
         if keeps_mark(world, i, rules):
             yield (
@@ -154,13 +157,15 @@ def resync_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
                 with_replica(world, i, here._replace(resync=ASKS_AGAIN)),
             )
             return
-        marked = write_mark(world, i, peer, is_set=True, rules=rules)
+        marked = write_mark(world, i, peer, is_set=True, rules=rules, raises=here.raises)
+        how = as_what(here)
         yield (
-            f"{name} marks {NAMES[peer]}",
+            f"{name} marks {NAMES[peer]}{how}",
             with_replica(marked, i, here._replace(resync=ASKS_AGAIN)),
         )
         tries = here._replace(resync=PREPARES if here.is_linked else NO_RESYNC)
-        yield f"{name} marks {NAMES[peer]}, and hears no answer", with_replica(marked, i, tries)
+        unheard = with_replica(marked, i, tries)
+        yield f"{name} marks {NAMES[peer]}{how}, and hears no answer", unheard
     elif here.resync == ASKS_AGAIN:
         if not here.is_linked:
             yield f"{name} ends", with_replica(world, i, here._replace(resync=NO_RESYNC))
@@ -171,6 +176,11 @@ def resync_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
         else:
             retries = with_replica(world, i, here._replace(resync=PREPARES))
             yield f"{name} asks again: not certain", retries
+
+
+def as_what(here: Replica) -> str:
+    """Return how a mark is set, for the name of the event that sets it."""
+    return " as fenced" if here.raises else ""
 
 
 def begin_unmarked(world: World, i: int) -> World:

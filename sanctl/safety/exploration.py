@@ -11,7 +11,7 @@ from sanctl.safety.packed import PackedWorlds
 from sanctl.safety.rules import Rules
 from sanctl.safety.search import Exploration, Progress, explore_machine
 from sanctl.safety.transitions import events
-from sanctl.safety.world import EPOCH_GAP, Event, World, initial_world
+from sanctl.safety.world import Event, World, initial_world
 
 
 class BrokenRule(NamedTuple):
@@ -28,7 +28,6 @@ class BrokenRule(NamedTuple):
         steps: the number of events of the shortest way there.
         begins: the first events, where an exploration from the initial world takes too long.
         ends: a dead end is what is found.
-        gap: epochs of CIBs that are so far apart, or farther, are not told apart.
         lost_disk: the replica whose disk DRBD has dropped at first.
         is_unmarked: a resync has begun at first whose target is not marked.
     """
@@ -43,7 +42,6 @@ class BrokenRule(NamedTuple):
     begins: tuple[str, ...] = ()
     ends: bool = False
     has_device: bool = False
-    gap: int = EPOCH_GAP
     lost_disk: int | None = None
     is_unmarked: bool = False
 
@@ -80,7 +78,6 @@ def explore_cluster(
     is_unmarked: bool = False,
     begins: tuple[str, ...] = (),
     ends: bool = True,
-    gap: int = EPOCH_GAP,
     limit: int = 100_000_000,
     progress: Progress | None = None,
 ) -> Exploration[World]:
@@ -95,7 +92,6 @@ def explore_cluster(
         is_unmarked: a resync of b, which was stopped and started, has begun without a mark.
         begins: the events before the exploration, by name.
         ends: look for dead ends, too.
-        gap: epochs of CIBs that are so far apart, or farther, are not told apart.
         limit: how many states are too many.
         progress: called when all states of one more depth are known.
     """
@@ -105,7 +101,7 @@ def explore_cluster(
     if is_unmarked:
         first = begin_unmarked(_after(first, _TO_A_RESYNC, possible), 0)
     first = _after(first, begins, possible)
-    machine = PackedWorlds(rules, gap=gap)
+    machine = PackedWorlds(rules)
     return explore_machine(
         machine, machine.number(first), ends=ends, limit=limit, progress=progress
     )

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from sanctl.safety.rules import Rules
+from sanctl.safety.same_worlds import NEARER, STILL_FAR, canonical, is_doubtful
 from sanctl.safety.search import Exploration, explore
 from sanctl.safety.transitions import events
 from sanctl.safety.world import (
@@ -24,13 +25,12 @@ from sanctl.safety.world import (
     Event,
     World,
     broken_invariant,
-    canonical,
     initial_world,
     is_whole,
 )
 
 # Events that end in, or begin with, a node that is off.
-_BY_POWER = ("loses power", "boots", "fence", "rebooting", "begin without the other")
+_BY_POWER = ("loses power", "boots", "fences", "is fenced", "rebooting", "begin without the other")
 
 
 class LoneMarks(NamedTuple):
@@ -65,7 +65,7 @@ def explore_lone_marks(
         return broken_invariant(world)
 
     first = initial_world(nodes, faults, has_device=has_device)
-    exploration = explore(first, possible, look, is_whole, key=canonical)
+    exploration = explore(first, possible, look, is_whole, key=canonical, is_doubtful=is_doubtful)
 
     def quiet(world: World | None) -> Iterator[tuple[str, World | None]]:
         if world is None:
@@ -81,6 +81,7 @@ def explore_lone_marks(
         lambda world: None if world is None else broken_invariant(world),
         lambda world: world is not None and is_whole(world),
         key=lambda world: None if world is None else canonical(world),
+        is_doubtful=is_doubtful,
     )
     return LoneMarks(len(everybodys), exploration, ends)
 
@@ -101,11 +102,12 @@ def _lone(world: World, event: str, after: World) -> int:
     lone = world.lone
     for i in REPLICAS:
         peer = 1 << (1 - i)
-        if not event.startswith(f"the handler of {NAMES[i]} "):
+        said = event.removesuffix(NEARER).removesuffix(STILL_FAR)
+        if not said.startswith(f"the handler of {NAMES[i]} "):
             continue
-        if event.endswith(("not certain", "hears no answer")):
+        if said.endswith(("not certain", "hears no answer")):
             lone |= peer
-        elif event.endswith("and returns"):
+        elif said.endswith("and returns"):
             lone &= ~peer
     held = 0
     for node in after.nodes:

@@ -16,9 +16,10 @@ from collections.abc import Iterator
 
 from sanctl.safety.cluster import write_mark
 from sanctl.safety.rules import Rules
+from sanctl.safety.same_worlds import STILL_FAR, apart_still, spaced
 from sanctl.safety.search import Exploration, explore
 from sanctl.safety.transitions import events
-from sanctl.safety.world import Event, World, initial_world, spaced
+from sanctl.safety.world import Event, World, initial_world
 
 _B, _W = 1, 2
 # The mark of the other device's replica on w: a bit of Node.marks, and of World.lone, which is not
@@ -45,6 +46,9 @@ def explore_with_other_device(
             if _may_mark(marked):
                 name = "b marks w for another device, and reads it back"
                 yield name, marked._replace(lone=_MARK)
+                apart = apart_still(world, marked)
+                if apart is not None:
+                    yield name + STILL_FAR, apart._replace(lone=_MARK)
 
     first = initial_world(3, faults)
     for event in begins:

@@ -23,36 +23,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from sanctl.safety.cluster import write_mark
+from sanctl.safety.cluster import is_start_noted, write_mark
 from sanctl.safety.rules import SHIPPED, Rules
+from sanctl.safety.same_worlds import EPOCH_GAP, is_doubtful, mirrored, spaced
 from sanctl.safety.transitions import (
     events,
     events_of_death,
     events_of_nodes,
     events_of_replica,
 )
-from sanctl.safety.world import (
-    EPOCH_GAP,
-    REPLICAS,
-    Event,
-    Node,
-    Replica,
-    World,
-    broken_invariant,
-    is_whole,
-    mirrored,
-    spaced,
-)
+from sanctl.safety.world import REPLICAS, Event, Node, Replica, World, broken_invariant, is_whole
 
 _Data = tuple[tuple[Replica, Replica], bool, str]
 _Votes = tuple[tuple[Node, ...], int, int, int, "int | None", int]
 #: The names of events, and what each makes of the data (of nodes: of the votes).
 _Moves = tuple[tuple[int, int], ...]
+#: Those of the events that are certain, and of those that are not (`DOUBTFUL`).
+_Split = tuple[_Moves, _Moves]
 
 _BITS = 32
 _VOTES = (1 << _BITS) - 1
-#: A write that changes nothing outranks nothing.
-_SAME = SHIPPED._replace(outranks=False)
 #: In the names of those events of nodes that change the data, too.
 _TOUCHES_DATA = ("power", "fences", "networks", "sync network")
 
@@ -60,17 +50,15 @@ _TOUCHES_DATA = ("power", "fences", "networks", "sync network")
 class PackedWorlds:
     """The safety model as a machine whose states are numbers (`sanctl.safety.search.Machine`)."""
 
-    def __init__(self, rules: Rules, *, gap: int = EPOCH_GAP, check_every: int = 64) -> None:
+    def __init__(self, rules: Rules, *, check_every: int = 64) -> None:
         """Begin with empty tables.
 
         Args:
             rules: what is decided, and what is relied on.
-            gap: epochs that are so far apart, or farther, are not told apart.
             check_every: compare the tables with the events in one world of so many.
         """
         self._rules = rules
         self._events = events(rules)
-        self._gap = gap
         self._check_every = check_every
         self._names: dict[str, int] = {}
         # The halves, and of each: its mirror image, and what an event of that name makes of it.
@@ -88,9 +76,9 @@ class PackedWorlds:
         self._told: list[tuple[int, int]] = []
         # What may happen: to nodes by the votes and the sync network; deaths of handlers by the
         # data; to a replica by the data and what it is told.
-        self._of_nodes: dict[int, tuple[tuple[int, ...], _Moves]] = {}
+        self._of_nodes: dict[int, tuple[tuple[int, ...], _Moves, _Moves]] = {}
         self._of_death: dict[int, _Moves] = {}
-        self._of_replica: dict[int, _Moves] = {}
+        self._of_replica: dict[int, _Split] = {}
         self._wrong: dict[int, str | None] = {}
 
     def number(self, world: World) -> int:
@@ -125,7 +113,7 @@ class PackedWorlds:
         """Return the events that are possible, each with the world it leads to."""
         return [(name, self.number(after)) for name, after in self._events(self.state(number))]
 
-    def successors(self, number: int) -> Sequence[int]:
+    def successors(self, number: int) -> tuple[Sequence[int], Sequence[int]]:
         """Return the worlds that can follow, and the world itself for what changes nothing."""
         try:
             following = self._look_up(number)
@@ -133,23 +121,34 @@ class PackedWorlds:
             self._note(number)
             following = self._look_up(number)
         if (number ^ number >> _BITS) % self._check_every == 0:
-            seen = sorted(after for _, after in self.named(number))
-            if seen != sorted(after for after in following if after != number):
+            seen = [*self.named(number)]
+            for doubtful, those in enumerate(following):
+                known = sorted(after for after in those if after != number)
+                if known == sorted(after for name, after in seen if is_doubtful(name) == doubtful):
+                    continue
                 raise AssertionError("the tables of sanctl/safety/packed.py leave out or add")
         return following
 
-    def _look_up(self, number: int) -> Sequence[int]:
+    def _look_up(self, number: int) -> tuple[Sequence[int], Sequence[int]]:
         data, votes = number >> _BITS, number & _VOTES
         base = number ^ votes
-        plain, touching = self._of_nodes[votes << 1 | self._datas[data][1]]
+        plain, touching, of_nodes = self._of_nodes[votes << 1 | self._datas[data][1]]
         data_after, votes_after = self._data_after[data], self._votes_after[votes]
         following = [base | after for after in plain]
         following += [data_after[name] << _BITS | after for name, after in touching]
         moves = self._of_death[data] if self._voteses[votes][2] else ()
         told_a, told_b = self._told[votes]
-        moves += self._of_replica[base | told_a] + self._of_replica[base | told_b]
+        (of_a, maybe_a), (of_b, maybe_b) = (
+            self._of_replica[base | told_a],
+            self._of_replica[base | told_b],
+        )
+        moves += of_a + of_b
         following += [after << _BITS | votes_after[name] for name, after in moves]
-        return following
+        doubtful = [data_after[name] << _BITS | after for name, after in of_nodes]
+        if maybe_a or maybe_b:
+            moves = maybe_a + maybe_b
+            doubtful += [after << _BITS | votes_after[name] for name, after in moves]
+        return following, doubtful
 
     def _note(self, number: int) -> None:
         """Ask the events what follows a world, as far as the tables lack it."""
@@ -159,19 +158,20 @@ class PackedWorlds:
         data_after, votes_after = self._data_after[data], self._votes_after[votes]
         of_nodes = votes << 1 | world.is_synced
         known = self._of_nodes.get(of_nodes)
-        if known is None or any(name not in data_after for name, _ in known[1]):
+        if known is None or any(name not in data_after for name, _ in known[1] + known[2]):
             seen = [*self._seen(number, world, events_of_nodes(world, self._rules))]
             touching = {name for text, name, _, _ in seen if _touches_data(text)}
             self._of_nodes[of_nodes] = (
                 tuple(after for _, name, _, after in seen if name not in touching),
-                tuple((name, after) for _, name, _, after in seen if name in touching),
+                *_split((text, name, after) for text, name, _, after in seen if name in touching),
             )
             data_after |= {name: after for _, name, after, _ in seen if name in touching}
         if world.faults and self._lacks(self._of_death.get(data), votes_after):
-            self._of_death[data] = self._moves(number, world, events_of_death(world))
+            self._of_death[data], _ = self._moves(number, world, events_of_death(world))
         for i in REPLICAS:
             told = base | self._told[votes][i]
-            if self._lacks(self._of_replica.get(told), votes_after):
+            certain, doubtful = self._of_replica.get(told, (None, ()))
+            if self._lacks(certain, votes_after) or self._lacks(doubtful, votes_after):
                 following = events_of_replica(world, i, self._rules)
                 self._of_replica[told] = self._moves(number, world, following)
 
@@ -179,10 +179,10 @@ class PackedWorlds:
     def _lacks(moves: _Moves | None, votes_after: dict[int, int]) -> bool:
         return moves is None or any(name not in votes_after for name, _ in moves)
 
-    def _moves(self, number: int, world: World, following: Iterator[Event]) -> _Moves:
+    def _moves(self, number: int, world: World, following: Iterator[Event]) -> _Split:
         seen = [*self._seen(number, world, following)]
         self._votes_after[number & _VOTES] |= {name: votes for _, name, _, votes in seen}
-        return tuple((name, data) for _, name, data, _ in seen)
+        return _split((text, name, data) for text, name, data, _ in seen)
 
     def _seen(
         self, number: int, world: World, following: Iterator[Event]
@@ -197,11 +197,8 @@ class PackedWorlds:
             else:
                 data_then = self._number_data(after)
             is_same = after.nodes is world.nodes and after.apart == world.apart
-            if is_same and after[5:] == world[5:]:
-                votes_then = votes
-            else:
-                _forbid_catching_up(world, after, self._gap)
-                votes_then = self._number_votes(after)
+            is_same = is_same and after[5:] == world[5:]
+            votes_then = votes if is_same else self._number_votes(after)
             yield text, name, data_then, votes_then
 
     def _number_data(self, world: World) -> int:
@@ -216,7 +213,7 @@ class PackedWorlds:
         return number
 
     def _number_votes(self, world: World) -> int:
-        nodes = spaced(world.nodes, self._gap)
+        nodes = spaced(world.nodes)
         votes: _Votes = (
             nodes,
             world.apart,
@@ -242,17 +239,20 @@ class PackedWorlds:
         return self._values.setdefault(value, len(self._values))
 
 
+def _split(seen: Iterable[tuple[str, int, int]]) -> _Split:
+    """Return the names and what follows, of the events that are certain and of those that are not.
+
+    Given each one's name as text and number, and what follows.
+    """
+    certain: list[tuple[int, int]] = []
+    doubtful: list[tuple[int, int]] = []
+    for text, name, after in seen:
+        (doubtful if is_doubtful(text) else certain).append((name, after))
+    return tuple(certain), tuple(doubtful)
+
+
 def _touches_data(name: str) -> bool:
     return any(word in name for word in _TOUCHES_DATA)
-
-
-def _forbid_catching_up(before: World, after: World, gap: int) -> None:
-    """Fail where a CIB becomes newer that is behind by a number of changes that is not known."""
-    epochs = {node.epoch for node in before.nodes}
-    for written in {node.epoch for node in after.nodes} - epochs:
-        newer = [epoch for epoch in epochs if epoch >= written]
-        if newer and min(newer) - (written - 1) >= gap:
-            raise AssertionError(f"a CIB is changed that is {gap} changes or more behind")
 
 
 def _told(world: World, i: int) -> object:
@@ -261,11 +261,18 @@ def _told(world: World, i: int) -> object:
     if not node.is_up:
         return None
     reach = world.reach(i)
-    formed = write_mark(world, i, i, is_set=bool(node.marks >> i & 1), rules=_SAME)
+    formed = write_mark(world, i, i, is_set=bool(node.marks >> i & 1), rules=SHIPPED)
+    here = formed.nodes[i].epoch
+    newer = [there.epoch for there in formed.nodes if there.epoch > here]
+    is_behind = bool(newer) and min(newer) - here >= EPOCH_GAP
     return (
         world.is_quorate(i),
         bool(node.view >> j & 1),
-        bool(node.gone >> j & 1),
+        bool(node.active >> j & 1),
+        bool(node.primary >> j & 1),
+        bool(node.not_down >> j & 1),
+        bool(node.fenced >> j & 1),
+        is_start_noted(world, i),
         node.marks & 0b11,
         # For an order: the peer is in this partition, and knows that.
         bool((node.view & reach) >> j & 1 and world.nodes[j].view == node.view),
@@ -273,4 +280,6 @@ def _told(world: World, i: int) -> object:
         (node.view & reach).bit_count() > 1,
         # For unmarking.
         formed.nodes[i].marks & 0b11 == 0b11,
+        # For a change of a CIB that is far behind: another mark than this one has is one.
+        formed.nodes[i].marks & 0b11 if is_behind else None,
     )

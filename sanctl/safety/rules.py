@@ -12,6 +12,7 @@ from typing import NamedTuple
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.failover import fence_rules
 from sanctl.plan.failover.promotion import promotion_score
+from sanctl.safety.world import Node
 
 
 class MembershipFacts(NamedTuple):
@@ -32,11 +33,19 @@ def _score(state: ResourceState | None) -> int | None:
     return promotion_score(state, is_new=False)
 
 
+def _is_known_fenced(node: Node, other: int) -> bool:
+    return fence_rules.is_fenced(
+        is_down=not node.not_down >> other & 1, is_primary=bool(node.primary >> other & 1)
+    )
+
+
 class Rules(NamedTuple):
     """What sanctl decides, and what it relies on. The defaults are what is shipped.
 
     Attributes:
         peer_membership: what the handler concludes from quorum, membership and fencing.
+        is_known_fenced: whether a node that is no member is known to be fenced, by what the CIB
+            says of it.
         is_certain: whether that is enough to mark the peer, and to go on.
         asks_before: the handler checks quorum and membership before it marks.
         asks_after: and again afterwards.
@@ -52,6 +61,9 @@ class Rules(NamedTuple):
         drbd_refuses: DRBD refuses to promote what is not UpToDate.
         heeds_marks: the cluster promotes no marked replica.
         demotes_first: the cluster promotes only when the other node is known not to be Primary.
+        reads_history: of a lost node that its `node_state` calls down the cluster reads the history
+            of actions as well, and fences it for what is active there.
+        notes_orders: the partition's CIB has an order to promote before it is carried out.
         confirms: a node counts as fenced only when its power switch has confirmed it.
         waits_for_all: with two nodes, one that has started waits until it has seen the other.
         checks_overlap: with two nodes, "fenced" is not enough for a replica that has connected to
@@ -64,6 +76,7 @@ class Rules(NamedTuple):
         withdraws: a handler that is not certain any more takes its mark back at once: never, `any`
             mark, or its `own`, which was not there before.
         ties_to_quorate: of two equally new CIBs the one from a partition with quorum wins.
+        ties_to_running: and then the one from a node that has not just booted.
         may_begin_resync: whether a resync may begin to a peer that is marked.
         is_device_steady: of two nodes that are alone the quorum device votes for the same one each
             time.
@@ -80,6 +93,7 @@ class Rules(NamedTuple):
     """
 
     peer_membership: Callable[[MembershipFacts], str] = _membership
+    is_known_fenced: Callable[[Node, int], bool] = _is_known_fenced
     is_certain: Callable[[str], bool] = fence_rules.is_certain
     asks_before: bool = True
     asks_after: bool = True
@@ -95,6 +109,8 @@ class Rules(NamedTuple):
     drbd_refuses: bool = True
     heeds_marks: bool = True
     demotes_first: bool = True
+    reads_history: bool = True
+    notes_orders: bool = True
     confirms: bool = True
     waits_for_all: bool = True
     checks_overlap: bool = True
@@ -105,6 +121,7 @@ class Rules(NamedTuple):
     stays_frozen: bool = True
     withdraws: str = ""
     ties_to_quorate: bool = True
+    ties_to_running: bool = True
     may_begin_resync: Callable[[str], bool] = fence_rules.may_begin_resync
     is_device_steady: bool = True
     fences_before_start: bool = True

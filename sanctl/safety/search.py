@@ -8,6 +8,7 @@ array; some hundred bytes where a state as values would take thousands.
 
 from __future__ import annotations
 
+import itertools
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
@@ -49,8 +50,11 @@ class Exploration(NamedTuple, Generic[S]):
 class Machine(Protocol[S_co]):
     """A state machine whose states are named by numbers below 2**64."""
 
-    def successors(self, number: int) -> Sequence[int]:
-        """Return the states that can follow, in the order of their events."""
+    def successors(self, number: int) -> tuple[Sequence[int], Sequence[int]]:
+        """Return the states that can follow, in the order of their events, and that may follow.
+
+        The latter are explored as well, but no way to a goal leads over such a step.
+        """
 
     def same(self, number: int) -> int:
         """Return one number for all states that differ in nothing of interest."""
@@ -79,6 +83,7 @@ def explore(
     is_goal: Callable[[S], bool] | None = None,
     *,
     key: Callable[[S], Hashable] = lambda state: state,
+    is_doubtful: Callable[[str], bool] = lambda _name: False,
     limit: int = 5_000_000,
 ) -> Exploration[S]:
     """Explore a machine that is given as functions of its states, which are hashable values.
@@ -89,12 +94,13 @@ def explore(
         violation: what is wrong with a state, None where nothing is.
         is_goal: whether a state is one that has to stay reachable.
         key: what two states that differ in nothing of interest have in common.
+        is_doubtful: of an event's name, whether it is one that no way to a goal may take.
         limit: how many states are too many.
 
     Raises:
         OverflowError: there are more states than the limit.
     """
-    machine = _Values(events, violation, is_goal, key)
+    machine = _Values(events, violation, is_goal, key, is_doubtful)
     return explore_machine(machine, machine.number(first), ends=is_goal is not None, limit=limit)
 
 
@@ -147,7 +153,9 @@ def explore_machine(
             if progress is not None:
                 progress(depth, level, transitions)
         here = order[at]
-        for number in successors(here):
+        following, doubtful = successors(here)
+        last = len(following)
+        for step, number in enumerate(itertools.chain(following, doubtful)):
             if number == here:
                 continue
             transitions += 1
@@ -163,7 +171,7 @@ def explore_machine(
                 wrong = machine.violation(number)
                 if wrong:
                     return Exploration(seen + 1, transitions, depth + 1, found(seen, wrong))
-            if ends:
+            if ends and step < last:
                 targets.append(seen)
         if ends:
             begins.append(len(targets))
@@ -222,8 +230,10 @@ class _Values(Generic[S]):
         violation: Callable[[S], str | None],
         is_goal: Callable[[S], bool] | None,
         key: Callable[[S], Hashable],
+        is_doubtful: Callable[[str], bool],
     ) -> None:
         self._events, self._violation, self._is_goal, self._key = events, violation, is_goal, key
+        self._is_doubtful = is_doubtful
         self._numbers: dict[S, int] = {}
         self._states: list[S] = []
         self._same: list[int] = []
@@ -238,8 +248,11 @@ class _Values(Generic[S]):
             self._same.append(self._keys.setdefault(self._key(state), number))
         return number
 
-    def successors(self, number: int) -> Sequence[int]:
-        return [self.number(after) for _, after in self._events(self._states[number])]
+    def successors(self, number: int) -> tuple[Sequence[int], Sequence[int]]:
+        split: tuple[list[int], list[int]] = ([], [])
+        for name, after in self._events(self._states[number]):
+            split[self._is_doubtful(name)].append(self.number(after))
+        return split
 
     def same(self, number: int) -> int:
         return self._same[number]

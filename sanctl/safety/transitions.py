@@ -19,14 +19,20 @@ from collections.abc import Callable, Iterator
 
 from sanctl.plan.failover import fence_rules
 from sanctl.safety.cluster import (
+    boot,
     cluster_events,
     is_mark_confirmed,
     is_peer_certain,
     order_events,
+    peer_membership,
     power_off,
+    raises_cib,
+    record_role,
+    rejoin,
     write_mark,
 )
 from sanctl.safety.drbd import (
+    as_what,
     continue_alone,
     drbd_events,
     is_connected,
@@ -34,7 +40,8 @@ from sanctl.safety.drbd import (
     resync_events,
     stop_replica,
 )
-from sanctl.safety.rules import SHIPPED, Rules
+from sanctl.safety.rules import Rules
+from sanctl.safety.same_worlds import NEARER, STILL_FAR, apart_still
 from sanctl.safety.world import (
     ASKS,
     ASKS_AGAIN,
@@ -50,9 +57,6 @@ from sanctl.safety.world import (
     with_node,
     with_replica,
 )
-
-#: A write that changes nothing outranks nothing.
-_SAME = SHIPPED._replace(outranks=False)
 
 
 def events(rules: Rules) -> Callable[[World], Iterator[Event]]:
@@ -100,6 +104,16 @@ def events_of_death(world: World) -> Iterator[Event]:
 
 def events_of_replica(world: World, i: int, rules: Rules) -> Iterator[Event]:
     """Yield what may happen to a replica: by Pacemaker, DRBD, its handlers, the device agent."""
+    for name, after in _of_replica(world, i, rules):
+        apart = apart_still(world, after)
+        if apart is None:
+            yield name, after
+        else:
+            yield name + NEARER, after
+            yield name + STILL_FAR, apart
+
+
+def _of_replica(world: World, i: int, rules: Rules) -> Iterator[Event]:
     if world.nodes[i].is_up:
         yield from order_events(world, i, rules)
     yield from drbd_events(world, i, rules)
@@ -142,15 +156,14 @@ def _repairs(world: World, rules: Rules) -> Iterator[Event]:
     if not world.is_synced:
         yield "the sync network is back", world._replace(is_synced=True)
     if world.apart:
-        yield "the heartbeats are back", world._replace(apart=0)
+        yield "the heartbeats are back", rejoin(world)
     if world.unreached:
         yield "the quorum device is reached again", world._replace(unreached=0)
     for i, node in enumerate(world.nodes):
         if not node.is_up:
             has_device = world.unreached is not None
             waits = len(world.nodes) == 2 and rules.waits_for_all and not has_device
-            started = node._replace(is_up=True, view=1 << i, gone=0, waits=waits)
-            yield f"{NAMES[i]} boots", with_node(world, i, started)
+            yield f"{NAMES[i]} boots", boot(world, i, waits=waits)
         elif node.waits and not any(world.nodes[j].is_up for j in REPLICAS if j != i):
             # `quorum.cancel_wait_for_all`, by an operator who sees that the other node is off.
             begun = with_node(world, i, node._replace(waits=False))
@@ -167,7 +180,8 @@ def _handler(world: World, i: int, rules: Rules) -> Iterator[Event]:
     peer, name = 1 - i, f"the handler of {NAMES[i]}"
     # The order may be older than the mark: a node that has just joined brought it along.
     is_out = rules.heeds_own and not here.for_primary and bool(world.nodes[i].marks >> i & 1)
-    is_certain = is_peer_certain(world, i, rules) and not is_out
+    membership = peer_membership(world, i, rules)
+    is_certain = rules.is_certain(membership) and not is_out
     is_called_for = not rules.guards_marking or fence_rules.may_mark(
         drbd_state(here), is_promoting=here.is_ordered
     )
@@ -175,7 +189,9 @@ def _handler(world: World, i: int, rules: Rules) -> Iterator[Event]:
         if rules.locks and here.holds_lock:
             return
         if (is_certain or not rules.asks_before) and is_called_for:
-            yield f"{name} asks: certain", with_replica(world, i, here._replace(handler=MARKS))
+            raises = raises_cib(membership, rules)
+            marking = here._replace(handler=MARKS, raises=raises)
+            yield f"{name} asks: certain", with_replica(world, i, marking)
         if not here.for_primary:
             ended = here._replace(handler=NO_HANDLER, is_ordered=False, is_late=False)
             yield f"{name} gives up, the promotion fails", with_replica(world, i, ended)
@@ -185,12 +201,13 @@ def _handler(world: World, i: int, rules: Rules) -> Iterator[Event]:
         elif not rules.stays_frozen:
             yield f"{name} gives up, I/O goes on", _answered(world, i)
     elif here.handler == MARKS:
-        marked = write_mark(world, i, peer, is_set=True, rules=rules)
+        marked = write_mark(world, i, peer, is_set=True, rules=rules, raises=here.raises)
+        how = as_what(here)
         is_new = rules.withdraws == "own" and not world.nodes[i].marks >> peer & 1
         after = with_replica(marked, i, here._replace(handler=ASKS_AGAIN, has_marked=is_new))
-        yield f"{name} marks {NAMES[peer]}", after
+        yield f"{name} marks {NAMES[peer]}{how}", after
         after = with_replica(marked, i, here._replace(handler=ASKS))
-        yield f"{name} marks {NAMES[peer]}, and hears no answer", after
+        yield f"{name} marks {NAMES[peer]}{how}, and hears no answer", after
     elif is_mark_confirmed(world, i, rules):
         yield f"{name} asks again: certain, and returns", _answered(world, i)
     else:
@@ -232,7 +249,8 @@ def _agent(world: World, i: int, rules: Rules) -> Iterator[Event]:
     # Where demote waits for the lock that a handler holds while it marks.
     is_marking = rules.guards_marking and here.holds_lock
     if here.role == "P" and not here.is_pending and not is_marking:
-        yield f"{NAMES[i]} is demoted", with_replica(world, i, here._replace(role="S"))
+        demoted = with_replica(world, i, here._replace(role="S"))
+        yield f"{NAMES[i]} is demoted", record_role(demoted, i, is_primary=False)
     if here.is_frozen and not world.is_quorate(i):
         yield f"{NAMES[i]} ends its freeze by rebooting", power_off(world, i)
     if here.is_frozen and here.handler == KILLED:
@@ -244,7 +262,8 @@ def _agent(world: World, i: int, rules: Rules) -> Iterator[Event]:
     # DRBD neither answers nor sends a disconnect while the resync handler runs.
     is_deaf = here.marks_target or (is_connected(world) and world.replicas[1 - i].marks_target)
     if here.role == "S" and not here.is_ordered and not is_deaf and not is_served_from(world, i):
-        yield f"the replica on {NAMES[i]} stops", stop_replica(world, i, rules)
+        stopped = record_role(stop_replica(world, i, rules), i, is_primary=False)
+        yield f"the replica on {NAMES[i]} stops", stopped
     yield from _marks(world, i, rules)
     if here.is_clearing and here.role == "S":
         yield from _unmark(world, i, rules)
@@ -278,21 +297,22 @@ def _marks(world: World, i: int, rules: Rules) -> Iterator[Event]:
     if here.agent_marks:
         j = i if here.agent_marks == "own" else 1 - i
         done = here._replace(agent_marks="")
-        marked = write_mark(world, i, j, is_set=True, rules=rules)
+        marked = write_mark(world, i, j, is_set=True, rules=rules, raises=here.raises)
         why = "a target" if here.agent_marks == "target" else "which has no disk"
-        yield f"{name} marks {NAMES[j]}, {why}", with_replica(marked, i, done)
+        yield f"{name} marks {NAMES[j]}{as_what(here)}, {why}", with_replica(marked, i, done)
         yield f"{name} does not get to marking", with_replica(world, i, done)
         return
     if rules.locks and here.holds_lock:
         return
     state, marks = drbd_state(here), world.nodes[i].marks
+    raises = raises_cib(peer_membership(world, i, rules), rules)
     if (
         rules.marks_diskless
         and fence_rules.may_mark_without_disk(state, NAMES[1 - i], others=NAMES[1 - i])
         and is_peer_certain(world, i, rules)
         and not marks >> (1 - i) & 1
     ):
-        marking = here._replace(agent_marks="peer")
+        marking = here._replace(agent_marks="peer", raises=raises)
         yield f"{name} sees that its peer has no disk", with_replica(world, i, marking)
     if (
         rules.marks_later
@@ -301,7 +321,7 @@ def _marks(world: World, i: int, rules: Rules) -> Iterator[Event]:
         and is_peer_certain(world, i, rules)
         and not marks >> (1 - i) & 1
     ):
-        marking = here._replace(agent_marks="target")
+        marking = here._replace(agent_marks="target", raises=raises)
         yield f"{name} sees that its target is not marked", with_replica(world, i, marking)
     if rules.marks_own and fence_rules.may_mark_own(
         state,
@@ -330,7 +350,7 @@ def _unmark(world: World, i: int, rules: Rules) -> Iterator[Event]:
     yield f"{NAMES[i]} does not get to unmarking", with_replica(world, i, idle)
     j = 1 - i if rules.unmarks_peer else i
     # The mark that is there is written again: the partition forms, and its CIB is everybody's.
-    formed = write_mark(world, i, i, is_set=bool(world.nodes[i].marks >> i & 1), rules=_SAME)
+    formed = write_mark(world, i, i, is_set=bool(world.nodes[i].marks >> i & 1), rules=rules)
     if formed.nodes[i].marks & 0b11 == 0b11:
         unmarked = write_mark(formed, i, j, is_set=False, rules=rules)
         yield f"{NAMES[i]} removes the mark of {NAMES[j]}", with_replica(unmarked, i, idle)

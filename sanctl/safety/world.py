@@ -21,8 +21,6 @@ model covers any number of writes, at any moment.
 
 from __future__ import annotations
 
-import itertools
-from functools import cache
 from typing import NamedTuple
 
 from sanctl.model.drbd import PeerState, ResourceState
@@ -35,10 +33,6 @@ NO_HANDLER, ASKS, MARKS, ASKS_AGAIN, KILLED = "", "asks", "marks", "asks again",
 # The source of a resync: connected, and its before-resync-source handler is being called, or is at
 # one of the steps above, or has let the resync begin.
 NO_RESYNC, PREPARES, FILLS = "", "prepares", "fills"
-
-
-#: Epochs of CIBs that are so far apart, or farther, are not told apart.
-EPOCH_GAP = 2
 
 
 class Replica(NamedTuple):
@@ -63,6 +57,8 @@ class Replica(NamedTuple):
         sees_diskless: DRBD here knows that the connected peer has none.
         agent_marks: whose mark the agent is about to set: because of a lost disk its `own` or the
             `peer`'s, or that of the `target` of a resync from here, or none.
+        raises: that mark, or a handler's, raises the CIB above what the peer wrote when alone: the
+            peer was fenced when it was asked. One marks at a time, under the lock.
     """
 
     role: str = "S"
@@ -81,6 +77,7 @@ class Replica(NamedTuple):
     has_disk: bool = True
     sees_diskless: bool = False
     agent_marks: str = ""
+    raises: bool = False
 
     @property
     def has_data(self) -> bool:
@@ -108,10 +105,15 @@ class Replica(NamedTuple):
         return self.resync in {MARKS, ASKS_AGAIN}
 
     @property
+    def is_marking(self) -> bool:
+        """A handler or the agent is about to set a mark, or has set it and asks again."""
+        is_set = self.handler in {MARKS, ASKS_AGAIN} or bool(self.agent_marks)
+        return is_set or self.marks_target
+
+    @property
     def holds_lock(self) -> bool:
         """A handler or the agent holds the lock under which marks are set and cleared."""
-        is_set = self.handler in {MARKS, ASKS_AGAIN} or bool(self.agent_marks)
-        return self.is_clearing or is_set or self.marks_target
+        return self.is_clearing or self.is_marking
 
 
 class Node(NamedTuple):
@@ -122,7 +124,11 @@ class Node(NamedTuple):
         view: the members that corosync names here; may be out of date.
         epoch: version of the copy of the CIB, also on disk while off.
         marks: which replicas are marked in it.
-        gone: the nodes known here to be fenced.
+        active: the nodes on which something runs by the history of actions in the CIB.
+        primary: the replicas that are Primary by it, or ordered to be.
+        not_down: the lost nodes that no `node_state` calls down here before they are fenced.
+        is_new: has booted, and has met no other node since.
+        fenced: the members that were fenced, and corosync has not noticed yet that they are gone.
         waits: wait_for_all: has not seen all nodes since it started.
         has_vote: counts the quorum device's vote; noted of a node that is alone.
     """
@@ -131,7 +137,11 @@ class Node(NamedTuple):
     view: int
     epoch: int = 0
     marks: int = 0
-    gone: int = 0
+    active: int = 0b11
+    primary: int = 0b11
+    not_down: int = 0
+    is_new: bool = False
+    fenced: int = 0
     waits: bool = False
     has_vote: bool = False
 
@@ -196,9 +206,10 @@ def initial_world(nodes: int, faults: int, *, has_device: bool = False) -> World
     With `has_device` a quorum device votes, too; that is for two nodes.
     """
     everybody = (1 << nodes) - 1
+    primary = 0b01 if nodes > 2 else 0b11
     return World(
         replicas=(Replica(role="P"), Replica()),
-        nodes=(Node(is_up=True, view=everybody),) * nodes,
+        nodes=(Node(is_up=True, view=everybody, primary=primary),) * nodes,
         is_synced=True,
         apart=0,
         ahead="=",
@@ -209,6 +220,8 @@ def initial_world(nodes: int, faults: int, *, has_device: bool = False) -> World
 
 def with_replica(world: World, i: int, replica: Replica) -> World:
     """Return the world with another state of one replica."""
+    if replica.raises and not replica.is_marking:
+        replica = replica._replace(raises=False)
     a, b = world.replicas
     return world._replace(replicas=(replica, b) if i == 0 else (a, replica))
 
@@ -320,64 +333,6 @@ def is_whole(world: World) -> bool:
             and not replica.resync
             for replica in world.replicas
         )
-    )
-
-
-def canonical(world: World) -> World:
-    """Return the one world that stands for all that differ only in what does not matter.
-
-    That is how old all CIBs are together, and how far apart those are that are far apart
-    (`spaced`), and which node is called a.
-    """
-    nodes = spaced(world.nodes)
-    if nodes is not world.nodes:
-        world = world._replace(nodes=nodes)
-    a, b = world.replicas
-    if a == b:
-        return min(world, mirrored(world))
-    return world if a < b else mirrored(world)
-
-
-def spaced(nodes: tuple[Node, ...], gap: int = EPOCH_GAP) -> tuple[Node, ...]:
-    """Return the nodes with epochs from 0 on, none more than a gap above the next lower one.
-
-    Epochs are compared, raised by one, and raised above all others. So a number that is added to
-    all of them changes nothing; and whether one is `gap` or more above another matters only where
-    the lower one is raised by one. PackedWorlds fails where that happens.
-    """
-    epochs = sorted({node.epoch for node in nodes})
-    spaces = [epochs[0], *(high - low for low, high in itertools.pairwise(epochs))]
-    if not spaces[0] and max(spaces) <= gap:
-        return nodes
-    ranks = itertools.accumulate((min(space, gap) for space in spaces[1:]), initial=0)
-    new = dict(zip(epochs, ranks, strict=True))
-    return tuple(node._replace(epoch=new[node.epoch]) for node in nodes)
-
-
-def mirrored(world: World) -> World:
-    """Return the world with its two nodes exchanged."""
-    a, b, *w = (_mirrored_node(node) for node in world.nodes)
-    return World(
-        replicas=(world.replicas[1], world.replicas[0]),
-        nodes=(b, a, *w),
-        is_synced=world.is_synced,
-        apart=_MIRRORED[world.apart],
-        ahead=_OTHER[world.ahead],
-        faults=world.faults,
-        lone=_MIRRORED[world.lone],
-        unreached=None if world.unreached is None else _MIRRORED[world.unreached],
-        favored=world.favored if world.unreached is None else 1 - world.favored,
-    )
-
-
-_MIRRORED = (0, 2, 1, 3, 4, 6, 5, 7)  # masks with the bits of a and b exchanged
-_OTHER = {"=": "=", "!": "!", "a": "b", "b": "a"}
-
-
-@cache
-def _mirrored_node(node: Node) -> Node:
-    return node._replace(
-        view=_MIRRORED[node.view], marks=_MIRRORED[node.marks], gone=_MIRRORED[node.gone]
     )
 
 
