@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 #: What a line reports -> its pattern.
 FORBIDDEN: dict[str, re.Pattern[str]] = {
@@ -38,6 +38,34 @@ FORBIDDEN_IN_PLANNED_REBOOTS: dict[str, re.Pattern[str]] = {
     "fencing": re.compile(r"pacemaker-fenced.*: Operation '(?:off|reboot)' targeting"),
 }
 
+#: What DRBD 9 says of both sides before it decides: a connection, and flags in hexadecimal.
+_HANDSHAKE = re.compile(
+    r"drbd (\S+/\d+ \S+ \S+): (drbd_sync_handshake|self|peer)\b(?:.* flags:([0-9A-Fa-f]+))?"
+)
+_SPLIT_BRAIN = re.compile(r"drbd (\S+/\d+ \S+ \S+): Split-Brain detected")
+#: UUID_FLAG_INCONSISTENT of drbd_protocol.h: that side is the target of a resync.
+_INCONSISTENT = 1 << 2
+
+
+def _without_half_filled(lines: Iterable[str]) -> Iterator[str]:
+    """Leave out what DRBD 9 takes for a split brain between a whole replica and a half filled one.
+
+    A replica in the middle of a resync may be told of the generation that the Primary begins, and
+    not that it comes from the one before: a standby that has not heard of it yet is then "diverged"
+    from it (9.3.3, seen: history-both, and in sync seconds later). What is half filled is no copy
+    of its own, so nothing has diverged.
+    """
+    half_filled: dict[str, bool] = {}
+    for line in lines:
+        said = _HANDSHAKE.search(line)
+        if said is not None:
+            pair, what, flags = said.groups()
+            before = half_filled.get(pair, False) and what != "drbd_sync_handshake"
+            half_filled[pair] = before or bool(int(flags or "0", 16) & _INCONSISTENT)
+        found = _SPLIT_BRAIN.search(line)
+        if found is None or not half_filled.get(found[1]):
+            yield line
+
 
 def find(lines: Iterable[str], *, is_host: bool, is_orderly: bool = False) -> list[str]:
     """Return each forbidden line, with the name of its pattern in front.
@@ -51,7 +79,7 @@ def find(lines: Iterable[str], *, is_host: bool, is_orderly: bool = False) -> li
     events = events | FORBIDDEN_IN_PLANNED_REBOOTS if is_orderly else events
     return [
         f"{name}: {line.strip()}"
-        for line in lines
+        for line in _without_half_filled(lines)
         for name, pattern in events.items()
         if pattern.search(line)
     ]

@@ -32,6 +32,38 @@ def test_forbidden_on_every_node(line: str, name: str) -> None:
     assert log_patterns.find([STAMP + line], is_host=False) == [f"{name}: {STAMP}{line}"]
 
 
+def handshake(of_self: str, of_peer: str, peer: str = "n4") -> list[str]:
+    """Return what DRBD 9.3.3 logs of a handshake after which it sees a split brain."""
+    told = f"{STAMP}kernel: drbd vol/0 drbd1 {peer}: "
+    uuids = "E292E39AEBB86142:0000000000000000:DAC4DA7420CCB96A:95BD89150340511C bits:2 flags:"
+    return [
+        f"{told}drbd_sync_handshake:",
+        f"{told}self {uuids}{of_self}",
+        f"{told}peer {uuids}{of_peer}",
+        f"{told}uuid_compare()=split-brain-disconnect by rule=history-both",
+        f"{told}Split-Brain detected but unresolved, dropping connection!",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("of_self", "of_peer", "is_one"),
+    [("120", "920", True), ("120", "904", False), ("124", "120", False)],
+)
+def test_a_replica_in_the_middle_of_a_resync_has_not_diverged(
+    of_self: str, of_peer: str, is_one: bool
+) -> None:
+    lines = handshake(of_self, of_peer)
+    expected = [f"split brain: {lines[-1]}"] if is_one else []
+    assert log_patterns.find(lines, is_host=False) == expected
+
+
+def test_only_the_handshake_of_that_connection_counts() -> None:
+    other = handshake("124", "120", "n3")[:-1]
+    lines = handshake("120", "120")
+    for before in (other, handshake("124", "120")[:-1]):
+        assert log_patterns.find(before + lines, is_host=False) == [f"split brain: {lines[-1]}"]
+
+
 def test_only_hosts_must_see_no_io_error() -> None:
     line = STAMP + "kernel: Buffer I/O error on dev dm-0, logical block 0"
     assert log_patterns.find([line], is_host=True)
