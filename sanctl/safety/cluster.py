@@ -99,9 +99,10 @@ def order_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
 def is_start_noted(world: World, i: int) -> bool:
     """Whether the members of a node's partition have heard that its replica was started.
 
-    Pacemaker goes on with the next action once the CIB has the result of the one before. Corosync
-    delivers no message, not even to its sender, while it has not noticed that a member is lost. So
-    in such a moment one action may be carried out, and no second one.
+    Pacemaker orders the next action once the CIB has the result of the one before, by a message
+    that a node which is cut off does not get. So in such a moment one action may be carried out,
+    and no second one. The coordinator itself may carry out two: but of a coordinator that is lost
+    the others have a word, and do not call it down before it is fenced.
     """
     node = world.nodes[i]
     members = node.view & ~node.fenced & ~(1 << i)
