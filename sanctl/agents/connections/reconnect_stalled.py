@@ -12,6 +12,7 @@ import time
 from typing import NamedTuple
 
 from sanctl.agents.connections import reconnect_dropped
+from sanctl.agents.replica import lost_writes
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbd_kernel, drbdadm, drbdsetup
 from sanctl.model.drbd import ResourceState
@@ -103,12 +104,15 @@ def _fill(
     source = plan.source_for_unfilled(state)
     if source is None or source.node_id is None:
         return None
+    # The bitmaps miss what it has lost (docs/adr/0027): it is filled as a whole by others' rules.
+    if lost_writes.is_suspect(device.name, lost_writes.data_file(device.name)):
+        return None
     seen = _seen(device, source.name, now_s)
     if now_s - seen.first_s < plan.STALLED_AFTER_S * 2**seen.attempts:
         _save(device, source.name, seen)
         return None
     journal.write(
-        f"{device.name}: the disk here is Inconsistent, and no resync fills it: {source.name}, the"
+        f"{device.name}: the disk here is {state.disk}, and no resync fills it: {source.name}, the"
         f" Primary, sends the {source.out_of_sync_kib} KiB that the bitmaps name",
         priority=journal.WARNING,
         device=device.name,

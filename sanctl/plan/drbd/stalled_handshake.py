@@ -30,6 +30,7 @@ from sanctl.model.drbd import PeerState, ResourceState
 STALLED_AFTER_S = 60.0
 
 _EXCHANGES = frozenset({"WFBitMapS", "WFBitMapT"})
+_BEHIND = frozenset({"Inconsistent", "Outdated"})
 
 
 def is_negotiating(state: ResourceState) -> bool:
@@ -76,7 +77,7 @@ def source_for_unfilled(state: ResourceState) -> PeerState | None:
 
     None while another peer's bitmap names more: the Primary's would not be all that is missing.
     """
-    if state.disk != "Inconsistent":
+    if state.disk not in _BEHIND:
         return None
     lacking_kib = 0
     for each in state.peers:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from sanctl.agents.connections import reconnect_stalled
+from sanctl.agents.replica import lost_writes
 from sanctl.agents.replica.parts import Device
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
@@ -237,3 +238,12 @@ def test_a_disk_that_nothing_fills_is_filled_by_the_primary(node: FakeNode) -> N
 def test_no_other_disk_is_filled_so(state: ResourceState) -> None:
     assert source_for_unfilled(state) is None
     assert source_for_unfilled(HALF) == HALF.peers[0]
+    assert source_for_unfilled(HALF._replace(disk="Outdated")) == HALF.peers[0]
+
+
+def test_a_suspect_replica_is_not_filled_by_bitmaps(
+    node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lost_writes, "is_suspect", lambda *_: True)
+    monitors(node, 20, state=HALF)
+    assert node.commands() == []
