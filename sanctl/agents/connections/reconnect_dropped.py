@@ -57,6 +57,10 @@ def reconnect(runner: Runner, device: str, state: ResourceState) -> ResourceStat
     Raises:
         SanctlError: DRBD refused or did not answer; the next monitor tries again.
     """
+    if any(state_files.device_suffixes(device, kind) for kind in (_NOTE_KIND, _FILLED_KIND)):
+        # The monitor's look may be many seconds old, of before the connection broke: by that one
+        # the peer is in sync, and what a handler has noted since would be removed.
+        state = drbdsetup.observe(runner, device) or state
     _forget_filled(device, state)
     failed: SanctlError | OSError | None = None
     try:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -186,7 +187,14 @@ def test_without_a_disk_and_without_peers_these_are_made_known_first(
     state = ALONE._replace(disk="Diskless", has_quorum=True)
     known = state._replace(peers=(GIVEN_UP,))
     reconnect_dropped.write_note("vol1", "n2")
-    node.states["vol1"] = known
+    node.states["vol1"] = state
+
+    def answer(argv: Sequence[str]) -> str:
+        if "new-path" in argv:
+            node.states["vol1"] = known
+        return ""
+
+    node.answer = answer
     reconnect_dropped.reconnect(node, "vol1", state)
     told = ["drbdadm new-peer vol1", "drbdadm new-path vol1"]
     assert changes(node) == [*told, "drbdsetup connect vol1 1"]
@@ -234,6 +242,25 @@ def test_an_attempt_that_failed_is_repeated(
     assert state_files.device_suffixes("vol1", NOTE) == ["n2"]
     reconnect_dropped.reconnect(node, "vol1", ALONE)
     assert len(node.commands("drbdadm")) == 1
+
+
+@pytest.mark.parametrize("kind", ["outdated-unmarked", "filled"])
+def test_what_a_handler_notes_after_the_monitors_look_stays(
+    node: FakeNode, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Seen on a busy node: the peer was in sync by that look, and StandAlone for good after it."""
+    monkeypatch.setattr(connect_turn, "take", lambda _, *, waited_s: False)
+    in_sync = PeerState("n2", "Connected", "Secondary", "Established", "UpToDate", 0, node_id=1)
+    look = TWO_PEERS._replace(disk="UpToDate", peers=(in_sync, IN_CONTACT))
+    reconnect_dropped.write_note("vol1", "n2")
+    reconnect_dropped.write_filled("vol1", "n2")
+    gone = GIVEN_UP._replace(disk="Outdated")
+    node.states["vol1"] = look._replace(peers=(gone, IN_CONTACT))
+    reconnect_dropped.reconnect(node, "vol1", look)
+    assert state_files.device_suffixes("vol1", kind) == ["n2"]
+    node.states["vol1"] = look
+    reconnect_dropped.reconnect(node, "vol1", look)
+    assert state_files.device_suffixes("vol1", kind) == []
 
 
 def test_a_replica_in_sync_needs_no_note(node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> None:
