@@ -49,7 +49,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
             monkeypatch.setattr(ledgers, name, nothing)
         monkeypatch.setattr(report, "collect_logs", nothing)
         monkeypatch.setattr(commands, "await_members_online", nothing)
-        monkeypatch.setattr(commands, "FaultRunner", lambda *_: runner)
+        monkeypatch.setattr(commands, "FaultRunner", lambda *_, **__: runner)
         monkeypatch.setattr(commands, "_repair", lambda *_: is_repaired)
         monkeypatch.setattr(replica_compare, "differences", lambda *_: [DIFFERS])
         bed = cast(
