@@ -42,6 +42,7 @@ _NOTE_KIND, _LATER_KIND = "outdated-unmarked", "connects-later"
 #: Of a peer: a resync from here has begun, and neither disk was away since; and one that is
 #: connected when it, a Primary, has noticed that the connection ended.
 _FILLED_KIND, _NOTICED_KIND = "filled", "connects-noticed"
+_REMOVED_IN_SYNC = (_NOTE_KIND, _LATER_KIND, _FILLED_KIND)
 #: A program that did not answer in time.
 _SILENCE = "SAN-CMD-002"
 #: What a disk is that has what a resync wrote to it.
@@ -57,7 +58,7 @@ def reconnect(runner: Runner, device: str, state: ResourceState) -> ResourceStat
     Raises:
         SanctlError: DRBD refused or did not answer; the next monitor tries again.
     """
-    if any(state_files.device_suffixes(device, kind) for kind in (_NOTE_KIND, _FILLED_KIND)):
+    if _is_a_note_over(device, state):
         # The monitor's look may be many seconds old, of before the connection broke: by that one
         # the peer is in sync, and what a handler has noted since would be removed.
         state = drbdsetup.observe(runner, device) or state
@@ -73,6 +74,15 @@ def reconnect(runner: Runner, device: str, state: ResourceState) -> ResourceStat
     if failed is not None:
         raise failed
     return state
+
+
+def _is_a_note_over(device: str, state: ResourceState) -> bool:
+    """Whether a note of a peer is to be removed by what was seen."""
+    noted = {
+        peer for kind in _REMOVED_IN_SYNC for peer in state_files.device_suffixes(device, kind)
+    }
+    pairs = [state.with_only_peer(peer) for peer in noted]
+    return any(pair.is_in_sync or not pair.peers or pair.disk not in _THERE for pair in pairs)
 
 
 def _connect_noted(runner: Runner, device: str, state: ResourceState) -> ResourceState:

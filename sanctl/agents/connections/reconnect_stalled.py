@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Reconnects a DRBD 9 peer whose handshake or resync stalls, as plan.drbd.stalled_handshake says.
+"""Reconnects a DRBD 9 peer whose handshake or resync stalls, or has the Primary fill the disk here.
 
 Which peers, and why so: sanctl/plan/drbd/stalled_handshake.py. What DRBD's bitmap says of the peer
 stays, and its mark in the CIB, too, until the Primary is in sync with it. Where the next handshake
@@ -12,6 +12,7 @@ import time
 from typing import NamedTuple
 
 from sanctl.agents.connections import reconnect_dropped
+from sanctl.agents.fencing import outdate
 from sanctl.agents.replica import lost_writes
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbd_kernel, drbdadm, drbdsetup
@@ -111,9 +112,17 @@ def _fill(
     if now_s - seen.first_s < plan.STALLED_AFTER_S * 2**seen.attempts:
         _save(device, source.name, seen)
         return None
+    # The monitor's look may be old. And only beside a member: the source's handler refuses any
+    # other when the disk here is Inconsistent already.
+    now = drbdsetup.observe(runner, device.name)
+    again = now and plan.source_for_unfilled(now.with_only_peers(device.nodes))
+    if not again or again.node_id != source.node_id:
+        return now
+    if outdate.peer_membership(runner, device.name, source.name) != "member":
+        return now
     journal.write(
         f"{device.name}: the disk here is {state.disk}, and no resync fills it: {source.name}, the"
-        f" Primary, sends the {source.out_of_sync_kib} KiB that the bitmaps name",
+        f" Primary, sends the {again.out_of_sync_kib} KiB that the bitmaps name",
         priority=journal.WARNING,
         device=device.name,
         action="resync",

@@ -16,6 +16,13 @@ block out of sync (9.3.3: "Peer was unstable during resync"; seen: the source be
 those seconds). DRBD begins it anew once the source is stable, if it notices that; seen that it does
 not, for good. The next handshake resends what either bitmap names, and the disk is UpToDate.
 
+A resync that has lost its source half-way leaves the disk Inconsistent with blocks out of sync,
+Established with each peer, where these were filled themselves when it connected to them; and one
+that is due may not begin at all, so that the disk stays Outdated (both seen with 9.3.3 and four
+replicas, after cuts in a move). It gets no write any more. The Primary then sends what either
+bitmap names, without the end of a connection: each peer notes each write that the disk lacks, and
+DRBD notes what a resync writes as different from all other peers.
+
 Two standbys that DRBD has disconnected, as one was Inconsistent beside another's generation, stay
 StandAlone although both have the Primary's data meanwhile. Without that Primary neither has a
 majority. So a standby in sync with the Primary connects to the other one again; replicas that have

@@ -180,9 +180,9 @@ def _failure_findings(cluster: Cluster) -> Iterator[Finding]:
                 severity=NOTE,
                 subject=subject,
                 what=what,
-                why=f"it has been promoted on {failure.node} since, and serves",
-                do=f"nothing while it serves there; once another node does, {cleanup} clears it "
-                "where it is not cleared by itself",
+                why=f"the replica on {failure.node} was promoted since, and serves",
+                do=f"nothing while {failure.node} serves it; once another node does, {cleanup} "
+                "clears the failure where it is not cleared by itself",
             )
             continue
         yield Finding(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from sanctl.agents.connections import reconnect_stalled
+from sanctl.agents.fencing import outdate
 from sanctl.agents.replica import lost_writes
 from sanctl.agents.replica.parts import Device
 from sanctl.errors import CommandError, Problem
@@ -204,18 +205,43 @@ HALF = STANDBY._replace(
 )
 
 
-def test_a_disk_that_nothing_fills_is_filled_by_the_primary(node: FakeNode) -> None:
-    """Seen with 9.3.3 for ten minutes, after two cuts in a row; no connection is to end for it."""
+FILL = "drbdsetup invalidate 0 --sync-from-peer-node-id=0 --reset-bitmap=no"
+
+
+@pytest.fixture
+def half(node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> FakeNode:
+    """A node with such a disk, and a Primary that is a member."""
+    monkeypatch.setattr(outdate, "peer_membership", lambda *_: "member")
     node.states["vol"] = HALF
-    monitors(node, 6, state=HALF)
-    assert node.commands() == []
-    monitors(node, 1, state=HALF)
-    fill = "drbdsetup invalidate 0 --sync-from-peer-node-id=0 --reset-bitmap=no"
-    assert node.commands() == [fill]
-    monitors(node, 10, state=HALF)
-    assert node.commands() == [fill]
-    monitors(node, 2, state=HALF)
-    assert node.commands() == [fill] * 2
+    return node
+
+
+def test_a_disk_that_nothing_fills_is_filled_by_the_primary(half: FakeNode) -> None:
+    """Seen with 9.3.3 for ten minutes, after a cut in a move; no connection is to end for it."""
+    monitors(half, 6, state=HALF)
+    assert half.commands() == []
+    monitors(half, 1, state=HALF)
+    assert half.commands() == [FILL]
+    monitors(half, 10, state=HALF)
+    assert half.commands() == [FILL]
+    monitors(half, 2, state=HALF)
+    assert half.commands() == [FILL] * 2
+
+
+def test_a_resync_that_has_begun_since_the_monitors_look_goes_on(half: FakeNode) -> None:
+    filled = HALF.peers[0]._replace(replication="SyncTarget")
+    half.states["vol"] = HALF._replace(peers=(filled, HALF.peers[1]))
+    monitors(half, 20, state=HALF)
+    assert half.commands() == []
+
+
+@pytest.mark.parametrize("membership", ["fenced", "unknown", "alone"])
+def test_a_source_that_is_no_member_would_refuse(
+    half: FakeNode, monkeypatch: pytest.MonkeyPatch, membership: str
+) -> None:
+    monkeypatch.setattr(outdate, "peer_membership", lambda *_: membership)
+    monitors(half, 20, state=HALF)
+    assert half.commands() == []
 
 
 @pytest.mark.parametrize(
@@ -242,8 +268,8 @@ def test_no_other_disk_is_filled_so(state: ResourceState) -> None:
 
 
 def test_a_suspect_replica_is_not_filled_by_bitmaps(
-    node: FakeNode, monkeypatch: pytest.MonkeyPatch
+    half: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lost_writes, "is_suspect", lambda *_: True)
-    monitors(node, 20, state=HALF)
-    assert node.commands() == []
+    monitors(half, 20, state=HALF)
+    assert half.commands() == []

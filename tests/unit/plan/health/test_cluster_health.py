@@ -301,7 +301,7 @@ def test_a_promotion_that_failed_before_the_one_that_serves_degrades_nothing(
     (finding,) = _findings(fake)
     assert (finding.code, finding.severity) == ("SAN-HLT-040", severity)
     # A cleanup where it serves has Pacemaker forget that it does.
-    assert finding.do.startswith("nothing while it serves") is (severity is Severity.NOTE)
+    assert finding.do.startswith("nothing while n1 serves it") is (severity is Severity.NOTE)
 
 
 def test_the_failure_of_a_device_that_cannot_be_read() -> None:
