@@ -324,7 +324,10 @@ def _reconnect_stalled(runner: Runner, device: Device, state: ResourceState) -> 
     # Imported here: rarely needed, and monitors must start fast.
     from sanctl.agents.connections import reconnect_stalled  # noqa: PLC0415
 
-    return reconnect_stalled.reconnect(runner, device, state)
+    def is_member(node: str) -> bool:
+        return outdate.peer_membership(runner, device.name, node) == "member"
+
+    return reconnect_stalled.reconnect(runner, device, state, is_member)
 
 
 def _unmark_peer(runner: Runner, device: Device, state: ResourceState) -> None:

@@ -9,10 +9,10 @@ finds nothing to send, a verify shows whether that is so; the journal asks for o
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 from sanctl.agents.connections import reconnect_dropped
-from sanctl.agents.fencing import outdate
 from sanctl.agents.replica import lost_writes
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbd_kernel, drbdadm, drbdsetup
@@ -40,13 +40,21 @@ class _Stall(NamedTuple):
     attempts: int
 
 
-def reconnect(runner: Runner, device: Device, state: ResourceState) -> ResourceState:
+def reconnect(
+    runner: Runner, device: Device, state: ResourceState, is_member: Callable[[str], bool]
+) -> ResourceState:
     """Disconnect from a peer whose handshake has stalled; connect again, or leave that to the next.
 
     A disk that lacks blocks, and that no resync fills, is filled by the Primary instead.
 
     Called while there are such peers. One that DRBD has disconnected from is left to the next
     monitor, which connects.
+
+    Args:
+        runner: runs drbdsetup and drbdadm.
+        device: the device.
+        state: as a monitor has seen it.
+        is_member: whether a node is a member of this node's partition, which has quorum.
 
     Returns:
         The state after that.
@@ -95,11 +103,15 @@ def reconnect(runner: Runner, device: Device, state: ResourceState) -> ResourceS
             drbdadm.adjust(runner, device.name)
         # One at a time: the next monitor sees what became of it.
         return drbdsetup.observe(runner, device.name) or whole
-    return _fill(runner, device, state, now_s) or whole
+    return _fill(runner, device, state, now_s, is_member) or whole
 
 
 def _fill(
-    runner: Runner, device: Device, state: ResourceState, now_s: float
+    runner: Runner,
+    device: Device,
+    state: ResourceState,
+    now_s: float,
+    is_member: Callable[[str], bool],
 ) -> ResourceState | None:
     """Begin the resync of a disk that nothing fills, after a minute; return the state after it."""
     source = plan.source_for_unfilled(state)
@@ -116,9 +128,7 @@ def _fill(
     # other when the disk here is Inconsistent already.
     now = drbdsetup.observe(runner, device.name)
     again = now and plan.source_for_unfilled(now.with_only_peers(device.nodes))
-    if not again or again.node_id != source.node_id:
-        return now
-    if outdate.peer_membership(runner, device.name, source.name) != "member":
+    if not again or again.node_id != source.node_id or not is_member(source.name):
         return now
     journal.write(
         f"{device.name}: the disk here is {state.disk}, and no resync fills it: {source.name}, the"

@@ -6,7 +6,6 @@ from __future__ import annotations
 import pytest
 
 from sanctl.agents.connections import reconnect_stalled
-from sanctl.agents.fencing import outdate
 from sanctl.agents.replica import lost_writes
 from sanctl.agents.replica.parts import Device
 from sanctl.errors import CommandError, Problem
@@ -38,10 +37,15 @@ def node(fake_node: FakeNode) -> FakeNode:
 
 
 def monitors(
-    node: FakeNode, count: int, *, every_s: float = 11.0, state: ResourceState = STANDBY
+    node: FakeNode,
+    count: int,
+    *,
+    every_s: float = 11.0,
+    state: ResourceState = STANDBY,
+    is_member: bool = True,
 ) -> None:
     for _ in range(count):
-        reconnect_stalled.reconnect(node, DEVICE, state)
+        reconnect_stalled.reconnect(node, DEVICE, state, lambda _: is_member)
         node.clock.now_s += every_s
 
 
@@ -209,9 +213,8 @@ FILL = "drbdsetup invalidate 0 --sync-from-peer-node-id=0 --reset-bitmap=no"
 
 
 @pytest.fixture
-def half(node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> FakeNode:
-    """A node with such a disk, and a Primary that is a member."""
-    monkeypatch.setattr(outdate, "peer_membership", lambda *_: "member")
+def half(node: FakeNode) -> FakeNode:
+    """A node with such a disk, beside a Primary."""
     node.states["vol"] = HALF
     return node
 
@@ -235,12 +238,8 @@ def test_a_resync_that_has_begun_since_the_monitors_look_goes_on(half: FakeNode)
     assert half.commands() == []
 
 
-@pytest.mark.parametrize("membership", ["fenced", "unknown", "alone"])
-def test_a_source_that_is_no_member_would_refuse(
-    half: FakeNode, monkeypatch: pytest.MonkeyPatch, membership: str
-) -> None:
-    monkeypatch.setattr(outdate, "peer_membership", lambda *_: membership)
-    monitors(half, 20, state=HALF)
+def test_a_source_that_is_no_member_would_refuse(half: FakeNode) -> None:
+    monitors(half, 20, state=HALF, is_member=False)
     assert half.commands() == []
 
 
