@@ -180,14 +180,19 @@ def read_device(runner: Runner, device: str) -> SeenMarks:
 
 
 def set_marks(
-    runner: Runner, devices: Iterable[str], peer: str, seen: SeenMarks, *, raised: int = 0
+    runner: Runner,
+    devices: Iterable[str],
+    peer: str,
+    seen: SeenMarks,
+    *,
+    admin_epoch: int | None = None,
 ) -> None:
     """Mark a peer's replicas of some devices, all in one change or none.
 
-    The devices are of those that `read` has returned in `seen`. With `raised` the same change
-    raises `admin_epoch` by that, which makes this CIB newer than any that the peer may bring along,
-    whatever changes the peer made while it was alone. Pacemaker refuses a number that is less than
-    its own: then another node has raised it.
+    The devices are of those that `read` has returned in `seen`. With `admin_epoch` the same change
+    sets that number, which makes this CIB newer than any that the peer may bring along, whatever
+    changes the peer made while it was alone. Pacemaker refuses a number that is less than its own:
+    then another node has raised it.
 
     Raises:
         CommandError: refused, or no answer came; the marks may have been set.
@@ -195,8 +200,8 @@ def set_marks(
     import xml.etree.ElementTree as ET  # noqa: PLC0415 - seldom: no monitor pays for it
 
     cib = ET.Element("cib")
-    if raised:
-        cib.set("admin_epoch", str(seen.admin_epoch + raised))
+    if admin_epoch is not None:
+        cib.set("admin_epoch", str(admin_epoch))
     constraints = ET.SubElement(ET.SubElement(cib, "configuration"), "constraints")
     for device in devices:
         uuid = seen.devices[device].uuid

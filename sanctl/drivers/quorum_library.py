@@ -115,11 +115,12 @@ def load() -> _Libraries | None:
 def _ask(libraries: _Libraries) -> Membership:
     """Ask in the order of corosync-quorumtool: votes, then members with their quorum.
 
-    The last answer says of one moment whether the partition has quorum, and which nodes it has.
+    The last answer says of one moment whether the partition has quorum, which nodes it has, and
+    the number of that membership.
     """
     info = _votes(libraries.votequorum)
     names = _names(libraries.cmap)
-    is_quorate, members = _view(libraries.quorum)
+    is_quorate, ring, members = _view(libraries.quorum)
     if not names.keys() >= set(members):
         # Not to be taken for a partition without that member.
         raise _RefusedError(members)
@@ -130,6 +131,7 @@ def _ask(libraries: _Libraries) -> Membership:
         info.highest_expected,
         info.total_votes,
         info.quorum,
+        ring,
     )
 
 
@@ -141,11 +143,11 @@ def _votes(library: ctypes.CDLL) -> _Info:
         return info
 
 
-def _view(library: ctypes.CDLL) -> tuple[bool, list[int]]:
-    seen: list[tuple[bool, list[int]]] = []
+def _view(library: ctypes.CDLL) -> tuple[bool, int, list[int]]:
+    seen: list[tuple[bool, int, list[int]]] = []
 
-    def notify(_handle: int, quorate: int, _ring: int, count: int, nodes: Any) -> None:
-        seen.append((bool(quorate), nodes[:count]))
+    def notify(_handle: int, quorate: int, ring: int, count: int, nodes: Any) -> None:
+        seen.append((bool(quorate), ring, nodes[:count]))
 
     callbacks = _Callbacks(_NOTIFY(notify))
     kind = ctypes.c_uint32()

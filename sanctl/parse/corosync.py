@@ -23,6 +23,9 @@ class Membership(NamedTuple):
         expected: expected votes, those of all nodes and the quorum device.
         total: votes that are present.
         quorum: votes that are needed for quorum.
+        ring: the sequence number of the membership (`ring_seq` of quorum.h). Each node keeps it on
+            disk, and the next membership of any of these nodes has one that is higher by 4
+            (totemsrp.c, memb_state_commit_token_create).
     """
 
     is_quorate: bool
@@ -31,6 +34,7 @@ class Membership(NamedTuple):
     expected: int | None = None
     total: int | None = None
     quorum: int | None = None
+    ring: int | None = None
 
     @property
     def is_two_node(self) -> bool:
@@ -90,7 +94,14 @@ def parse_quorumtool(text: str) -> Membership:
         _number(values.get("Expected votes", "")),
         _number(values.get("Total votes", "")),
         _number(values.get("Quorum", "")),
+        _ring(values.get("Ring ID", "")),
     )
+
+
+def _ring(text: str) -> int | None:
+    """Return the sequence number out of `1.2f`: after the node's id, in hexadecimal digits."""
+    found = re.fullmatch(r"[0-9a-f]+\.([0-9a-f]+)", text)
+    return int(found[1], 16) if found else None
 
 
 def parse_cfgtool(text: str) -> tuple[Link, ...]:

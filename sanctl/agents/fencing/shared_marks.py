@@ -249,7 +249,7 @@ def _transact(this: _Round, own: str, give: Callable[[str, str], None]) -> None:
     Raises:
         SanctlError: the cluster did not answer; nothing is certain of what has no answer yet.
     """
-    before, seen = _look(this, this.tokens, give)
+    before, seen, ring = _look(this, this.tokens, give)
     to_mark: dict[str, Facts] = {}
     kept: dict[str, Facts] = {}
     for device, facts in before.items():
@@ -273,10 +273,16 @@ def _transact(this: _Round, own: str, give: Callable[[str, str], None]) -> None:
             return
         raised = shared_marks.rise(to_mark)
         if to_mark:
-            outdated_marks.set_marks(this.runner, to_mark, this.peer, seen, raised=raised)
-    after, _ = _look(this, to_mark | kept, give)
+            number = fence_rules.raised_admin_epoch(seen.admin_epoch, raised, ring=ring)
+            outdated_marks.set_marks(
+                this.runner, to_mark, this.peer, seen, admin_epoch=number if raised else None
+            )
+    after, _, ring_after = _look(this, to_mark | kept, give)
     for device, facts in after.items():
-        give(device, shared_marks.confirmation(facts, raised=raised))
+        said = shared_marks.confirmation(
+            facts, raised=raised, is_same_membership=ring_after == ring
+        )
+        give(device, said)
     if to_mark:
         names = ", ".join(sorted(to_mark))
         journal.write(
@@ -296,10 +302,11 @@ def _hold_change_lock(held: contextlib.ExitStack, device: str) -> bool:
 
 def _look(
     this: _Round, devices: Mapping[str, object], give: Callable[[str, str], None]
-) -> tuple[dict[str, Facts], outdated_marks.SeenMarks | None]:
-    """Return what is known of the devices, and the marks; a device with an answer is left out.
+) -> tuple[dict[str, Facts], outdated_marks.SeenMarks | None, int | None]:
+    """Return what is known of the devices, the marks, and the membership's sequence number.
 
-    Quorum is asked first. Without it all are answered, and no marks are read.
+    A device with an answer is left out. Quorum is asked first. Without it all are answered, and no
+    marks are read.
 
     Raises:
         SanctlError: the cluster did not answer.
@@ -308,7 +315,7 @@ def _look(
     if not view.present.is_quorate:
         for device in devices:
             give(device, "alone")
-        return {}, None
+        return {}, None, None
     seen = outdated_marks.read(this.runner, devices, this.peer)
     is_down = quorum_overlap.is_down(seen.state)
     found: dict[str, Facts] = {}
@@ -338,7 +345,7 @@ def _look(
             is_promoting=this.is_promoting(device),
             goes_on=may_go_on and quorum_overlap.goes_on_without(view, device, this.peer),
         )
-    return found, seen
+    return found, seen, view.present.ring
 
 
 def _open_requests(peer: str) -> dict[str, str]:

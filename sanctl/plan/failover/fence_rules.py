@@ -119,6 +119,41 @@ def admin_epoch_rise(membership: str) -> int:
     return {"fenced": 64, "unknown": 1}.get(membership, 0)
 
 
+#: By so much the number of a CIB rises at least with each of Corosync's memberships that mark.
+_PER_RING = 512
+#: Pacemaker reads `admin_epoch` as a C int; a million memberships of Corosync are before that.
+_RING_NUMBERS_END = 2**31 - 2**20
+
+
+def raised_admin_epoch(seen: int, rise: int, *, ring: int | None) -> int:
+    """Return the CIB's `admin_epoch` with marks of peers that are not in this membership.
+
+    A rise over what this node has seen is not enough. A node that is cut off between its question
+    for quorum and its change raises its own CIB by as much, and more than once where it marks more
+    than one peer, and that CIB would tie with, or outrank, what the others write that fence it. So
+    the number follows Corosync's memberships. Any later partition with quorum has a member of the
+    one that was asked about, and a membership that is newer than all that its members have been in.
+    What was raised by an older membership is outranked, whatever was written there, and how often.
+
+    Where the number is that of this membership already nothing has to rise: no peer that is marked
+    as lost takes part in it. Where it is higher, as memberships were counted anew (all nodes were
+    installed anew beside a CIB that was kept) or were not looked at by an older release, each rises
+    it by what it sees.
+
+    Args:
+        seen: the `admin_epoch` of this node's CIB.
+        rise: what `admin_epoch_rise` says; 0 changes nothing.
+        ring: the sequence number of the membership that was asked about before the CIB was read;
+            None: not known.
+    """
+    if not rise:
+        return seen
+    floor = _PER_RING * (ring or 0)
+    if not 0 < floor < _RING_NUMBERS_END:
+        return seen + rise
+    return seen if seen == floor else max(seen + rise, floor)
+
+
 def goes_on_without(state: ResourceState | None, peer: str) -> bool:
     """Whether a node in that state serves on without a peer, whatever its handler answers.
 

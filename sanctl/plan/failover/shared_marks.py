@@ -194,13 +194,17 @@ def rise(before: Mapping[str, Facts]) -> int:
     )
 
 
-def confirmation(after: Facts, *, raised: int) -> str:
+def confirmation(after: Facts, *, raised: int, is_same_membership: bool = True) -> str:
     """Return the answer to a handler whose peer was marked, once the mark has been read back.
 
     Args:
         after: what is seen of the device after the change.
-        raised: by how much the change has raised the CIB's `admin_epoch`.
+        raised: by how much the change has raised the CIB's `admin_epoch` at least.
+        is_same_membership: Corosync's is the one that was asked about before the change. If not, a
+            node that was in that one, and is in this one no more, may have given its own CIB the
+            same number.
     """
-    if not after.is_marked or raised < fence_rules.admin_epoch_rise(after.membership):
+    rise = fence_rules.admin_epoch_rise(after.membership)
+    if not after.is_marked or raised < rise or (rise and not is_same_membership):
         return "unknown"
     return AHEAD if after.membership == "unknown" and after.goes_on else after.membership

@@ -106,7 +106,7 @@ def test_a_list_that_is_not_known_to_be_whole_is_none(codes: dict[str, int]) -> 
 def test_a_member_that_is_in_no_list_has_the_tool_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quorum_library, "_votes", lambda _: quorum_library._Info())
     monkeypatch.setattr(quorum_library, "_names", lambda _: {1: "n1"})
-    monkeypatch.setattr(quorum_library, "_view", lambda _: (True, [1, 7]))
+    monkeypatch.setattr(quorum_library, "_view", lambda _: (True, 44, [1, 7]))
     monkeypatch.setattr(quorum_library, "load", lambda: quorum_library._Libraries(*"abc"))
     assert corosync.membership(FakeRunner(_TOOL)).members == {"n3"}
 
@@ -127,8 +127,9 @@ def test_a_registered_device_is_not_one_that_votes(
 ) -> None:
     monkeypatch.setattr(quorum_library, "_votes", lambda _: quorum_library._Info(flags=flags))
     monkeypatch.setattr(quorum_library, "_names", lambda _: {1: "n1"})
-    monkeypatch.setattr(quorum_library, "_view", lambda _: (True, [1]))
+    monkeypatch.setattr(quorum_library, "_view", lambda _: (True, 44, [1]))
     monkeypatch.setattr(quorum_library, "load", lambda: quorum_library._Libraries(*"abc"))
     seen = corosync.membership(FakeRunner(_TOOL))
     assert seen.flags == words
     assert seen.has_device_vote is votes
+    assert seen.ring == 44

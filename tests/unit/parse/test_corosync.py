@@ -79,6 +79,7 @@ def test_votes_with_a_device() -> None:
     assert found.is_quorate
     assert found.members == {"n1", "n2"}
     assert (found.expected, found.total, found.quorum) == (3, 3, 2)
+    assert found.ring == 0x16
     assert found.flags == {"Quorate", "Qdevice", "DeviceVote"}
     assert found.has_device_vote
     assert not found.is_two_node
@@ -111,6 +112,7 @@ def test_empty_output_is_unknown() -> None:
     found = parse_quorumtool("Cannot initialize QUORUM service")
     assert not found.is_quorate
     assert (found.members, found.flags, found.expected) == (frozenset(), frozenset(), None)
+    assert found.ring is None
     assert parse_cfgtool("Could not initialize") == ()
     assert parse_cmap_vote_mode("") is None
 

@@ -20,17 +20,19 @@ from tests.fakes.runner import Answer, FakeRunner
 
 UUIDS = {"vol1": "1" * 32, "vol2": "2" * 32, "vol3": "3" * 32}
 _FENCED = '<node_state uname="n2" in_ccm="0" crmd="0" join="down" expected="down"/>'
-_QUORUM = "Quorate: {quorate}\nNodeid Votes Name\n 1 1 n1 (local)\n 3 1 n3\n"
+_QUORUM = "Ring ID: 1.{ring:x}\nQuorate: {quorate}\nNodeid Votes Name\n 1 1 n1 (local)\n 3 1 n3\n"
 
 
 class Cluster(FakeRunner):
     """A quorate partition without n2, which is fenced; its CIB keeps marks.
 
     Attributes:
+        ring: the number of the membership.
         is_back: n2 is a member again.
         marks: the device's mark on n2, by device.
         own_marks: the devices whose replica here is marked.
         changes: of each change: the devices that it marks.
+        admin_epochs: the number of the CIB after each of them; it was 3.
         before: called before each program, with its command line.
     """
 
@@ -40,10 +42,16 @@ class Cluster(FakeRunner):
         self.marks: set[str] = set()
         self.own_marks: Collection[str] = ()
         self.changes: list[list[str]] = []
+        self.admin_epochs: list[int] = []
+        self.ring = 0
         self.is_quorate = True
         self.is_back = False
         self.devices = dict(UUIDS)
         self.before: Callable[[tuple[str, ...]], None] = lambda _: None
+
+    @property
+    def admin_epoch(self) -> int:
+        return self.admin_epochs[-1] if self.admin_epochs else 3
 
     def programs(self) -> list[str]:
         return [argv[0] for argv, _ in self.calls]
@@ -52,10 +60,12 @@ class Cluster(FakeRunner):
         call, given = self.calls[-1]
         self.before(call)
         if call[0] == "corosync-quorumtool":
-            quorum = _QUORUM.format(quorate="Yes" if self.is_quorate else "No")
+            quorum = _QUORUM.format(ring=self.ring, quorate="Yes" if self.is_quorate else "No")
             return quorum + (" 2 1 n2\n" if self.is_back else "")
         if "--modify" in call:
-            made = ET.fromstring(given or "").iter("rsc_location")
+            change = ET.fromstring(given or "")
+            self.admin_epochs.append(int(change.get("admin_epoch", self.admin_epoch)))
+            made = change.iter("rsc_location")
             changed = [mark.get("rsc", "").removeprefix("sanctl-") for mark in made]
             self.changes.append(changed)
             self.marks.update(changed)
@@ -68,7 +78,7 @@ class Cluster(FakeRunner):
             for name, uuid in self.devices.items()
         )
         return (
-            f'<x><cib admin_epoch="3" epoch="7"/><node id="1" uname="n1"/>'
+            f'<x><cib admin_epoch="{self.admin_epoch}" epoch="7"/><node id="1" uname="n1"/>'
             f'<node id="2" uname="n2"/>{devices}{marks}{_FENCED}</x>'
         )
 
@@ -123,6 +133,44 @@ def test_the_leader_marks_for_all_in_one_change_and_answers_each(cluster: Cluste
     }
     assert cluster.programs().count("corosync-quorumtool") == 2
     assert cluster.programs().count("cibadmin") == 3
+
+
+def test_the_number_of_the_cib_follows_that_of_the_membership(cluster: Cluster) -> None:
+    """Whatever this node writes once it is cut off, a later membership outranks."""
+    cluster.ring = 40
+    assert [mark_outdated(cluster, device, "n2") for device in UUIDS] == ["fenced"] * 3
+    assert cluster.admin_epochs == [40 * 512] * 3
+    cluster.ring = 44
+    assert mark_outdated(cluster, "vol1", "n2") == "fenced"
+    assert cluster.admin_epoch == 44 * 512
+
+
+def test_a_membership_that_is_not_the_one_that_was_asked_about_confirms_nothing(
+    cluster: Cluster,
+) -> None:
+    """A node of that one, which has been lost since, may have given its own CIB this number."""
+    cluster.ring = 40
+
+    def lose_n3(call: tuple[str, ...]) -> None:
+        if "--modify" in call:
+            cluster.ring = 44
+
+    cluster.before = lose_n3
+    assert mark_outdated(cluster, "vol1", "n2") == "unknown"
+    assert mark_outdated(cluster, "vol1", "n2") == "fenced"
+    assert cluster.admin_epochs == [40 * 512, 44 * 512]
+
+
+def test_a_member_is_marked_through_any_change_of_membership(cluster: Cluster) -> None:
+    """It has the same CIB."""
+    cluster.is_back = True
+
+    def count_on(call: tuple[str, ...]) -> None:
+        cluster.ring += 4
+
+    cluster.before = count_on
+    assert mark_outdated(cluster, "vol1", "n2") == "member"
+    assert cluster.admin_epochs == [3]
 
 
 def test_a_device_that_waits_is_not_marked_with_one_that_goes_on(

@@ -55,6 +55,43 @@ def test_the_mark_of_a_fenced_node_outranks_what_that_node_marked_as_it_was_cut_
     assert fence_rules.admin_epoch_rise("fenced") > own
 
 
+def _raised(seen: int, ring: int | None, rise: int = 64) -> int:
+    return fence_rules.raised_admin_epoch(seen, rise, ring=ring)
+
+
+@pytest.mark.parametrize("before", [0, 3, 512 * 40, 512 * 40 + 192])
+def test_a_later_membership_outranks_whatever_an_older_one_has_raised(before: int) -> None:
+    """What broke: a, cut off with questions answered, raised its CIB as the others did theirs."""
+    own = before
+    for _ in range(4):  # the handlers of all peers that a has lost, each by what it sees
+        own = _raised(own, ring=40)
+    others = _raised(before, ring=44)
+    assert others > own
+    # The same number twice, by the old rule.
+    assert before + 64 == fence_rules.raised_admin_epoch(before, 64, ring=None)
+
+
+def test_a_number_of_this_membership_is_kept() -> None:
+    """Else retries would raise it beyond what the next memberships come to."""
+    number = _raised(3, ring=44)
+    assert (number, _raised(number, ring=44)) == (44 * 512, 44 * 512)
+    assert _raised(number, ring=44, rise=1) == number
+    assert _raised(7, ring=44, rise=0) == 7
+
+
+@pytest.mark.parametrize("ring", [None, 0, 1, 2**22])
+def test_a_number_that_memberships_do_not_reach_rises_as_before(ring: int | None) -> None:
+    """Not known, counted anew beside an old CIB, or more than Pacemaker's number holds."""
+    assert _raised(5000, ring) == 5064
+    assert _raised(5064, ring, rise=1) == 5065
+
+
+def test_the_highest_number_is_one_for_pacemaker() -> None:
+    """It reads a C int."""
+    highest = max(_raised(3, ring) for ring in range(2**22 - 2**12, 2**22, 4))
+    assert 2**30 < highest < 2**31 - 10_000 * 64
+
+
 @pytest.mark.parametrize(
     ("others", "marked", "peer"),
     [
