@@ -191,7 +191,7 @@ def test_a_planned_move_under_load(scenario: Scenario, load: LedgerLoad) -> None
 def test_a_crash_under_load_and_the_return(scenario: Scenario, load: LedgerLoad) -> None:
     trial = failover.measure_crash(load)
     assert (trial.from_node, trial.to_node) == ("n2", "n1")
-    assert trial.is_fenced, trial.events
+    assert trial.is_fenced, failover.events_text(trial)
     assert trial.sessions.kept, trial.sessions
     assert trial.pause.errors == 0
     assert trial.violations == ()

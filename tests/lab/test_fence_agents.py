@@ -168,7 +168,7 @@ def test_the_doctor_asks_that_agent(bed: LabSession, load: LedgerLoad) -> None:
 def test_a_node_without_power_is_fenced_by_it(bed: LabSession, load: LedgerLoad) -> None:
     assert set(running(bed).values()) == {AGENT}
     trial = failover.measure_crash(load)
-    assert trial.is_fenced, trial.events
+    assert trial.is_fenced, failover.events_text(trial)
     assert trial.pause.errors == 0
     assert trial.violations == ()
     assert collect.active_node(bed, NAME) == trial.to_node

@@ -245,7 +245,7 @@ def test_one_device_that_cannot_have_one_leaves_none(writing: Scenario) -> None:
         words = f"timeout 60 bash -c {shlex.quote(watch)}"
         process = running.enter_context(bed.stream("n1", words))
         (problem,) = snapshot(
-            bed, "create", *NAMES, "--group", "--name", "stopped", "--timeout", "50", ok=False
+            bed, "create", *NAMES, "--group", "--name", "stopped", "--timeout", "90", ok=False
         )
         assert process.stdout is not None and "stopped" in process.stdout.read()
     print(f"  {problem}")

@@ -232,7 +232,7 @@ def assert_survives(load: LedgerLoad, third: str) -> None:
     bed = load.bed
     before = boot_id(bed, third)
     trial = failover.measure_crash(load)
-    assert trial.is_fenced, trial.events
+    assert trial.is_fenced, failover.events_text(trial)
     assert trial.pause.errors == 0
     assert trial.violations == ()
     assert collect.active_node(bed, NAME) == trial.to_node

@@ -117,11 +117,19 @@ def measure_crash(load: LedgerLoad) -> Trial:
             survivor_logins_before=logins_before,
             survivor_logins_after=logins_after,
         ),
-        is_fenced=_was_fenced_first(events, began_s),
+        is_fenced=_was_fenced_first(events, began_s, survivor),
         resync=_measure_resync(
             load, survivor, entries=entries, events=events, records=records, began_s=began_s
         ),
         violations=tuple(violations),
+    )
+
+
+def events_text(trial: Trial) -> str:
+    """Return the events of a trial, one in a line: the seconds after its begin, what, and where."""
+    return "\n".join(
+        f"{event.at_s - trial.began_s:9.3f} s {event.node:4} {event.mark}: {event.text}"
+        for event in trial.events
     )
 
 
@@ -244,10 +252,15 @@ def _as_many(sessions: dict[str, str], wanted: Mapping[str, str]) -> dict[str, s
     return sessions if len(sessions) >= len(wanted) else None
 
 
-def _was_fenced_first(events: list[Event], began_s: float) -> bool:
-    """Whether the takeover waited for the fencing: DRBD became primary only after it."""
-    fenced = [e.at_s for e in events if e.mark is Milestone.FENCING_DONE and e.at_s > began_s]
-    promoted = [e.at_s for e in events if e.mark is Milestone.PROMOTE_END and e.at_s > began_s]
+def _was_fenced_first(events: list[Event], began_s: float, survivor: str) -> bool:
+    """Whether the takeover waited for the fencing: DRBD became primary only after it.
+
+    By the survivor's journal alone. The lost node has a new clock since it booted, and a promotion
+    there right before the fault may seem to be after it.
+    """
+    seen = [event for event in events if event.node == survivor and event.at_s > began_s]
+    fenced = [event.at_s for event in seen if event.mark is Milestone.FENCING_DONE]
+    promoted = [event.at_s for event in seen if event.mark is Milestone.PROMOTE_END]
     return bool(fenced and promoted) and min(fenced) <= min(promoted)
 
 
