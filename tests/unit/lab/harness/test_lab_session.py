@@ -108,4 +108,6 @@ def test_only_a_fencing_before_the_takeover_counts(
     events = [Event(mark=Milestone.PROMOTE_END, at_s=promoted_s, node="n2")]
     if fenced_s is not None:
         events.append(Event(mark=Milestone.FENCING_DONE, at_s=fenced_s, node="n2"))
-    assert failover._was_fenced_first(events, 10.0) is is_right
+    # The lost node's clock, set anew as it booted.
+    events.append(Event(mark=Milestone.PROMOTE_END, at_s=10.5, node="n1"))
+    assert failover._was_fenced_first(events, 10.0, "n2") is is_right
