@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import time
+import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ from sanctl.lab.harness import collect, failover
 from sanctl.lab.harness.failover import LedgerLoad
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
+from sanctl.parse.corosync import parse_quorumtool
 from tests.support import ledgers
 
 NAME = "vol0"
@@ -198,6 +200,11 @@ def test_a_crash_under_load_and_the_return(scenario: Scenario, load: LedgerLoad)
     assert trial.resync is not None
     assert trial.resync.copied_bytes <= trial.resync.limit_bytes
     assert trial.pause.seconds <= PAUSE_DEADLINE_S, trial.stages
+    # The mark of the lost replica has numbered the CIB by the membership without that node.
+    root = ET.fromstring(scenario.bed.sh("n1", "cibadmin --query --no-children").stdout)
+    ring, rest = divmod(int(root.get("admin_epoch", "0")), 512)
+    now = parse_quorumtool(scenario.bed.sh("n1", "corosync-quorumtool -s").stdout).ring
+    assert rest == 0 and now is not None and 0 < ring < now
 
 
 def test_it_grows_under_a_live_session(
