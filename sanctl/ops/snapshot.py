@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from sanctl.errors import CommandError, NotConverged, Problem, Refused, SanctlError
 from sanctl.model.cib_change import Change
@@ -152,8 +152,7 @@ def _create(
     timeout_s: float,
 ) -> tuple[Cluster, tuple[RestorePoint, ...]]:
     names = ", ".join(f"{device}@{order.name}" for device, order in orders.items())
-    for device in orders:
-        await_active_node(session, device, timeout_s=min(timeout_s, _ROLE_S))
+    await_active_nodes(session, tuple(orders), timeout_s=min(timeout_s, _ROLE_S))
     if session.forget_probes(tuple(orders)):
         # That took a while, and an order is not carried out once it is a minute old.
         now_s = int(session.clock.wall_s())
@@ -218,24 +217,34 @@ def _unless_quiet_still(points: tuple[RestorePoint, ...]) -> tuple[RestorePoint,
     )
 
 
-def await_active_node(session: Session, device: DeviceName, *, timeout_s: float) -> None:
-    """Wait until a node serves the device: a change to it hides its role for a moment (ADR 22).
+def await_active_nodes(
+    session: Session, devices: Sequence[DeviceName], *, timeout_s: float
+) -> None:
+    """Wait until each device is served: a change to one hides its role for a moment (ADR 22).
+
+    All at one moment: of several the role of the first may be hidden when that of the last is seen.
 
     Raises:
-        Refused: there is no such device, or no node serves it.
+        Refused: there is no such device, or no node serves one of them.
     """
+    unserved: list[str] = []
 
     def progress(seen: Cluster) -> Progress:
-        existing_device(seen, device)
-        return Progress(is_done=seen.active_node(device) is not None, seen="no node serves it")
+        unserved[:] = [
+            existing_device(seen, device).name.value
+            for device in devices
+            if seen.active_node(device) is None
+        ]
+        return Progress(is_done=not unserved, seen=f"no node serves {', '.join(unserved)}")
 
+    names = ", ".join(map(str, devices))
     try:
-        session.wait(progress, waiting_for=f"a node that serves {device}", timeout_s=timeout_s)
+        session.wait(progress, waiting_for=f"a node that serves {names}", timeout_s=timeout_s)
     except NotConverged as error:
         raise Refused(
             Problem(
                 "SAN-SNAP-005",
-                f"no node serves device {device} at the moment",
+                f"no node serves {', '.join(unserved)} at the moment",
                 "'sanctl status' shows why; try again when one does",
             )
         ) from error

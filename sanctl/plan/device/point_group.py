@@ -89,7 +89,8 @@ def plan_group_order(
                 "delete some: 'sanctl snapshot list' shows what each holds",
             )
         )
-    where = {device.value: cluster.active_node(device) for device in orders}
+    # Each order is a change of its device, which hides the role there until the next monitor.
+    where = {device.value: cluster.serving_node(device) for device in orders}
     if not problems and (len(set(where.values())) > 1 or None in where.values()):
         served = ", ".join(f"{name} by {node or 'no node'}" for name, node in where.items())
         problems.append(

@@ -461,6 +461,37 @@ def test_a_group_is_made_together(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> 
     assert not any(alone.is_of_same_moment(point) for point in made)
 
 
+def test_the_roles_of_a_group_are_waited_for_together(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What broke: by when the last one's was seen, a reload had hidden the first one's again."""
+    orders = two_devices(bed, monkeypatch)
+    looks: list[Cluster] = []
+    real = Cluster.active_node
+
+    def hidden(cluster: Cluster, name: DeviceName) -> str | None:
+        if not any(cluster is each for each in looks):
+            looks.append(cluster)
+        is_hidden = {1: "db", 2: "web", 3: "web"}.get(len(looks)) == name.value
+        return None if is_hidden else real(cluster, name)
+
+    monkeypatch.setattr(Cluster, "active_node", hidden)
+    assert len(make_group(bed, orders)) == 2
+
+
+def test_a_group_goes_by_what_replicas_publish_while_a_role_is_hidden(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders = two_devices(bed, monkeypatch)
+    seen = bed.seen()
+    monkeypatch.setattr(Cluster, "active_node", lambda *_: None)
+    monkeypatch.setattr(Cluster, "serving_node", lambda *_: "n1")
+    assert plan_group_order(seen, orders, 0.0)
+    monkeypatch.setattr(Cluster, "serving_node", lambda *_: None)
+    with pytest.raises(Refused, match="web by no node, db by no node"):
+        plan_group_order(seen, orders, 0.0)
+
+
 def test_a_group_has_one_hook(
     bed: Bed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
