@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 20.0
 _CLEAR_TIMEOUT_S = 8.0
 _CONSTRAINTS = "/cib/configuration/constraints"
+#: The cluster property with the number that marks have given the CIB: the rollout makes it once all
+#: nodes go by it. Pacemaker writes a CIB to its disk where the configuration has changed, and not
+#: for another `admin_epoch` alone, as of marks that were there (lib/common/patchset.c,
+#: `is_config_change`); so the number is in the configuration, too.
+NUMBER = "sanctl-cib-number"
 
 
 class DeviceMarks(NamedTuple):
@@ -60,6 +65,8 @@ class SeenMarks(NamedTuple):
         primary: the devices that are Primary on that peer by the history of its actions, where its
             `node_state` expects it to be down; none while it is in maintenance, where Pacemaker
             fences for no history, and keeps no other.
+        number: the ids of the property set and of the property `NUMBER` in it; None: a node may
+            have a release that does not number CIBs by memberships.
         devices: by name; a device that the CIB does not have is left out.
     """
 
@@ -68,6 +75,7 @@ class SeenMarks(NamedTuple):
     state: ET.Element | None
     devices: Mapping[str, DeviceMarks]
     primary: frozenset[str] = frozenset()
+    number: tuple[str, str] | None = None
 
 
 def attribute_name(device: str) -> str:
@@ -87,8 +95,11 @@ def read(runner: Runner, devices: Collection[str], peer: str = "") -> SeenMarks:
     constraints = " or ".join(f"starts-with(@id,'{name}.')" for name in names)
     # It counts of a peer that is called down, and is long: of any other it is not asked for.
     history = f"//node_state[@uname='{peer}' and @expected='down']//lrm_resource[{primitives}]"
+    properties = "//crm_config/cluster_property_set"
     paths = (
         "/cib",
+        f"{properties}[nvpair[@name='{NUMBER}']]",
+        f"{properties}/nvpair[@name='{NUMBER}']",
         f"//node_state[@uname='{peer}']",
         history,
         f"{history}/lrm_rsc_op",
@@ -105,7 +116,7 @@ def read(runner: Runner, devices: Collection[str], peer: str = "") -> SeenMarks:
         timeout_s=_TIMEOUT_S,
     )
     admin_epoch = epoch = last_node = last_path = last_set = last_device = last_resource = ""
-    state = None
+    last_properties, number, state = "", None, None
     is_maintained = False
     nodes: set[str] = set()
     uuids: dict[str, str] = {}
@@ -124,6 +135,10 @@ def read(runner: Runner, devices: Collection[str], peer: str = "") -> SeenMarks:
                 last_set = f"{last_path}/instance_attributes[@id='{identifier}']"
             case "primitive":
                 last_device = identifier
+            case "cluster_property_set":
+                last_properties = identifier
+            case "nvpair" if name == NUMBER:
+                number = (last_properties, identifier)
             case "nvpair" if name == "uuid":
                 uuids[last_device] = element.get("value", "")
             case "nvpair" if name == "maintenance":
@@ -164,6 +179,7 @@ def read(runner: Runner, devices: Collection[str], peer: str = "") -> SeenMarks:
         primary=frozenset(
             name for name, actions in histories.items() if not is_maintained and is_primary(actions)
         ),
+        number=number,
     )
 
 
@@ -200,9 +216,15 @@ def set_marks(
     import xml.etree.ElementTree as ET  # noqa: PLC0415 - seldom: no monitor pays for it
 
     cib = ET.Element("cib")
+    configuration = ET.SubElement(cib, "configuration")
     if admin_epoch is not None:
         cib.set("admin_epoch", str(admin_epoch))
-    constraints = ET.SubElement(ET.SubElement(cib, "configuration"), "constraints")
+        if seen.number is not None:
+            group, pair = seen.number
+            config = ET.SubElement(configuration, "crm_config")
+            found = ET.SubElement(config, "cluster_property_set", id=group)
+            ET.SubElement(found, "nvpair", id=pair, name=NUMBER, value=str(admin_epoch))
+    constraints = ET.SubElement(configuration, "constraints")
     for device in devices:
         uuid = seen.devices[device].uuid
         ET.SubElement(constraints, "rsc_location", mark_attributes(device, peer, uuid))

@@ -273,7 +273,9 @@ def _transact(this: _Round, own: str, give: Callable[[str, str], None]) -> None:
             return
         raised = shared_marks.rise(to_mark)
         if to_mark:
-            number = fence_rules.raised_admin_epoch(seen.admin_epoch, raised, ring=ring)
+            number = fence_rules.raised_admin_epoch(
+                seen.admin_epoch, raised, ring=ring if seen.number else None
+            )
             outdated_marks.set_marks(
                 this.runner, to_mark, this.peer, seen, admin_epoch=number if raised else None
             )

@@ -119,10 +119,11 @@ def admin_epoch_rise(membership: str) -> int:
     return {"fenced": 64, "unknown": 1}.get(membership, 0)
 
 
-#: By so much the number of a CIB rises at least with each of Corosync's memberships that mark.
+#: The numbers of one membership of Corosync. A node that lost its latest one counts on by 1, not 4.
 _PER_RING = 512
-#: Pacemaker reads `admin_epoch` as a C int; a million memberships of Corosync are before that.
-_RING_NUMBERS_END = 2**31 - 2**20
+#: Pacemaker reads `admin_epoch` as a C int. Two million memberships are before this, and as many
+#: marks as any cluster makes between it and the end.
+_RING_NUMBERS_END = 2**30
 
 
 def raised_admin_epoch(seen: int, rise: int, *, ring: int | None) -> int:
@@ -131,27 +132,29 @@ def raised_admin_epoch(seen: int, rise: int, *, ring: int | None) -> int:
     A rise over what this node has seen is not enough. A node that is cut off between its question
     for quorum and its change raises its own CIB by as much, and more than once where it marks more
     than one peer, and that CIB would tie with, or outrank, what the others write that fence it. So
-    the number follows Corosync's memberships. Any later partition with quorum has a member of the
-    one that was asked about, and a membership that is newer than all that its members have been in.
-    What was raised by an older membership is outranked, whatever was written there, and how often.
+    the number follows Corosync's memberships, of which each has a range of its own. Any later
+    partition with a majority of the nodes has a member of the one that was asked about, and a
+    membership that is newer than all that its members have been in. What was raised by an older one
+    is outranked, whatever was written there, and how often.
 
-    Where the number is that of this membership already nothing has to rise: no peer that is marked
-    as lost takes part in it. Where it is higher, as memberships were counted anew (all nodes were
-    installed anew beside a CIB that was kept) or were not looked at by an older release, each rises
-    it by what it sees.
+    Within the range the number rises to `rise` at first and by one from then on, up to its end:
+    retries would raise it beyond what the next memberships come to. Where it is higher, as all of
+    Corosync's state was lost beside a CIB that was kept, it rises by `rise` as ever.
 
     Args:
         seen: the `admin_epoch` of this node's CIB.
         rise: what `admin_epoch_rise` says; 0 changes nothing.
         ring: the sequence number of the membership that was asked about before the CIB was read;
-            None: not known.
+            None: not known, or a node may have a release that does not go by it.
     """
     if not rise:
         return seen
     floor = _PER_RING * (ring or 0)
-    if not 0 < floor < _RING_NUMBERS_END:
+    if not 0 < floor < _RING_NUMBERS_END or seen >= floor + _PER_RING:
         return seen + rise
-    return seen if seen == floor else max(seen + rise, floor)
+    if seen < floor + rise:
+        return max(seen, floor) + rise
+    return min(seen + 1, floor + _PER_RING - 1)
 
 
 def goes_on_without(state: ResourceState | None, peer: str) -> bool:

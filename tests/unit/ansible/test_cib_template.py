@@ -12,6 +12,7 @@ import jinja2
 import pytest
 
 from sanctl.agents.reach import METADATA
+from sanctl.drivers import outdated_marks
 from sanctl.model.cib_names import POOL_RESOURCE, POOLS_CLONE, REACH_CLONE, REACH_RESOURCE
 from tests.unit.ansible.test_modules import ANSIBLE, cib
 
@@ -30,12 +31,14 @@ def rendered(**variables: Any) -> ET.Element:
     environment.filters["difference"] = lambda those, others: [
         one for one in those if one not in others
     ]
+    environment.filters["bool"] = bool
     fences = [
         {"id": f"fence-{node}", "node": node, "agent": "fence_ipmilan", "is_first": True}
         | {"options": {"ip": "192.0.2.1"}}
         for node in ("n1", "n2")
     ]
     values: dict[str, Any] = {
+        "sanctl_pacemaker_all_storage_plays": True,
         "sanctl_pacemaker_fences": fences,
         "sanctl_pacemaker_fence_retry_s": 120,
         "sanctl_pacemaker_fence_ask_s": 30,
@@ -202,3 +205,14 @@ def test_a_fencing_by_message_has_the_time_that_it_takes() -> None:
     whole = {pair.get("name"): pair.get("value") for pair in configuration.iterfind("crm_config/*")}
     assert whole["stonith-timeout"] == "54s"
     assert "| sanctl.san.fence_times(sanctl_pacemaker_sbd_mode" in _VARIABLES
+
+
+@pytest.mark.parametrize("plays", [True, False])
+def test_cibs_are_numbered_by_memberships_once_each_storage_node_has_this_release(
+    plays: bool,
+) -> None:
+    found = rendered(sanctl_pacemaker_all_storage_plays=plays)
+    names = {pair.get("name") for pair in found.iterfind("crm_config/nvpair")}
+    assert (outdated_marks.NUMBER in names) is plays
+    # What marks have made of it stays.
+    assert f"'{outdated_marks.NUMBER}': 'if-unset'" in _VARIABLES

@@ -16,6 +16,9 @@ _CIB = '<cib crm_feature_set="3.20.0" epoch="18" num_updates="43" admin_epoch="5
 _NODE = '<node id="2" uname="n2"/>'
 _UUID = '<primitive id="vol1"/><nvpair id="vol1-params-uuid" name="uuid" value="cafe"/>'
 _STATE = '<node_state id="2" uname="n2" in_ccm="0" crmd="0" join="down" expected="down"/>'
+_NUMBER = (
+    '<cluster_property_set id="props"/><nvpair id="props-n" name="sanctl-cib-number" value="5"/>'
+)
 _OTHER = '<primitive id="vol2"/><nvpair id="vol2-params-uuid" name="uuid" value="f00d"/>'
 
 
@@ -104,6 +107,22 @@ def test_a_single_answer_has_no_wrapper() -> None:
         outdated_marks.read(FakeRunner(_CIB), ["vol1"], "n2")
 
 
+def test_the_number_is_in_the_configuration_too() -> None:
+    """Pacemaker writes no CIB to its disk for another `admin_epoch` alone."""
+    node = FakeRunner("")
+    seen = _read(_CIB, _NUMBER, _NODE, _UUID)
+    assert seen.number == ("props", "props-n")
+    outdated_marks.set_marks(node, ["vol1"], "n2", seen, admin_epoch=512)
+    change = ET.fromstring(node.calls[0][1] or "")
+    pair = change.find("configuration/crm_config/cluster_property_set[@id='props']/nvpair")
+    assert pair is not None
+    assert pair.attrib == {"id": "props-n", "name": "sanctl-cib-number", "value": "512"}
+    assert change.get("admin_epoch") == "512"
+    # A member's mark raises nothing.
+    outdated_marks.set_marks(node, ["vol1"], "n2", seen)
+    assert "sanctl-cib-number" not in (node.calls[1][1] or "")
+
+
 @pytest.mark.parametrize("admin_epoch", [6, 69, None])
 def test_the_marks_and_the_version_are_one_change(admin_epoch: int | None) -> None:
     """Nothing of the section `nodes`: Pacemaker would elect its DC anew."""
@@ -115,6 +134,7 @@ def test_the_marks_and_the_version_are_one_change(admin_epoch: int | None) -> No
     change = ET.fromstring(stdin or "")
     assert change.get("admin_epoch") == (None if admin_epoch is None else str(admin_epoch))
     assert [each.tag for each in change.findall("configuration/*")] == ["constraints"]
+    assert seen.number is None
     assert [each.attrib for each in change.findall("configuration/constraints/*")] == [
         {
             "id": f"sanctl-outdated-{device}.n2.{uuid}",

@@ -28,6 +28,7 @@ class Cluster(FakeRunner):
 
     Attributes:
         ring: the number of the membership.
+        is_numbered: all nodes go by it.
         is_back: n2 is a member again.
         marks: the device's mark on n2, by device.
         own_marks: the devices whose replica here is marked.
@@ -44,6 +45,7 @@ class Cluster(FakeRunner):
         self.changes: list[list[str]] = []
         self.admin_epochs: list[int] = []
         self.ring = 0
+        self.is_numbered = True
         self.is_quorate = True
         self.is_back = False
         self.devices = dict(UUIDS)
@@ -77,8 +79,10 @@ class Cluster(FakeRunner):
             f'<primitive id="{name}"/><nvpair id="{name}-u" name="uuid" value="{uuid}"/>'
             for name, uuid in self.devices.items()
         )
+        number = '<cluster_property_set id="p"/><nvpair id="p-n" name="sanctl-cib-number"/>'
         return (
-            f'<x><cib admin_epoch="{self.admin_epoch}" epoch="7"/><node id="1" uname="n1"/>'
+            f'<x><cib admin_epoch="{self.admin_epoch}" epoch="7"/>{number * self.is_numbered}'
+            f'<node id="1" uname="n1"/>'
             f'<node id="2" uname="n2"/>{devices}{marks}{_FENCED}</x>'
         )
 
@@ -139,10 +143,17 @@ def test_the_number_of_the_cib_follows_that_of_the_membership(cluster: Cluster) 
     """Whatever this node writes once it is cut off, a later membership outranks."""
     cluster.ring = 40
     assert [mark_outdated(cluster, device, "n2") for device in UUIDS] == ["fenced"] * 3
-    assert cluster.admin_epochs == [40 * 512] * 3
+    assert cluster.admin_epochs == [40 * 512 + 64, 40 * 512 + 65, 40 * 512 + 66]
     cluster.ring = 44
     assert mark_outdated(cluster, "vol1", "n2") == "fenced"
-    assert cluster.admin_epoch == 44 * 512
+    assert cluster.admin_epoch == 44 * 512 + 64
+
+
+def test_while_a_node_may_not_go_by_memberships_none_does(cluster: Cluster) -> None:
+    """In an update: what such a node marks could not outrank what this one writes as it is lost."""
+    cluster.ring, cluster.is_numbered = 40, False
+    assert mark_outdated(cluster, "vol1", "n2") == "fenced"
+    assert cluster.admin_epoch == 3 + 64
 
 
 def test_a_membership_that_is_not_the_one_that_was_asked_about_confirms_nothing(
@@ -158,7 +169,7 @@ def test_a_membership_that_is_not_the_one_that_was_asked_about_confirms_nothing(
     cluster.before = lose_n3
     assert mark_outdated(cluster, "vol1", "n2") == "unknown"
     assert mark_outdated(cluster, "vol1", "n2") == "fenced"
-    assert cluster.admin_epochs == [40 * 512, 44 * 512]
+    assert cluster.admin_epochs == [40 * 512 + 64, 44 * 512 + 64]
 
 
 def test_a_member_is_marked_through_any_change_of_membership(cluster: Cluster) -> None:
