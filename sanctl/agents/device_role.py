@@ -95,6 +95,8 @@ def _promote(runner: Runner, device: Device, begun: contextlib.ExitStack) -> Non
         write_cache.clear_minimum_redundancy(runner, device.name)
         set_role.promote(runner, device.name, device.minor, deadline)
         steps.done("primary", "DRBD Primary")
+        if replica_state.clear_marks_before_writes(runner, device):
+            steps.done("marks", "peers that were filled from here are marked no more")
     has_marked = is_noted and not shared_marks.is_begun(device.name)
     begun.close()
     write_cache.leave_write_back_unless_in_sync(runner, device.name)

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Every replica of a device is marked as outdated: the device is served again by itself.
+"""Marks of replicas that have every write do not outlive the moment they are needed.
 
-Two plain power cuts led there, and the device stayed down until an operator healed it.
+Every replica of a device is marked: the device is served again by itself. Two plain power cuts led
+there, and the device stayed down until an operator healed it. One is marked that has been filled
+since: a promotion clears that mark before hosts write.
 """
 
 from __future__ import annotations
@@ -67,3 +69,37 @@ def test_all_replicas_are_marked_and_none_is_primary(scenario: Scenario, device:
     logged = "journalctl -q -o cat SANCTL_ACTION=unmark"
     assert any(device in bed.sh(node.name, logged).stdout for node in bed.storage)
     assert bed.sh("n3", f"sanctl device heal {device}").status == 0
+
+
+def test_a_standby_that_was_filled_is_marked_no_more_before_hosts_write(
+    scenario: Scenario, device: str
+) -> None:
+    """What broke: the node that served was lost again, and the standby could not be promoted.
+
+    Then that node was back, was the source of the resync, and its disk lacked what was acknowledged
+    right before.
+    """
+    bed, host = scenario.bed, scenario.host
+    wait_for("a node to serve", lambda: len(active(bed)) == 1, within_s=60)
+    [serves] = active(bed)
+    standby = next(node.name for node in bed.storage if node.name != serves)
+    target = f"{scenario.iqn_prefix()}.{device}"
+    path = host.login(target, scenario.portals())
+    host.sh(f"dd if=/dev/urandom of={path} bs=4096 count=1 oflag=direct conv=notrunc,fsync")
+    host.logout(target)
+    began_s = bed.cut_power(serves)
+    bed.cut_power(standby)
+    for node in (serves, standby):
+        bed.ensure_power(node)
+    wait_for("a node to serve", lambda: len(active(bed)) == 1, within_s=240)
+    wait_for("both in sync", lambda: collect.is_in_sync(bed, serves, device), within_s=120)
+    assert active(bed) == [serves], "the one that crashed as Primary is the source"
+    log = collect.journals(bed, [serves], began_s)
+    steps = [
+        entry.step
+        for entry in sorted(log, key=lambda each: each.at_s)
+        if (entry.device, entry.action) == (device, "promote")
+    ]
+    print(f"  {steps}")
+    assert steps[:3] == ["primary", "marks", "gate"]
+    wait_for("no mark to be left", lambda: not marks(bed), within_s=60)

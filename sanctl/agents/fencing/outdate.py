@@ -257,6 +257,14 @@ def record_found_mark(device: str, peer: str) -> None:
         _found_note(device, peer).write()
 
 
+def has_found_mark(device: str, peer: str) -> bool:
+    """Whether that is noted, however long ago: the peer was filled from here, and may be marked."""
+    try:
+        return _found_note(device, peer).exists()
+    except OSError:
+        return False
+
+
 def forget_found_mark(device: str, peer: str) -> None:
     """Remove that note, before the mark is removed: the next resync may begin without one."""
     with contextlib.suppress(OSError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Iterable
 
 from sanctl.agents.cache import read_cache, write_cache_status
@@ -27,9 +28,11 @@ from sanctl.plan.failover.fence_rules import may_mark_without_disk, serves_from_
 from sanctl.plan.failover.promotion import FirstStep, are_all_blank, promotion_score
 from sanctl.system import journal, state_files
 from sanctl.system.files import read_text_or
-from sanctl.system.runner import Runner
+from sanctl.system.runner import DeadlineRunner, Runner
 
 _UNFLUSHED = "unflushed=1"
+#: How long hosts wait for marks to be cleared, at most.
+_CLEAR_S = 6.0
 
 
 def published_value(
@@ -167,6 +170,40 @@ def publish_primary_score(runner: Runner, name: str) -> None:
     if state is not None and state.is_primary and state.disk == "UpToDate":
         node_attributes.set_promotion_score(runner, name, scores.PRIMARY)
         attrd_cache.record(cached, pid, str(scores.PRIMARY))
+
+
+def clear_marks_before_writes(runner: Runner, device: Device) -> bool:
+    """Clear the marks of peers that were filled from here, before a promotion lets hosts write.
+
+    Returns whether there was one that may be marked no more.
+
+    A standby's end of a resync clears none. If this node were lost before the end of the promotion
+    cleared them, the peer would have every write, and could not be promoted; and once this node is
+    back it is the source of the resync, as DRBD has a crashed Primary be where neither has gone on
+    (drbd_receiver.c, rule 40 of drbd_uuid_compare), with a disk that may lack what was acknowledged
+    in its last moment and not flushed.
+
+    An error is logged: the end of the promotion, and each monitor, try again.
+    """
+    here = os.uname().nodename
+    filled = [
+        node for node in device.nodes if node != here and outdate.has_found_mark(device.name, node)
+    ]
+    if not filled:
+        return False
+    runner = DeadlineRunner(runner, time.monotonic() + _CLEAR_S)
+    try:
+        state = drbdsetup.observe(runner, device.name)
+        if state is None or not state.is_primary:
+            return False
+        in_sync = [node for node in filled if state.with_only_peer(node).is_in_sync]
+        if not in_sync:
+            return False
+        publish_primary_score(runner, device.name)
+        return outdate.clear_marks(runner, device.name, in_sync, hooks.has_current)
+    except (SanctlError, OSError) as error:
+        log_publish_failure(device.name, error)
+        return False
 
 
 def log_publish_failure(name: str, error: SanctlError | OSError) -> None:

@@ -179,3 +179,58 @@ def test_without_room_for_the_note_each_monitor_looks(monkeypatch: pytest.Monkey
     for count in (1, 2):
         assert _monitor(cluster) is None
         assert len(cluster.calls) == count
+
+
+@pytest.mark.parametrize(
+    ("state", "is_noted", "left"),
+    [
+        (_IN_SYNC, True, []),
+        # Nobody was filled from here: most promotions, which no program is started for.
+        (_IN_SYNC, False, ["n2"]),
+        (_FILLS, True, ["n2"]),
+        (_IN_SYNC._replace(role="Secondary"), True, ["n2"]),
+        (None, True, ["n2"]),
+    ],
+    ids=["in-sync", "not-noted", "filling", "standby", "down"],
+)
+def test_a_promotion_clears_the_mark_of_one_that_it_has_filled_before_hosts_write(
+    here: FakeNode,
+    monkeypatch: pytest.MonkeyPatch,
+    state: ResourceState | None,
+    is_noted: bool,
+    left: list[str],
+) -> None:
+    """What broke: the active node was lost before, the standby with every write stayed marked, and
+    was filled with what the other's disk had kept."""
+    here.start_attrd(monkeypatch)
+    here.states["vol1"] = state
+    cluster = Cluster("n2")
+    if is_noted:
+        outdate.record_found_mark("vol1", "n2")
+    assert replica_state.clear_marks_before_writes(cluster, VOL) is not bool(left)
+    assert cluster.marked == left
+    programs = [argv[0] for argv, _ in cluster.calls]
+    assert is_noted or programs == []
+    if not left:
+        assert programs.index("attrd_updater") < len(programs) - 1 - programs[::-1].index(
+            "cibadmin"
+        ), "a standby's score would have the device moved"
+
+
+def test_a_promotion_goes_on_where_marks_cannot_be_cleared(
+    here: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here.start_attrd(monkeypatch)
+    here.states["vol1"] = _IN_SYNC
+    outdate.record_found_mark("vol1", "n2")
+    logged: list[str] = []
+    monkeypatch.setattr(
+        replica_state, "log_publish_failure", lambda name, error: logged.append(f"{name}: {error}")
+    )
+
+    def fail(*_: object) -> bool:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(outdate, "clear_marks", fail)
+    assert not replica_state.clear_marks_before_writes(Cluster("n2"), VOL)
+    assert logged == ["vol1: [Errno 28] No space left on device"]
