@@ -41,6 +41,12 @@ def marks(bed: LabSession) -> int:
     return int(found.stdout.strip() or 0)
 
 
+def in_sync(bed: LabSession, node: str) -> bool:
+    """Whether a node, which may boot still, is in sync with the other one."""
+    up = bed.sh(node, f"drbdsetup events2 --now {NAME}", ok=range(256))
+    return up.status == 0 and collect.is_in_sync(bed, node, NAME)
+
+
 @pytest.mark.quick
 def test_all_replicas_are_marked_and_none_is_primary(scenario: Scenario, device: str) -> None:
     bed = scenario.bed
@@ -89,10 +95,15 @@ def test_a_standby_that_was_filled_is_marked_no_more_before_hosts_write(
     host.logout(target)
     began_s = bed.cut_power(serves)
     bed.cut_power(standby)
+    # Of what n3 knows: nobody is promoted before both have met.
+    held = "--set-parameter target-role --parameter-value Unpromoted"
+    bed.sh("n3", HOLD.format(does=held))
     for node in (serves, standby):
         bed.ensure_power(node)
-    wait_for("a node to serve", lambda: len(active(bed)) == 1, within_s=240)
-    wait_for("both in sync", lambda: collect.is_in_sync(bed, serves, device), within_s=120)
+    wait_for("both in sync", lambda: in_sync(bed, serves), within_s=240)
+    assert marks(bed) == 1, "the target of the resync is marked"
+    bed.sh("n3", HOLD.format(does="--delete-parameter target-role"))
+    wait_for("a node to serve", lambda: len(active(bed)) == 1, within_s=90)
     assert active(bed) == [serves], "the one that crashed as Primary is the source"
     log = collect.journals(bed, [serves], began_s)
     steps = [
