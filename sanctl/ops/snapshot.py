@@ -32,6 +32,7 @@ _ROLE_S = 20.0
 #: may be over in a moment. The latter is tried again so often alone: each time hosts' I/O waits.
 _IN_THE_WAY, _NOT_IN_TIME, _TRIES = "SAN-SNAP-012", "SAN-SNAP-007", 3
 _AGAIN_S = 2.0
+_LEAST_S = 5.0
 
 
 def create_point(
@@ -103,7 +104,8 @@ def create_point_patiently(
         given_s = int(session.clock.wall_s())
         current = order._replace(token=token, given_s=given_s) if number else order
         begins(current)
-        left_s = deadline_s - session.clock.monotonic_s()
+        # Also where `begins` took all of it.
+        left_s = max(deadline_s - session.clock.monotonic_s(), _LEAST_S)
         try:
             return create_point(
                 session, device, current, ipc_buffer_bytes=ipc_buffer_bytes, timeout_s=left_s
@@ -112,6 +114,7 @@ def create_point_patiently(
             codes = {problem.code for problem in error.problems}
             failed += _NOT_IN_TIME in codes
             pause_s = _AGAIN_S if codes == {_IN_THE_WAY} else _AGAIN_S * 5
+            left_s = deadline_s - session.clock.monotonic_s()
             is_hopeless = failed >= _TRIES or left_s <= pause_s
             if is_hopeless or not codes <= {_IN_THE_WAY, _NOT_IN_TIME}:
                 raise

@@ -674,6 +674,21 @@ def test_it_is_not_tried_for_ever(
     assert len(patient.tokens) == tries and bed.seen().cib.points == ()
 
 
+def test_one_whose_begin_took_all_of_the_time_is_given_some(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What broke: the site was asked for a minute, and 'not reached within -4.4 s'."""
+    patient = Patient(bed)
+    begins = patient.begins
+
+    def slow(order: PointOrder) -> None:
+        begins(order)
+        bed.env.clock.sleep(50.0)
+
+    monkeypatch.setattr(patient, "begins", slow)
+    assert patient.make(timeout_s=40.0).name == "copy"
+
+
 def test_one_that_is_being_made_is_waited_for(bed: Bed) -> None:
     """Its process has died, say: after a minute nobody makes it any more."""
     bed.cluster.ignores_points = True
