@@ -95,12 +95,12 @@ def _promote(runner: Runner, device: Device, begun: contextlib.ExitStack) -> Non
         write_cache.clear_minimum_redundancy(runner, device.name)
         set_role.promote(runner, device.name, device.minor, deadline)
         steps.done("primary", "DRBD Primary")
-        if replica_state.clear_marks_before_writes(runner, device):
-            steps.done("marks", "peers that were filled from here are marked no more")
     has_marked = is_noted and not shared_marks.is_begun(device.name)
     begun.close()
     write_cache.leave_write_back_unless_in_sync(runner, device.name)
     if not gate.gate_table(device.name).startswith("drbd"):
+        if replica_state.clear_marks_before_writes(runner, device):
+            steps.done("marks", "peers that were filled from here are marked no more")
         size = gate_size.grow_closed_gate(device, size)
         gate.open_gate(device.name, below=device.drbd_device, size_bytes=size)
         steps.done("gate", "gate leads onto DRBD")

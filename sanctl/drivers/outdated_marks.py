@@ -138,7 +138,8 @@ def read(runner: Runner, devices: Collection[str], peer: str = "") -> SeenMarks:
             case "cluster_property_set":
                 last_properties = identifier
             case "nvpair" if name == NUMBER:
-                number = (last_properties, identifier)
+                # A reference (`id-ref`) has no id of its own, and is somebody else's.
+                number = (last_properties, identifier) if identifier else None
             case "nvpair" if name == "uuid":
                 uuids[last_device] = element.get("value", "")
             case "nvpair" if name == "maintenance":

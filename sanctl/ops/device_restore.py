@@ -17,7 +17,7 @@ from sanctl.model.site_copy import SiteCopy
 from sanctl.ops.cib_room import within_room
 from sanctl.ops.device_change import DeviceOutcome, change_device
 from sanctl.ops.session import Session
-from sanctl.ops.snapshot import await_active_nodes
+from sanctl.ops.snapshot import await_active_node
 from sanctl.plan.cluster.convergence import Progress, access_progress
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.device.restore_progress import given_up_problem, progress_text
@@ -47,7 +47,7 @@ def check_restore(session: Session, request: RestoreRequest) -> Checked:
     Raises:
         Refused: it may not.
     """
-    await_active_nodes(session, [request.device], timeout_s=_ROLE_S)
+    await_active_node(session, request.device, timeout_s=_ROLE_S)
     now_s = session.clock.wall_s()
     cluster = session.observe()
     changes = plan_restore(cluster, request, session.host_sessions(), now_s)

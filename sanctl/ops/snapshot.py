@@ -155,7 +155,8 @@ def _create(
     timeout_s: float,
 ) -> tuple[Cluster, tuple[RestorePoint, ...]]:
     names = ", ".join(f"{device}@{order.name}" for device, order in orders.items())
-    await_active_nodes(session, tuple(orders), timeout_s=min(timeout_s, _ROLE_S))
+    # By what replicas publish, too: each order before this one was a change of its device.
+    _await_nodes(session, tuple(orders), Cluster.serving_node, timeout_s=min(timeout_s, _ROLE_S))
     if session.forget_probes(tuple(orders)):
         # That took a while, and an order is not carried out once it is a minute old.
         now_s = int(session.clock.wall_s())
@@ -220,15 +221,25 @@ def _unless_quiet_still(points: tuple[RestorePoint, ...]) -> tuple[RestorePoint,
     )
 
 
-def await_active_nodes(
-    session: Session, devices: Sequence[DeviceName], *, timeout_s: float
-) -> None:
-    """Wait until each device is served: a change to one hides its role for a moment (ADR 22).
-
-    All at one moment: of several the role of the first may be hidden when that of the last is seen.
+def await_active_node(session: Session, device: DeviceName, *, timeout_s: float) -> None:
+    """Wait until a node serves the device: a change to it hides its role for a moment (ADR 22).
 
     Raises:
-        Refused: there is no such device, or no node serves one of them.
+        Refused: there is no such device, or no node serves it.
+    """
+    _await_nodes(session, [device], Cluster.active_node, timeout_s=timeout_s)
+
+
+def _await_nodes(
+    session: Session,
+    devices: Sequence[DeviceName],
+    node_of: Callable[[Cluster, DeviceName], str | None],
+    *,
+    timeout_s: float,
+) -> None:
+    """Wait until each device is served, all at one moment.
+
+    Of several the role of the first may be hidden when that of the last is seen.
     """
     unserved: list[str] = []
 
@@ -236,7 +247,7 @@ def await_active_nodes(
         unserved[:] = [
             existing_device(seen, device).name.value
             for device in devices
-            if seen.active_node(device) is None
+            if node_of(seen, device) is None
         ]
         return Progress(is_done=not unserved, seen=f"no node serves {', '.join(unserved)}")
 

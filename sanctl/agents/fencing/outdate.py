@@ -147,7 +147,7 @@ def _promotion_note(device: str) -> state_files.StateFile:
 HasAll = Callable[[Runner, str, str], contextlib.AbstractContextManager[bool]]
 
 
-def clear_marks(runner: Runner, device: str, peers: Iterable[str], has_all: HasAll) -> bool:
+def clear_marks(runner: Runner, device: str, peers: Collection[str], has_all: HasAll) -> bool:
     """Clear the outdated marks of those peers of a Primary that are in sync with the Primary.
 
     Only the node that would set the mark clears it, under the lock of the handler that sets it:
@@ -175,6 +175,8 @@ def clear_marks(runner: Runner, device: str, peers: Iterable[str], has_all: HasA
         if not is_mine:
             return False
         marks = outdated_marks.read_device(runner, device).devices[device]
+        for peer in set(peers) - marks.nodes():
+            forget_found_mark(device, peer)
         state = drbdsetup.observe(runner, device) if marks.paths else None
         for peer in marks.nodes() & set(peers):
             if state is None or not fence_rules.may_clear(state.with_only_peer(peer)):

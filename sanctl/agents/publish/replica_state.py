@@ -183,9 +183,12 @@ def clear_marks_before_writes(runner: Runner, device: Device) -> bool:
     (drbd_receiver.c, rule 40 of drbd_uuid_compare), with a disk that may lack what was acknowledged
     in its last moment and not flushed.
 
-    An error is logged: the end of the promotion, and each monitor, try again.
+    An error is logged: the end of the promotion, and each monitor, try again. So it is left to them
+    where the device has reservations, which are settled with the peers meanwhile.
     """
     here = os.uname().nodename
+    if device.reservations:
+        return False
     filled = [
         node for node in device.nodes if node != here and outdate.has_found_mark(device.name, node)
     ]

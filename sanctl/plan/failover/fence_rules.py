@@ -121,8 +121,8 @@ def admin_epoch_rise(membership: str) -> int:
 
 #: The numbers of one membership of Corosync. A node that lost its latest one counts on by 1, not 4.
 _PER_RING = 512
-#: Pacemaker reads `admin_epoch` as a C int. Two million memberships are before this, and as many
-#: marks as any cluster makes between it and the end.
+#: Pacemaker reads `admin_epoch` as a C int. Half a million memberships are before this, and more
+#: marks than any cluster makes between it and the end.
 _RING_NUMBERS_END = 2**30
 
 
@@ -150,7 +150,9 @@ def raised_admin_epoch(seen: int, rise: int, *, ring: int | None) -> int:
     if not rise:
         return seen
     floor = _PER_RING * (ring or 0)
-    if not 0 < floor < _RING_NUMBERS_END or seen >= floor + _PER_RING:
+    if floor >= _RING_NUMBERS_END:
+        return max(seen, _RING_NUMBERS_END) + rise
+    if not floor or seen >= floor + _PER_RING:
         return seen + rise
     if seen < floor + rise:
         return max(seen, floor) + rise

@@ -38,7 +38,7 @@ def rendered(**variables: Any) -> ET.Element:
         for node in ("n1", "n2")
     ]
     values: dict[str, Any] = {
-        "sanctl_pacemaker_all_storage_plays": True,
+        "sanctl_pacemaker_has_release": True,
         "sanctl_pacemaker_fences": fences,
         "sanctl_pacemaker_fence_retry_s": 120,
         "sanctl_pacemaker_fence_ask_s": 30,
@@ -207,12 +207,12 @@ def test_a_fencing_by_message_has_the_time_that_it_takes() -> None:
     assert "| sanctl.san.fence_times(sanctl_pacemaker_sbd_mode" in _VARIABLES
 
 
-@pytest.mark.parametrize("plays", [True, False])
+@pytest.mark.parametrize("all_have_it", [True, False])
 def test_cibs_are_numbered_by_memberships_once_each_storage_node_has_this_release(
-    plays: bool,
+    all_have_it: bool,
 ) -> None:
-    found = rendered(sanctl_pacemaker_all_storage_plays=plays)
+    found = rendered(sanctl_pacemaker_has_release=all_have_it)
     names = {pair.get("name") for pair in found.iterfind("crm_config/nvpair")}
-    assert (outdated_marks.NUMBER in names) is plays
+    assert (outdated_marks.NUMBER in names) is all_have_it
     # What marks have made of it stays.
     assert f"'{outdated_marks.NUMBER}': 'if-unset'" in _VARIABLES

@@ -277,21 +277,21 @@ def test_orders_expire() -> None:
 def test_a_role_that_is_hidden_for_a_moment_is_waited_for(
     bed: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen, real = [], Cluster.active_node
+    seen, real = [], Cluster.serving_node
 
     def hidden(cluster: Cluster, name: DeviceName) -> str | None:
         seen.append(name)
         return None if len(seen) < 4 else real(cluster, name)
 
-    monkeypatch.setattr(Cluster, "active_node", hidden)
+    monkeypatch.setattr(Cluster, "serving_node", hidden)
     assert bed.create("one").nodes == ("n1", "n2")
-    assert len(seen) == 4
+    assert len(seen) >= 4
 
 
 def test_a_device_that_nobody_serves_gets_no_order(
     bed: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Cluster, "active_node", lambda *_: None)
+    monkeypatch.setattr(Cluster, "serving_node", lambda *_: None)
     with pytest.raises(Refused, match="SAN-SNAP-005"):
         bed.create("one")
     device = bed.seen().cib.device("web")
@@ -467,7 +467,7 @@ def test_the_roles_of_a_group_are_waited_for_together(
     """What broke: by when the last one's was seen, a reload had hidden the first one's again."""
     orders = two_devices(bed, monkeypatch)
     looks: list[Cluster] = []
-    real = Cluster.active_node
+    real = Cluster.serving_node
 
     def hidden(cluster: Cluster, name: DeviceName) -> str | None:
         if not any(cluster is each for each in looks):
@@ -475,8 +475,9 @@ def test_the_roles_of_a_group_are_waited_for_together(
         is_hidden = {1: "db", 2: "web", 3: "web"}.get(len(looks)) == name.value
         return None if is_hidden else real(cluster, name)
 
-    monkeypatch.setattr(Cluster, "active_node", hidden)
+    monkeypatch.setattr(Cluster, "serving_node", hidden)
     assert len(make_group(bed, orders)) == 2
+    assert len(looks) >= 4
 
 
 def test_a_group_goes_by_what_replicas_publish_while_a_role_is_hidden(

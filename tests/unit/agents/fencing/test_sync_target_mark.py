@@ -234,3 +234,22 @@ def test_a_promotion_goes_on_where_marks_cannot_be_cleared(
     monkeypatch.setattr(outdate, "clear_marks", fail)
     assert not replica_state.clear_marks_before_writes(Cluster("n2"), VOL)
     assert logged == ["vol1: [Errno 28] No space left on device"]
+
+
+def test_of_a_device_with_reservations_the_end_of_the_promotion_clears_them(
+    here: FakeNode,
+) -> None:
+    """They are settled with the peers before ALUA anyway, which takes its time."""
+    here.states["vol1"] = _IN_SYNC
+    outdate.record_found_mark("vol1", "n2")
+    cluster = Cluster("n2")
+    assert not replica_state.clear_marks_before_writes(cluster, VOL._replace(reservations=True))
+    assert cluster.calls == []
+
+
+def test_the_note_of_a_mark_that_another_has_removed_goes(here: FakeNode) -> None:
+    """Each promotion would look for that mark, as long as the node runs."""
+    here.states["vol1"] = _IN_SYNC
+    outdate.record_found_mark("vol1", "n2")
+    assert outdate.clear_marks(Cluster(), "vol1", ["n2"], hooks.has_current)
+    assert not outdate.has_found_mark("vol1", "n2")
