@@ -24,6 +24,7 @@ _ELSEWHERE = {
     "sanctl-reservations",  # a unit
     "sanctl-backup-",  # units
     "sanctl-site",  # a user of the server of a second site
+    "sanctl-cib-number",  # a cluster property
 }
 
 

@@ -161,7 +161,7 @@ def test_one_that_cannot_have_a_point_leaves_all_without(bed: Bed) -> None:
 def test_devices_that_two_nodes_serve_are_refused(
     bed: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Cluster, "active_node", lambda _, name: "n1" if name == WEB else "n2")
+    monkeypatch.setattr(Cluster, "serving_node", lambda _, name: "n1" if name == WEB else "n2")
     for name in ("web", "db"):
         with pytest.raises(Refused, match="SAN-SNAP-017"):
             due(bed.seen(), name)
