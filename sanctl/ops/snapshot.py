@@ -32,6 +32,7 @@ _ROLE_S = 20.0
 #: may be over in a moment. The latter is tried again so often alone: each time hosts' I/O waits.
 _IN_THE_WAY, _NOT_IN_TIME, _TRIES = "SAN-SNAP-012", "SAN-SNAP-007", 3
 _AGAIN_S = 2.0
+#: What an attempt has where the caller's part of it took all of the time.
 _LEAST_S = 5.0
 
 
@@ -104,7 +105,6 @@ def create_point_patiently(
         given_s = int(session.clock.wall_s())
         current = order._replace(token=token, given_s=given_s) if number else order
         begins(current)
-        # Also where `begins` took all of it.
         left_s = max(deadline_s - session.clock.monotonic_s(), _LEAST_S)
         try:
             return create_point(

@@ -23,9 +23,9 @@ class Membership(NamedTuple):
         expected: expected votes, those of all nodes and the quorum device.
         total: votes that are present.
         quorum: votes that are needed for quorum.
-        ring: the sequence number of the membership (`ring_seq` of quorum.h). Each node keeps it on
-            disk, and the next membership of any of these nodes has one that is higher by 4
-            (totemsrp.c, memb_state_commit_token_create).
+        ring: the sequence number of the membership (`ring_seq` of quorum.h); None: not told. Each
+            node keeps it on disk, and the next membership of any of these nodes has a higher one,
+            as a rule by 4 (totemsrp.c, memb_state_commit_token_create).
     """
 
     is_quorate: bool
