@@ -145,6 +145,12 @@ CODES = {
     "may hold parts of two states, which no host may see.",
     "SAN-REST-014": "A device is held as a copy at a second site: no host is let in, and what "
     "would change it, but for a later copy, is refused. Letting hosts in ends that.",
+    "SAN-REST-015": "The CIB is older than what a node has noted of a device that was held as a "
+    "copy at a second site: what is on the device is not known, and a node that is not there yet "
+    "may know more. The operator may let hosts in to it all the same.",
+    "SAN-REST-016": "A device is held as a copy at a second site, and a failback without --hold "
+    "and --takeover would let hosts in at its end, while the other device may still go on. The "
+    "operator may accept that.",
     "SAN-SCHED-001": "A schedule of restore points is a list of rules, separated by commas: an "
     "interval (15m, 1h, 1d, 2w) and how many to keep, such as 15m keep 8, 1h keep 24.",
     "SAN-SCHED-002": "A rule of a schedule cannot be kept: its interval is below a minute or above "

@@ -215,7 +215,10 @@ def rename(old: str, new: str) -> None:
 def delete(files: DeviceFiles) -> None:
     """Remove a device's files and its restore points', durably; what is gone is fine."""
     stem = files.data.removesuffix(".data")
-    kinds = ("apart", "sync", "verify", "ram", "filling", "source", "reservations", CLONE_NOTE)
+    kinds = (
+        *("apart", "sync", "verify", "ram", "filling", "source", "reservations", "held"),
+        CLONE_NOTE,
+    )
     notes = (f"{stem}.{kind}" for kind in kinds)
     unfinished = (f"{files.metadata}.new", f"{files.data}{CLONING}")
     for path in (files.data, files.metadata, *unfinished, *notes):

@@ -276,6 +276,11 @@ class ReplicaState:
     lacks: tuple[str, ...] = ()
     """What the device needs and the release there does not know: that node does not take it over.
     A release that does not know of needs says nothing."""
+    is_cib_older: bool = False
+    """No host is let in there: the device was held, as is noted beside its data, and the CIB was
+    written before that."""
+    noted_hold: RestoreOrder | None = None
+    """The order that is noted so; None also where it cannot be read."""
     hung: HungIo | None = None
     """Requests that hang there; published only by a Primary that is not rebooted for them."""
     answered: AnsweredMonitors | None = None

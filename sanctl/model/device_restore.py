@@ -22,8 +22,14 @@ HELD = "held"
 DONE = "done"
 #: Nothing was written.
 GIVEN_UP = "given-up"
+#: Of the turn of the roles of a device that is held: the site was asked to note it, and its answer
+#: is not known; the site has it.
+ASKED, TURNED = "asked", "turned"
 #: How long an order may wait for what it needs before anything is written.
 ORDER_LIFE_S = 180
+#: The field in which a replica publishes the order that is noted beside its data, while the CIB is
+#: older than that (agents/restore/noted_hold.py).
+OLDER_KEY = "hold-older"
 #: How the point begins that keeps what was on the device.
 KEPT_PREFIX = "before-restore-"
 
@@ -33,6 +39,7 @@ _NOT_KEPT = "-"
 _KEPT_ON_FEW = "kept-on-few"
 _HOLDS = "hold"
 _BASE = "base="
+_TURN = "turn="
 _ENDED = frozenset({DONE, GIVEN_UP})
 _STATES = frozenset({ORDERED, COPYING, HELD, *_ENDED})
 _TOKEN = re.compile(r"[0-9a-f]{16}")
@@ -56,6 +63,8 @@ class RestoreOrder(NamedTuple):
         holds: it does not end when the device is the copy: no host is let in then (docs/adr/0093).
         base: the copy that the device was held as when the order was given, and is until the order
             begins; None: it was not held. These two are words of their own as well.
+        turn: of a device that is held: `asked` or `turned`; empty: the roles have not turned, as
+            far as is known here. A word of its own, too.
     """
 
     token: str
@@ -67,6 +76,7 @@ class RestoreOrder(NamedTuple):
     may_keep_on_few: bool = False
     holds: bool = False
     base: SiteCopy | None = None
+    turn: str = ""
 
     @classmethod
     def parse(cls, text: str) -> RestoreOrder | None:
@@ -89,6 +99,7 @@ class RestoreOrder(NamedTuple):
             _KEPT_ON_FEW in more,
             _HOLDS in more,
             SiteCopy.parse(more[-1].removeprefix(_BASE)) if more else None,
+            more[-1].removeprefix(_TURN) if more and more[-1].startswith(_TURN) else "",
         )
         # What this release would not have written may say what it does not know.
         return found if str(found) == text and found._is_sound else None
@@ -97,8 +108,9 @@ class RestoreOrder(NamedTuple):
     def _is_sound(self) -> bool:
         """Whether no state says of the device what the rest of the order cannot."""
         if self.state == HELD:
-            return self.holds and self.copy is not None and self.base is None
-        return self.base is None or self.state == ORDERED
+            is_known = self.turn in {"", ASKED, TURNED}
+            return self.holds and self.copy is not None and self.base is None and is_known
+        return not self.turn and (self.base is None or self.state == ORDERED)
 
     @classmethod
     def from_backup(cls, token: str, repository: str, backup: str, given_s: int) -> RestoreOrder:
@@ -121,7 +133,7 @@ class RestoreOrder(NamedTuple):
         begin on the device is not the base any more.
         """
         holds = self.holds and state not in _ENDED
-        return self._replace(state=state, may_keep_on_few=False, holds=holds, base=None)
+        return self._replace(state=state, may_keep_on_few=False, holds=holds, base=None, turn="")
 
     @property
     def withdrawn(self) -> RestoreOrder:
@@ -198,7 +210,18 @@ class RestoreOrder(NamedTuple):
         kept = self.kept_token or _NOT_KEPT
         words = [self.token, self.point, self.point_token, kept, str(self.given_s), self.state]
         words += [_KEPT_ON_FEW] * self.may_keep_on_few + [_HOLDS] * self.holds
+        words += [f"{_TURN}{self.turn}"] * bool(self.turn)
         return " ".join((*words, *((f"{_BASE}{self.base}",) if self.base else ())))
+
+
+def packed(order: str) -> str:
+    """Return an order as one word; none has the sign that stands for a space."""
+    return order.replace(" ", "+")
+
+
+def parse_packed(text: str) -> RestoreOrder | None:
+    """Read what `packed` wrote; None for anything else."""
+    return RestoreOrder.parse(text.replace("+", " "))
 
 
 def closes(text: str) -> bool:

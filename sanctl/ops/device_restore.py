@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -119,7 +120,12 @@ def cancel_restore(session: Session, name: DeviceName, *, timeout_s: float) -> D
 
 
 def release_device(
-    session: Session, name: DeviceName, copy: SiteCopy | None, *, timeout_s: float
+    session: Session,
+    name: DeviceName,
+    copy: SiteCopy | None,
+    *,
+    timeout_s: float,
+    accepted: Collection[str] = (),
 ) -> DeviceOutcome:
     """Let hosts in to a device that is held as a copy, and wait for that; else nothing is done.
 
@@ -128,10 +134,11 @@ def release_device(
         name: the device.
         copy: the copy that it has to be; None: whichever it is held as.
         timeout_s: after so many seconds the wait is given up.
+        accepted: the codes of refusals that the operator accepts.
 
     Raises:
         Refused: there is no such device, it cannot be changed now, is being restored still, or is
-            held as another copy.
+            held as another copy; or it is held by what nodes have noted alone.
         NotConverged: it is not held any more, and a node still keeps hosts out.
     """
 
@@ -142,7 +149,7 @@ def release_device(
     return change_device(
         session,
         name,
-        lambda seen: plan_released(seen, name, copy),
+        lambda seen: plan_released(seen, name, copy, accepted),
         progress,
         waiting_for=f"hosts to be let in to device {name}",
         timeout_s=timeout_s,

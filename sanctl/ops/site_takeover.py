@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from sanctl.drivers.site_link import SiteLink
-from sanctl.errors import Problem, Refused
+from sanctl.errors import CommandError, Problem, Refused
 from sanctl.model.cib_change import RemoveTakeover
+from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
+from sanctl.model.device_restore import ASKED, TURNED
 from sanctl.model.names import DeviceName
 from sanctl.model.site import ProvenCopy, Site
 from sanctl.model.site_copy import SiteCopy, WantedCopy
@@ -24,11 +26,15 @@ from sanctl.plan.site.group_choice import (
 )
 from sanctl.plan.site.grouping import folder_of
 from sanctl.plan.site.takeover import (
+    as_filled,
+    before_turn,
     choose_taken,
     copy_taken,
     ending_of,
     known_takeovers,
     plan_takeovers,
+    plan_turn,
+    refuse_own_copy,
     replaced_takeover,
     taken_over_problem,
 )
@@ -83,16 +89,105 @@ def take_over(
         CommandError: a third device goes on already, a copy has come meanwhile, or the site cannot
             be reached.
     """
-    cluster = session.observe()
+    looked = _look(session, session.observe(), names, connect, allows_mix=allows_mix)
+    if looked.problems and not allows_older:
+        raise Refused(*looked.problems)
+    devices, cluster = looked.devices, session.observe()
+    done: dict[str, TakenOver] = {}
+    for site_name in dict.fromkeys(copy_taken(device).site for device in devices):
+        done |= _take_over(
+            session,
+            existing_site(cluster, site_name),
+            [device for device in devices if copy_taken(device).site == site_name],
+            seen=None if allows_older else looked.seen.get(site_name, {}),
+            replaced=replaced,
+            node=node,
+            connect=connect,
+        )
+    return tuple(done[device.name.value] for device in devices)
+
+
+def refuse_turn(
+    session: Session,
+    name: DeviceName,
+    copy: SiteCopy,
+    connect: Callable[[Site], SiteLink],
+    *,
+    allows_mix: bool,
+) -> None:
+    """Refuse where a device would not take over once it holds a copy, by what there is now.
+
+    Before anything is ordered: a copy takes hours, and no host is let in after it before the roles
+    have turned. What comes to the site meanwhile `take_over` refuses.
+
+    Args:
+        session: the cluster.
+        name: the device.
+        copy: the copy that it is to hold.
+        connect: makes a connection to a site.
+        allows_mix: this device alone, whatever moments others are of.
+
+    Raises:
+        Refused: the copy is one of the device itself, the site has a newer one, or others of its
+            group were not made from the same moment; or a third device goes on already.
+        CommandError: the site cannot be reached.
+    """
+    cluster = as_filled(session.observe(), name, copy)
+    refuse_own_copy(existing_device(cluster, name), copy)
+    looked = _look(session, cluster, [name], connect, allows_mix=allows_mix)
+    problems = [*looked.problems]
+    for device in looked.devices:
+        current = looked.successors.get(copy_taken(device).folder)
+        try:
+            if current is not None:
+                replaced_takeover(device, current, ())
+        except CommandError as error:
+            problems += error.problems
+    if problems:
+        raise Refused(*(before_turn(name, each) for each in problems))
+
+
+class _Looked(NamedTuple):
+    """What sites have of the devices that are to take over.
+
+    Attributes:
+        devices: the devices, with the others of their groups.
+        problems: why they do not take over unasked, as a site has newer copies.
+        seen: the copies that were looked at, by the site's name and the folder.
+        successors: the devices that go on now, by the folder of the replaced one.
+    """
+
+    devices: tuple[DeviceSpec, ...]
+    problems: list[Problem]
+    seen: dict[str, dict[str, tuple[ProvenCopy, ...]]]
+    successors: dict[str, Successor]
+
+
+def _look(
+    session: Session,
+    cluster: Cluster,
+    names: Sequence[DeviceName],
+    connect: Callable[[Site], SiteLink],
+    *,
+    allows_mix: bool,
+) -> _Looked:
+    """Look at what the sites have; nothing is changed.
+
+    Raises:
+        Refused: a device does not hold a copy, or others of its group are of another moment.
+        CommandError: a site cannot be reached.
+    """
     found = {name: copy_taken(existing_device(cluster, name)) for name in names}
     folders: dict[str, tuple[ProvenCopy, ...]] = {}
     unread: dict[str, tuple[str, ...]] = {}
     seen: dict[str, dict[str, tuple[ProvenCopy, ...]]] = {}
+    successors: dict[str, Successor] = {}
     for site_name in sorted({copy.site for copy in found.values()}):
         site = existing_site(cluster, site_name)
         session.reporter.update(f"connecting to site {site.name}")
         with connect(site) as link:
             there = seen[site.name] = {}
+            successors |= link.takeovers(site.path, site.mark).successors
             # With a mix nothing is asked of other devices: a folder of theirs may be damaged there.
             for copy in found.values() if allows_mix else ():
                 if copy.site == site.name:
@@ -112,20 +207,7 @@ def take_over(
         for device in devices
         if (problem := older_problem(device, folders, unread, allows_mix=allows_mix)) is not None
     ]
-    if problems and not allows_older:
-        raise Refused(*problems)
-    done: dict[str, TakenOver] = {}
-    for site_name in dict.fromkeys(copy_taken(device).site for device in devices):
-        done |= _take_over(
-            session,
-            existing_site(cluster, site_name),
-            [device for device in devices if copy_taken(device).site == site_name],
-            seen=None if allows_older else seen.get(site_name, {}),
-            replaced=replaced,
-            node=node,
-            connect=connect,
-        )
-    return tuple(done[device.name.value] for device in devices)
+    return _Looked(devices, problems, seen, successors)
 
 
 def _refuse_rivals(devices: Sequence[DeviceSpec]) -> None:
@@ -176,6 +258,9 @@ def _take_over(
                 None if seen is None else tuple(each.token for each in seen.get(copy.folder, ())),
                 Ending(ends, now_s, node) if ends is not None else None,
             )
+        # What dies from here on leaves it open whether the roles have turned, and says so.
+        names = [device.name for device in devices]
+        session.change(lambda seen: plan_turn(seen, names, ASKED), reads_replicas=False)
         changed = link.take_over(site.path, site.mark, claims)
         found = link.takeovers(site.path, site.mark)
         known = known_takeovers(session.observe(), site.name, found)
@@ -189,6 +274,7 @@ def _take_over(
                 link.give_back(site.path, site.mark, own, ending, holder)
             done[name] = TakenOver(name, copy, changed[copy.folder], took_back)
         note_takeovers(session, site, link)
+        session.change(lambda seen: plan_turn(seen, names, TURNED), reads_replicas=False)
     return done
 
 

@@ -14,7 +14,14 @@ from sanctl.agents.connections.peers import CHANGE_NOTE
 from sanctl.agents.fencing import outdate, own_marks, quorum_overlap
 from sanctl.agents.promotion import admission, compared_data, first_activation, needed_release
 from sanctl.agents.publish import attrd_cache, node_states
-from sanctl.agents.replica import access_list, drop_note, lost_writes, resync_note, sync_policy
+from sanctl.agents.replica import (
+    access_list,
+    drop_note,
+    lost_writes,
+    older_cib,
+    resync_note,
+    sync_policy,
+)
 from sanctl.agents.replica.device_files import note_path
 from sanctl.agents.replica.parts import Device
 from sanctl.agents.reservations import hooks
@@ -302,6 +309,7 @@ def _publish(
     value += access_list.published_field(device)
     value += admission.published_field(device.name)
     value += needed_release.published_field(lacks)
+    value += older_cib.published_field(device.name)
     hung = state_files.of_device(device.name, hung_io.NOTE_KIND).read()
     value += f" {hung_io.KEY}={hung}" if hung else ""
     # Written where a change of nodes waits for a lost peer (agents/connections/peers.py).

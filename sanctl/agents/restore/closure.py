@@ -8,7 +8,9 @@ stays as well while a process here still copies: one that a demotion could not e
 node has hung, and another node has finished the copy since.
 
 Where an order has said that the device is a copy, hosts are let in once this node's disk has the
-CIB that says so no more: what they write would else be that copy after a loss of all power.
+CIB that says so no more: what they write would else be that copy after a loss of all power. Such an
+order is noted beside the data as well, for a node that comes back with an older CIB: hosts are kept
+out until the CIB knows of it (noted_hold.py).
 """
 
 from __future__ import annotations
@@ -16,9 +18,9 @@ from __future__ import annotations
 import contextlib
 
 from sanctl.agents.device_log import DeviceLog
-from sanctl.agents.replica import access_list
+from sanctl.agents.replica import access_list, older_cib
 from sanctl.agents.replica.parts import Device
-from sanctl.agents.restore import unit
+from sanctl.agents.restore import noted_hold, unit
 from sanctl.drivers import cib, lio
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.system import state_files
@@ -27,7 +29,8 @@ from sanctl.system.runner import Runner
 _KIND = "restoring"
 _TIMEOUT_S = 8.0
 _NOT_KNOWN = "not known"
-#: In the note: an order has said here that the device is a copy.
+#: In the note: an order has said here that the device is a copy. An order may follow: that one is
+#: noted beside the data, where it has to be.
 _CLAIMED = "claimed"
 #: The process that has ended the order itself is about to end.
 _GRACE_S = 2.0
@@ -41,13 +44,39 @@ def as_ordered(device: Device, order: str) -> Device:
     return device.closed(order) if _closes(order) else device
 
 
-def as_known(runner: Runner, device: Device) -> Device:
-    """Return the device, also closed if it was closed here, unless the CIB says that it is over."""
+def at_start(runner: Runner, device: Device, data: str) -> Device:
+    """Return the device as a start makes it: closed, if it was held here and may still be.
+
+    Args:
+        runner: runs the tools.
+        device: the device.
+        data: the path of its data file, which need not be attached yet.
+
+    Raises:
+        OSError: it is not known whether it was held; or it is to be closed, and there is no room to
+            note that. The start has failed then.
+    """
+    noted = noted_hold.read(device.name, data)
+    note = state_files.of_device(device.name, _KIND)
+    if noted and not note.read() and _may_be_open(noted):
+        note.write(_CLAIMED)
+    return as_known(runner, device, data)
+
+
+def as_known(runner: Runner, device: Device, data: str | None = None) -> Device:
+    """Return the device, also closed if it was closed here, unless the CIB says that it is over.
+
+    Args:
+        runner: runs the tools.
+        device: the device.
+        data: the path of its data file; None: of the one that is attached here, if any.
+    """
     note = state_files.of_device(device.name, _KIND)
     if device.restore:
         # Without room for the note the copy does not begin (`note`).
         with contextlib.suppress(OSError):
-            _note(note, device.restore)
+            older_cib.forget(device.name)
+            _note(device.name, device.restore, data)
         return device
     try:
         if not note.exists():
@@ -57,8 +86,9 @@ def as_known(runner: Runner, device: Device) -> Device:
             return device.closed(order)
         if not unit.end(runner, device.name, grace_s=_GRACE_S):
             return device.closed(order or _NOT_KNOWN)
-        if note.read() == _CLAIMED and not _is_on_disk(runner, device.name):
+        if note.read() and not _has_ended(runner, device.name, order, data):
             return device.closed(order or _NOT_KNOWN)
+        older_cib.forget(device.name)
         note.remove()
     except (SanctlError, OSError):
         return device.closed(_NOT_KNOWN)
@@ -78,12 +108,15 @@ def read_order(runner: Runner, name: str) -> str:
     return next((pair.get("value", "") for pair in found.iter("nvpair")), "")
 
 
-def note(name: str) -> None:
-    """Note that hosts are kept out here.
+def note(name: str, order: str = "") -> None:
+    """Note that hosts are kept out here, by which order.
 
     Raises:
         OSError: there is no room for the note.
     """
+    if order:
+        _note(name, order)
+        return
     made = state_files.of_device(name, _KIND)
     made.write(made.read())
 
@@ -121,11 +154,48 @@ def close_before_promotion(device: Device) -> None:
         )
 
 
-def _note(note: state_files.StateFile, order: str) -> None:
-    if not note.exists():
-        note.write()
-    if note.read() != _CLAIMED and _may_claim(order):
+def _note(name: str, order: str, data: str | None = None) -> None:
+    note = state_files.of_device(name, _KIND)
+    said = note.read()
+    if not said and not _may_claim(order):
+        if not note.exists():
+            note.write()
+        return
+    wanted = f"{_CLAIMED} {order}"
+    if said == wanted:
+        return
+    if not said:
         note.write(_CLAIMED)
+    # Before it is published that no host is let in here, which the copy waits for.
+    if noted_hold.keep(name, order, data):
+        note.write(wanted)
+
+
+def _has_ended(runner: Runner, name: str, order: str, data: str | None) -> bool:
+    """Whether a device that was held is held no more, by a CIB that is on this node's disk."""
+    from sanctl.plan.device.noted_hold import closes_older  # noqa: PLC0415 - rarely needed
+
+    noted = noted_hold.read(name, data)
+    if closes_older(order, noted):
+        if older_cib.note(name, noted):
+            _log(
+                name,
+                "hosts are kept out: the CIB is older than what is noted beside the data here, by "
+                "which the device is held (SAN-HLT-170: 'sanctl status' says what to do)",
+            )
+        return False
+    if not _is_on_disk(runner, name):
+        return False
+    # The disk has the CIB, which says so as well.
+    with contextlib.suppress(OSError):
+        noted_hold.keep(name, order, data)
+    return True
+
+
+def _may_be_open(noted: str) -> bool:
+    from sanctl.model.device_restore import closes  # noqa: PLC0415 - rarely needed
+
+    return closes(noted)
 
 
 def _is_on_disk(runner: Runner, name: str) -> bool:

@@ -39,7 +39,7 @@ from collections.abc import Iterator
 
 from sanctl.agents import cluster_toml, ocf
 from sanctl.agents.device_log import DeviceLog
-from sanctl.agents.restore import closure, own_cib, unit
+from sanctl.agents.restore import closure, noted_hold, own_cib, unit
 from sanctl.agents.restore.from_backup import BackupSource
 from sanctl.agents.restore.from_site import SiteCopySource
 from sanctl.drivers import gate, node_attributes, point_files, pool_files
@@ -54,6 +54,7 @@ from sanctl.model.restore_point import RestorePoint
 from sanctl.model.site_copy import SiteCopy
 from sanctl.ops.session import Session
 from sanctl.plan.device import restoring
+from sanctl.plan.device.noted_hold import may_be_base
 from sanctl.plan.site.restored import plan_restored
 from sanctl.system import state_files
 from sanctl.system.clock import SystemClock
@@ -126,26 +127,27 @@ def _carry_out(name: str) -> None:
                 _fail(name, order, problem)
                 return
             case restoring.Begin(goal=restoring.CopyFromSite(site=site, copy=copy, base=base)):
-                closure.note(name)
+                brought = base if _may_be_base(name, order) else None
+                closure.note(name, str(order))
                 with begin.gives_up():
                     there = SiteCopySource(site, copy)
-                    if base is None or not _bring_changes(session, name, begin, there, base):
+                    if brought is None or not _bring_changes(session, name, begin, there, brought):
                         _copy_from_site(session, name, begin, there)
                 return
             case restoring.Begin(goal=restoring.Copy(point=point)):
-                closure.note(name)
+                closure.note(name, str(order))
                 with begin.gives_up():
                     _copy(session, device, begin, point)
                 return
             case restoring.Copy(point=point):
-                closure.note(name)
+                closure.note(name, str(order))
                 try:
                     _copy(session, device, begin, point)
                 except (SanctlError, OSError) as error:
                     _fail(name, order, _problem_of(error, order))
                 return
             case restoring.CopyBackup(repository=repository, backup=backup):
-                closure.note(name)
+                closure.note(name, str(order))
                 try:
                     source = BackupSource(_RUNNER, repository, backup)
                     _copy_backup(session, device, order, source)
@@ -154,7 +156,7 @@ def _carry_out(name: str) -> None:
                     time.sleep(_AGAIN_S)
                 return
             case restoring.CopyFromSite(site=site, copy=copy):
-                closure.note(name)
+                closure.note(name, str(order))
                 try:
                     _copy_from_site(session, name, begin, SiteCopySource(site, copy))
                 except (SanctlError, OSError) as error:
@@ -200,6 +202,8 @@ class _Begin:
             _check_stands(self._name, self.order)
             if not own_cib.is_on_disk(_RUNNER, wait_s=_ON_DISK_S):
                 raise CommandError(_not_on_disk_problem(self._name))
+            # Where another node goes on with an older CIB, and this one follows that.
+            noted_hold.keep(self._name, str(self.order))
             self._may_be_claimed = False
         return self.order
 
@@ -280,6 +284,22 @@ def _copy_from_site(session: Session, name: str, begin: _Begin, source: SiteCopy
     digest = source.check(device)
     _log(name, f"holds {order.source}, digest {digest}; {source.received_bytes} bytes came")
     _end(session, name, order, copy, began_s)
+
+
+def _may_be_base(name: str, order: RestoreOrder) -> bool:
+    """Whether nothing noted beside the data here says that the device is not what it was held as.
+
+    Raises:
+        OSError: it is not known.
+    """
+    may_be = may_be_base(order, noted_hold.read(name))
+    if not may_be:
+        _log(
+            name,
+            "what is noted beside the data is not what the CIB says that the device was held as: "
+            "the CIB was older; all is read",
+        )
+    return may_be
 
 
 def _bring_changes(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from dataclasses import replace
 
 import click
@@ -26,10 +27,9 @@ from sanctl.ops.device_change import DeviceOutcome
 from sanctl.ops.device_restore import check_restore, release_device, restore_device
 from sanctl.ops.session import Session
 from sanctl.ops.site_restore import find_copy
-from sanctl.ops.site_takeover import take_over
+from sanctl.ops.site_takeover import refuse_turn, take_over
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.device.restore_request import STILL_MOUNTED, RestoreRequest
-from sanctl.plan.site.takeover import refuse_own_copy
 
 
 @click.command(short_help="Put a device back to a copy at a second site.")
@@ -95,7 +95,7 @@ def failback(
     if releases:
         if site is not None or copy is not None or holds or takes_over or no_keep or allows_mix:
             raise click.UsageError("'--release' goes with no other option of what is to be done.")
-        _release(env, device, timeout_s=timeout_s, output=output)
+        _release(env, device, accepted=accepted, timeout_s=timeout_s, output=output)
         return
     if site is None or copy is None:
         raise click.UsageError("Give '--from SITE' and '--copy COPY', or '--release'.")
@@ -112,7 +112,7 @@ def failback(
         )
         found, proven = choice.copy, choice.proven
         if takes_over:
-            refuse_own_copy(existing_device(session.observe(), device), found)
+            refuse_turn(session, device, found, env.site_link, allows_mix=allows_mix)
         say(choice)
         request = RestoreRequest(
             device=device,
@@ -193,7 +193,14 @@ def _take_over(env: Environment, session: Session, device: DeviceName, *, allows
         raise
 
 
-def _release(env: Environment, device: DeviceName, *, timeout_s: float, output: str) -> None:
+def _release(
+    env: Environment,
+    device: DeviceName,
+    *,
+    accepted: Collection[str],
+    timeout_s: float,
+    output: str,
+) -> None:
     """Let hosts in to a device that is held."""
     command_line = f"replicate failback {device} --release"
     with (
@@ -201,7 +208,9 @@ def _release(env: Environment, device: DeviceName, *, timeout_s: float, output: 
         env.logged("replicate", device=device.value, command_line=command_line),
     ):
         held = _held_copy(session.observe(), device)
-        outcome: DeviceOutcome = release_device(session, device, None, timeout_s=timeout_s)
+        outcome: DeviceOutcome = release_device(
+            session, device, None, timeout_s=timeout_s, accepted=accepted
+        )
     kept = kept_point(outcome.cluster, outcome.device) if outcome.changed else None
 
     def text() -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from sanctl.errors import Problem
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
-from sanctl.model.device_restore import COPYING, HELD, RestoreOrder, RestoreReport
+from sanctl.model.device_restore import COPYING, HELD, TURNED, RestoreOrder, RestoreReport
 from sanctl.model.names import format_bytes
 from sanctl.plan.device.restoring import goal_of, unreadable_problem
 
@@ -57,7 +57,8 @@ def given_up_problem(cluster: Cluster, device: DeviceSpec, order: RestoreOrder) 
 def progress_text(cluster: Cluster, device: DeviceSpec) -> str:
     """Return in a few words how far a device has come that is being restored."""
     if device.restore is not None and device.restore.state == HELD:
-        return "held: it is that copy"
+        turned = ", and the roles have turned" if device.restore.turn == TURNED else ""
+        return f"held: it is that copy{turned}"
     if cluster.active_node(device.name) is None:
         return "no node serves it"
     report = report_of(cluster, device)

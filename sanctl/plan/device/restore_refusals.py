@@ -3,11 +3,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sanctl.errors import Problem, Refused
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.device_restore import HELD, ORDERED, RestoreOrder
 from sanctl.model.restore_point import RestorePoint
+from sanctl.model.utc_time import utc_text
+
+#: The refusal to let hosts in where the CIB is older than what nodes have noted of a hold.
+OLDER_CIB = "SAN-REST-015"
+#: The refusal to end a hold by a failback that does not hold.
+ENDS_HOLD = "SAN-REST-016"
 
 
 def being_restored_problem(device: DeviceSpec) -> Problem:
@@ -40,6 +48,74 @@ def held_problem(device: DeviceSpec, order: RestoreOrder) -> Problem:
             else ""
         ),
     )
+
+
+def ends_hold_problem(device: DeviceSpec, order: RestoreOrder) -> Problem:
+    """Return that a failback would end a hold, and let hosts in, without having been told to."""
+    name = device.name
+    state = "held" if order.state == HELD else "to be held"
+    return Problem(
+        ENDS_HOLD,
+        f"device {name} is {state} as {order.source}, by an order of {utc_text(order.given_s)} "
+        "UTC, until the roles turn or hosts are let in: this failback would end that, and let "
+        "hosts in",
+        "with --hold it stays held, with --takeover the roles turn first; 'sanctl replicate "
+        f"failback {name} --release' lets hosts in to what it is held as; --accept {ENDS_HOLD} "
+        "lets them in to the copy that was named, and turns nothing",
+    )
+
+
+def nodes_with_newer_hold(cluster: Cluster, device: DeviceSpec) -> dict[str, RestoreOrder | None]:
+    """Return the nodes that keep hosts out, as the CIB is older than what they have noted.
+
+    Each with the order that it has noted; None: it cannot be read.
+    """
+    states = ((node.value, cluster.replica(device.name, node)) for node in device.nodes)
+    return {node: state.noted_hold for node, state in states if state.is_cib_older}
+
+
+def older_cib_problem(device: DeviceSpec, noting: Mapping[str, RestoreOrder | None]) -> Problem:
+    """Return that the CIB is older than what nodes have noted of a device that was held."""
+    readable = any(noting.values())
+    return Problem(
+        OLDER_CIB,
+        older_cib_text(device, noting),
+        older_cib_hint(device)
+        + (
+            f"; --accept {OLDER_CIB} lets hosts in to whatever is on it"
+            if readable
+            else "; what was noted cannot be read: a failback with --hold, and then --release"
+        ),
+    )
+
+
+def older_cib_text(device: DeviceSpec, noting: Mapping[str, RestoreOrder | None]) -> str:
+    """Return what nodes have noted of a device, and that the CIB does not know it, for people."""
+    said = ", ".join(
+        f"{node} has noted of {utc_text(order.given_s)} UTC that it {_state_text(order)}"
+        if order is not None
+        else f"{node} has a note that cannot be read"
+        for node, order in sorted(noting.items())
+    )
+    return f"device {device.name} was held, and the CIB is older than that: {said}"
+
+
+def older_cib_hint(device: DeviceSpec) -> str:
+    """Return what is to be done where the CIB is older than what nodes have noted."""
+    return (
+        "start the other nodes: one of them may have the newer CIB, and then this ends by itself; "
+        "or fill the device anew, from a copy at a site: 'sanctl replicate failback "
+        f"{device.name} --from SITE --copy COPY'; or, if you know that what is on it is to go on: "
+        f"'sanctl replicate failback {device.name} --release'"
+    )
+
+
+def _state_text(order: RestoreOrder) -> str:
+    if order.state == HELD:
+        return f"is {order.source}"
+    if order.base is not None:
+        return f"is copy {order.base.name}, and was to be {order.source}"
+    return f"was being filled from {order.source}"
 
 
 def refuse_while_restoring(device: DeviceSpec) -> None:

@@ -24,7 +24,11 @@ from sanctl.model.site_copy import SiteCopy
 from sanctl.plan.cluster.preconditions import existing_device, refuse_unless_changeable
 from sanctl.plan.device.placement import missing_bytes
 from sanctl.plan.device.restore_points import existing_point, plan_point_order
-from sanctl.plan.device.restore_refusals import being_restored_problem
+from sanctl.plan.device.restore_refusals import (
+    ENDS_HOLD,
+    being_restored_problem,
+    ends_hold_problem,
+)
 from sanctl.plan.device.restoring import (
     KEPT_NOT_EVERYWHERE,
     lacking_problem,
@@ -153,6 +157,8 @@ def plan_restore(
     if device.is_restoring:
         if order is None:
             raise Refused(unreadable_problem(device))
+        if _ends_hold(request, order) and ENDS_HOLD not in request.accepted:
+            raise Refused(ends_hold_problem(device, order))
         if goal.is_that_of(order):
             # One that lets hosts in at its end is not to do that before they are to be let in.
             if order.state != HELD and request.holds and not order.holds:
@@ -169,10 +175,11 @@ def plan_restore(
             token=request.token,
             point=goal.point,
             point_token=goal.token,
-            given_s=int(now_s),
+            given_s=_given_s(cluster, device, now_s),
             state=ORDERED if order.state == HELD else order.state,
             holds=request.holds,
             base=order.copy if order.state == HELD else None,
+            turn="",
         )
         return order_changes(device, other)
     if cluster.cib.move_under_way(device.name, now_s) is not None:
@@ -202,13 +209,30 @@ def plan_restore(
         goal.point,
         goal.token,
         request.kept.token if request.kept else "",
-        int(now_s),
+        _given_s(cluster, device, now_s),
         # A node of an earlier release cannot read it, so it is there only where it says something.
         may_keep_on_few=_may_keep_on_few(request) and bool(_kept_problems(cluster, device, ())),
         holds=request.holds,
     )
     # One patch: no host is served between the point that keeps the present state and the copy.
     return (*kept_changes, *order_changes(device, ordered))
+
+
+def _given_s(cluster: Cluster, device: DeviceSpec, now_s: float) -> int:
+    """Return when an order is given: after each other one of the device, whatever the clocks say.
+
+    By that a node tells an older CIB from a newer one (noted_hold.py).
+    """
+    known = (device.restore, *(cluster.replica(device.name, n).noted_hold for n in device.nodes))
+    return max(int(now_s), *(order.given_s + 1 for order in known if order is not None), 0)
+
+
+def _ends_hold(request: RestoreRequest, order: RestoreOrder) -> bool:
+    """Whether a failback would end a hold, also one to the same copy; a restore says that it does.
+
+    The hold may be another administrator's, who waits for the hosts of the other device to stop.
+    """
+    return order.holds and not request.holds and not isinstance(request.point, str)
 
 
 def _may_keep_on_few(request: RestoreRequest) -> bool:

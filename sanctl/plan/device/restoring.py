@@ -7,6 +7,7 @@ The steps in between (sanctl/agents/restore/program.py) may be interrupted anywh
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from sanctl.errors import CommandError, Problem, Refused
@@ -17,6 +18,7 @@ from sanctl.model.device import DeviceSpec, access_digest
 from sanctl.model.device_restore import (
     COPYING,
     DONE,
+    GIVEN_UP,
     HELD,
     ORDER_LIFE_S,
     RestoreOrder,
@@ -32,7 +34,13 @@ from sanctl.plan.cluster.preconditions import (
     refuse_unless_changeable,
 )
 from sanctl.plan.device.release_needs import needed
-from sanctl.plan.device.restore_refusals import being_restored_problem, held_problem
+from sanctl.plan.device.restore_refusals import (
+    OLDER_CIB,
+    being_restored_problem,
+    held_problem,
+    nodes_with_newer_hold,
+    older_cib_problem,
+)
 
 #: The refusal of an order that would keep what is on the device on few nodes; may be accepted.
 KEPT_NOT_EVERYWHERE = "SAN-REST-012"
@@ -381,7 +389,10 @@ def plan_cancelled(cluster: Cluster, name: DeviceName) -> tuple[Change, ...]:
 
 
 def plan_released(
-    cluster: Cluster, name: DeviceName, copy: SiteCopy | None = None
+    cluster: Cluster,
+    name: DeviceName,
+    copy: SiteCopy | None = None,
+    accepted: Collection[str] = (),
 ) -> tuple[Change, ...]:
     """Return the change by which hosts are let in to a device that is held; none if it is not.
 
@@ -389,14 +400,15 @@ def plan_released(
         cluster: as observed.
         name: the device.
         copy: the copy that it has to be; None: whichever it is held as.
+        accepted: the codes of refusals that the operator accepts.
 
     Raises:
         Refused: there is no such device, it cannot be changed now, is being restored still, or is
-            held as another copy.
+            held as another copy; or it is held by what nodes have noted alone.
     """
     device = existing_device(cluster, name)
     if not device.is_restoring:
-        return ()
+        return _plan_released_of_older(cluster, device, accepted)
     refuse_unless_changeable(cluster, device)
     order = device.restore
     if order is None:
@@ -404,6 +416,24 @@ def plan_released(
     if order.state != HELD or copy not in {None, order.copy}:
         raise Refused(being_restored_problem(device))
     return order_changes(device, order.in_state(DONE))
+
+
+def _plan_released_of_older(
+    cluster: Cluster, device: DeviceSpec, accepted: Collection[str]
+) -> tuple[Change, ...]:
+    """Return the change that lets hosts in where the CIB is older than what nodes have noted.
+
+    It says nothing of what the device holds: that is not known.
+    """
+    noting = nodes_with_newer_hold(cluster, device)
+    if not noting:
+        return ()
+    refuse_unless_changeable(cluster, device)
+    orders = [order for order in noting.values() if order is not None]
+    if OLDER_CIB not in accepted or len(orders) < len(noting):
+        raise Refused(older_cib_problem(device, noting))
+    newest = max(orders, key=lambda order: (order.given_s, order.token))
+    return order_changes(device, newest.in_state(GIVEN_UP))
 
 
 def plan_distrusted(device: DeviceSpec) -> tuple[Change, ...]:

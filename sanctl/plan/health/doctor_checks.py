@@ -67,6 +67,7 @@ CHECKS = (
             "SAN-HLT-166",
             "SAN-HLT-167",
             "SAN-HLT-168",
+            "SAN-HLT-170",
             "SAN-HLT-150",
             "SAN-HLT-142",
             "SAN-HLT-143",

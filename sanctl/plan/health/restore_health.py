@@ -7,16 +7,34 @@ from collections.abc import Iterator
 
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
-from sanctl.model.device_restore import HELD
+from sanctl.model.device_restore import ASKED, HELD, TURNED, RestoreOrder
 from sanctl.model.findings import Finding, Severity
+from sanctl.model.site_copy import SiteCopy
 from sanctl.plan.device.restore_progress import progress_text, stuck_problem
+from sanctl.plan.device.restore_refusals import (
+    nodes_with_newer_hold,
+    older_cib_hint,
+    older_cib_text,
+)
+from sanctl.plan.site.takeover import successor_text
 
 
 def restore_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
     """Return that no host is let in to a device, as it goes back to a restore point."""
-    if not device.is_restoring:
-        return
     subject = f"device {device.name}"
+    if not device.is_restoring:
+        noting = nodes_with_newer_hold(cluster, device)
+        if noting:
+            yield Finding(
+                code="SAN-HLT-170",
+                severity=Severity.CRITICAL,
+                subject=subject,
+                what=f"no host is let in: {older_cib_text(device, noting)}",
+                why="what is on it may be another device's copy, or a part of one, and its roles "
+                "may have turned since: a host would write what no copy has",
+                do=older_cib_hint(device),
+            )
+        return
     source = device.restore.source if device.restore else "?"
     way = f"go back to another point: 'sanctl device restore {device.name} --to POINT'"
     if device.restore and device.restore.backup:
@@ -27,7 +45,7 @@ def restore_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
             + (f"; or {way}" if device.restore.kept_token else "")
         )
     if device.restore is not None and device.restore.state == HELD:
-        yield _held_finding(subject, device, source)
+        yield _held_finding(cluster, subject, device, device.restore)
         return
     problem = stuck_problem(cluster, device)
     if problem is None:
@@ -50,13 +68,56 @@ def restore_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
     )
 
 
-def _held_finding(subject: str, device: DeviceSpec, source: str) -> Finding:
+def _held_finding(
+    cluster: Cluster, subject: str, device: DeviceSpec, order: RestoreOrder
+) -> Finding:
+    release = f"'sanctl replicate failback {device.name} --release'"
+    severity, copy = Severity.WARNING, order.copy
+    site = copy.site if copy is not None else "SITE"
+    if order.turn == TURNED:
+        severity = Severity.CRITICAL
+        what = f"the roles have turned: it goes on instead of {_replaced(copy)}, says site {site}"
+        why = "so the hosts of neither have it: the other one was taken over, and this one is held"
+        do = f"let hosts in: {release}"
+    elif order.turn == ASKED:
+        severity = Severity.CRITICAL
+        what = (
+            f"the turn of the roles was begun, and broke off: whether site {site} has noted that "
+            f"it goes on instead of {_replaced(copy)} is not known here"
+        )
+        why = "until that is known no host is to write to either: they would have two versions"
+        do = (
+            f"'sanctl replicate takeover {device.name}' notes it, or says that it was; where that "
+            "is refused, the failback with --takeover once more, as the refusal says; then let "
+            f"hosts in: {release}"
+        )
+    elif copy is not None and copy.uuid == device.uuid:
+        what = "it is a copy of the device itself, so no roles turn by it"
+        why = "so the next copy comes as what has changed since this one"
+        do = (
+            f"let hosts in to it: {release}; or the next copy: 'sanctl replicate failback "
+            f"{device.name} --from {site} --copy COPY --hold'"
+        )
+    else:
+        taken = cluster.cib.takeover(device.name.value, site)
+        goes_on = f": {successor_text(taken.successor)} goes on" if taken is not None else ""
+        what = f"the roles have not turned{goes_on}"
+        why = "so the next copy comes as what has changed since this one"
+        do = (
+            "once hosts write to the other one no more, its last copy, and the turn: 'sanctl "
+            f"replicate failback {device.name} --from {site} --copy COPY --takeover'; a copy "
+            "before that: with --hold; or let hosts in to this one, where the other is given up: "
+            f"{release}"
+        )
     return Finding(
         code="SAN-HLT-167",
-        severity=Severity.WARNING,
+        severity=severity,
         subject=subject,
-        what=f"it is held as {source}: no host is let in",
-        why="so the next copy comes as what has changed since this one",
-        do=f"the next copy: 'sanctl replicate failback {device.name} --from SITE --copy COPY'; or "
-        f"let hosts in to this one: 'sanctl replicate failback {device.name} --release'",
+        what=f"it is held as {order.source}, and no host is let in; {what}",
+        why=why,
+        do=do,
     )
+
+
+def _replaced(copy: SiteCopy | None) -> str:
+    return f"{copy.device}.{copy.uuid[:8]}" if copy is not None else "the other one"

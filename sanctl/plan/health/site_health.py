@@ -6,8 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sanctl.model.cluster import Cluster
+from sanctl.model.device_restore import HELD
 from sanctl.model.findings import Finding, Severity
 from sanctl.model.site import CopySchedule, ProvenCopy
+from sanctl.model.site_takeover import Takeover
 from sanctl.plan.site.copy_order import is_ahead
 from sanctl.plan.site.group_record import is_group_late, present_devices
 from sanctl.plan.site.schedule import is_late
@@ -26,8 +28,12 @@ def site_findings(cluster: Cluster, *, now_s: float) -> Iterator[Finding]:
             what=takeover_text(takeover.site, takeover.successor, is_lost=takeover.is_lost),
             why="what hosts write here is not there, and one of both is given up; no copy is made "
             "of it any more",
-            do=f"keep its hosts off ('sanctl target deny {takeover.device} --all'); then bring "
-            "home what was written there: docs/howto/site-lost.md"
+            do=(
+                "it is held, so no host is let in: SAN-HLT-167 says how the roles turn"
+                if _is_held(cluster, takeover)
+                else f"keep its hosts off ('sanctl target deny {takeover.device} --all'); then "
+                "bring home what was written there: docs/howto/site-lost.md"
+            )
             + (
                 "; 'sanctl replicate takeover' of the device that goes on notes it at the site "
                 f"again, 'sanctl replicate giveback {takeover.device} --at {takeover.site}' ends it"
@@ -71,6 +77,14 @@ def site_findings(cluster: Cluster, *, now_s: float) -> Iterator[Finding]:
             "standby says why. A node makes one copy at a time ('sanctl replicate status' shows "
             "those under way), and a first copy takes as long as it takes",
         )
+
+
+def _is_held(cluster: Cluster, takeover: Takeover) -> bool:
+    """Whether the device that was taken over is held as a copy of the one that goes on."""
+    device = cluster.cib.device(takeover.device)
+    order = device.restore if device is not None else None
+    copy = order.copy if order is not None and order.state == HELD else None
+    return copy is not None and copy.uuid == takeover.successor.uuid
 
 
 def _took_s(schedule: CopySchedule, proven: ProvenCopy, now_s: float) -> int:

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from sanctl.errors import CommandError, Problem, Refused, UsageError
-from sanctl.model.cib_change import Change, RemoveTakeover, SetTakeover
+from sanctl.model.cib_change import Change, RemoveTakeover, SetParameter, SetTakeover
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
-from sanctl.model.device_restore import DONE, HELD
+from sanctl.model.device_restore import DONE, HELD, RestoreOrder
+from sanctl.model.names import DeviceName
 from sanctl.model.site_copy import SiteCopy, WantedCopy
 from sanctl.model.site_takeover import Ending, SiteTakeovers, Successor, Takeover
 from sanctl.model.utc_time import utc_text
@@ -63,6 +65,45 @@ def copy_taken(device: DeviceSpec) -> SiteCopy:
             "only a device that 'sanctl replicate restore' has made, or 'sanctl replicate "
             "failback' has filled, takes over the one that was copied",
         )
+    )
+
+
+def as_filled(cluster: Cluster, name: DeviceName, copy: SiteCopy) -> Cluster:
+    """Return the cluster as it is once a device is held as a copy: what could it take over then?"""
+    order = RestoreOrder(copy.token, str(copy), copy.token, "", 0, HELD, holds=True)
+    devices = tuple(
+        replace(device, restore=order) if device.name == name else device
+        for device in cluster.cib.devices
+    )
+    return replace(cluster, cib=replace(cluster.cib, devices=devices))
+
+
+def before_turn(name: DeviceName, problem: Problem) -> Problem:
+    """Return why a device would not take over, where nothing was ordered yet."""
+    return Problem(
+        problem.code,
+        f"{problem.text}; nothing was ordered",
+        f"{problem.hint}. What is an option of 'sanctl replicate takeover' needs three steps: this "
+        f"failback with --hold for --takeover, 'sanctl replicate takeover {name}' with it, "
+        f"'sanctl replicate failback {name} --release'",
+    )
+
+
+def plan_turn(cluster: Cluster, names: Sequence[DeviceName], turn: str) -> tuple[Change, ...]:
+    """Return the changes that say of held devices how far the turn of the roles is; often none.
+
+    A device that is not held lets hosts in already, and needs no word of it.
+    """
+    found = (cluster.cib.device(name) for name in names)
+    return tuple(
+        SetParameter(
+            name=device.name, parameter="restore", value=str(device.restore._replace(turn=turn))
+        )
+        for device in found
+        if device is not None
+        and device.restore is not None
+        and device.restore.state == HELD
+        and device.restore.turn != turn
     )
 
 

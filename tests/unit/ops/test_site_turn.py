@@ -11,21 +11,34 @@ from typing import Any
 
 import pytest
 
+from sanctl.drivers.site_link import SiteLink
 from sanctl.errors import CommandError, Problem
 from sanctl.model.cib_change import SetParameter
-from sanctl.model.device_restore import COPYING, DONE, HELD, ORDERED, RestoreOrder
+from sanctl.model.device_restore import (
+    ASKED,
+    COPYING,
+    DONE,
+    HELD,
+    ORDERED,
+    TURNED,
+    RestoreOrder,
+)
 from sanctl.model.names import DeviceName
 from sanctl.model.release_needs import HELD_COPIES
 from sanctl.ops import site_takeover
 from sanctl.plan.device.restoring import plan_cancelled
 from tests.support.json_contract import breaches
 from tests.unit.ops.test_replicate import Sites
-from tests.unit.ops.test_site_restore import copy_of_back, device_uuid, run, sites
+from tests.unit.ops.test_site_restore import copy_of_back, device_uuid, run, run_any, sites
 
 __all__ = ["sites"]
 
 _FIRST = "replicate failback web --from far --copy web@to-far-1 --hold --yes"
 _LATER = "replicate failback web --from far --copy web@to-far-2 --yes"
+
+
+#: The same, where it is known that it ends a hold.
+_ENDS = f"{_LATER} --accept SAN-REST-016"
 
 
 def order_of(sites: Sites, name: str = "web") -> RestoreOrder:
@@ -73,20 +86,39 @@ def test_the_last_copy_lets_hosts_in(
 ) -> None:
     text = run(_FIRST, monkeypatch, capsys)
     assert "no host is let in" in text and "failback web --release" in text
-    text = run(_LATER, monkeypatch, capsys)
+    text = run(_ENDS, monkeypatch, capsys)
     assert "device web holds copy web." in text and "no host is let in" not in text
     assert order_of(sites).state == DONE
     # Also of the copy that it is held as, of which nothing is left to be done but that.
     run(f"{_LATER} --hold", monkeypatch, capsys)
-    let_in = data(_LATER, monkeypatch, capsys)
+    let_in = data(_ENDS, monkeypatch, capsys)
     assert let_in["changed"] and not let_in["held"] and order_of(sites).state == DONE
+
+
+@pytest.mark.parametrize("copy", ["web@to-far-1", "web@to-far-2"])
+def test_a_hold_is_not_ended_unasked(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], copy: str
+) -> None:
+    """It is another administrator's, who waits for the other device's hosts to stop."""
+    run(_FIRST, monkeypatch, capsys)
+    before = order_of(sites)
+    text = run(
+        f"replicate failback web --from far --copy {copy} --yes", monkeypatch, capsys, status=4
+    )
+    assert "SAN-REST-016" in text and "@to-far-1 at site far, by an order of " in text
+    assert "failback web --release" in text and order_of(sites) == before
+    # Nor while it is being filled.
+    sites.bed.cluster.ignores_restores = True
+    run(f"{_LATER} --hold --timeout 1", monkeypatch, capsys, status=7)
+    text = run(_LATER, monkeypatch, capsys, status=4)
+    assert "SAN-REST-016" in text and "to be held as copy" in text
 
 
 def test_the_question_says_what_is_on_it(
     sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(_FIRST, monkeypatch, capsys)
-    text = run(_LATER.removesuffix(" --yes"), monkeypatch, capsys, status=2)
+    text = run(f"{_LATER} --hold".replace(" --yes", ""), monkeypatch, capsys, status=2)
     assert "what is on it now is copy web." in text and "@to-far-1" in text
     assert order_of(sites).state == HELD
 
@@ -137,7 +169,7 @@ def test_a_later_copy_is_withdrawn(
 ) -> None:
     run(_FIRST, monkeypatch, capsys)
     sites.bed.cluster.ignores_restores = True
-    run(f"{_LATER} --timeout 1", monkeypatch, capsys, status=7)
+    run(f"{_ENDS} --timeout 1", monkeypatch, capsys, status=7)
     assert order_of(sites).state == ORDERED and order_of(sites).base is not None
     assert "SAN-REST-005" in run("replicate failback web --release", monkeypatch, capsys, status=4)
     text = run("device restore web --cancel", monkeypatch, capsys)
@@ -163,7 +195,7 @@ def test_a_node_that_gives_the_later_copy_up(
         )
 
     monkeypatch.setattr(fake, "_restore", gives_up)
-    text = run(_LATER, monkeypatch, capsys, status=5)
+    text = run(_ENDS, monkeypatch, capsys, status=5)
     assert "nothing was written" in text and "held as copy web." in text
     assert order_of(sites).state == HELD
 
@@ -210,6 +242,40 @@ def test_a_copy_of_itself_takes_nothing_over(
     assert device is not None and device.restore is None
 
 
+def test_a_turn_that_the_site_would_refuse_fills_nothing(
+    sites: Sites, away: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was refused after the copy, which takes hours, and hosts stayed out."""
+    (note,) = sites.folder.glob(f"back.{away}/*.json")
+    newer = json.loads(note.read_text())
+    newer |= {"name": "to-far-3", "token": "9" * 16, "made_s": newer["made_s"] + 60}
+    newer |= {"digest": "e" * 64}
+    (note.parent / f"to-far-3.{'9' * 16}.json").write_text(json.dumps(newer))
+    note.with_suffix("").with_name(f"to-far-3.{'9' * 16}").write_bytes(sites.content)
+    line = _TURN.replace("--copy back ", "--copy back@to-far-2 ")
+    text = run(line, monkeypatch, capsys, status=4)
+    assert "SAN-SITE-036" in text and "back@to-far-3" in text and "nothing was ordered" in text
+    device = sites.bed.seen().cib.device("web")
+    assert device is not None and device.restore is None
+
+
+def test_a_turn_while_a_third_device_goes_on_fills_nothing(
+    sites: Sites, away: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder,) = sites.folder.glob("back.*")
+    third = {"device": "other", "uuid": "b" * 32, "point": "to-far-2", "at_s": 7}
+    (folder / "takeover.json").write_text(json.dumps(third))
+    text = run(_TURN, monkeypatch, capsys, status=4)
+    assert "SAN-SITE-021" in text and "device other." in text and "nothing was ordered" in text
+    assert "replicate takeover web --instead-of" in text and "three steps" in text
+    device = sites.bed.seen().cib.device("web")
+    assert device is not None and device.restore is None
+    # The device's own takeover, of a turn that broke off, is no third one's.
+    third |= {"device": "web", "uuid": device.uuid}
+    (folder / "takeover.json").write_text(json.dumps(third))
+    assert "it goes on instead of back." in run(_TURN, monkeypatch, capsys)
+
+
 def test_roles_that_do_not_turn_let_no_host_in(
     sites: Sites, away: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -227,6 +293,84 @@ def test_roles_that_do_not_turn_let_no_host_in(
     monkeypatch.setattr("sanctl.cli.commands.replicate_failback.take_over", take_over)
     assert "it goes on instead of back." in run(_TURN, monkeypatch, capsys)
     assert order_of(sites).state == DONE
+
+
+#: The connection to the site ends at each of these, before it, or before its answer.
+_ORDERS = ("take_over", "give_back", "takeovers")
+
+
+@pytest.mark.usefixtures("away")
+@pytest.mark.parametrize("is_done", [True, False])
+@pytest.mark.parametrize("order", _ORDERS)
+def test_a_turn_that_breaks_off_at_the_site_is_named(
+    sites: Sites,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    order: str,
+    is_done: bool,
+) -> None:
+    """Whether the site has it is not known; what asks it again is said, and does no harm."""
+    run("replicate failback web --from far --copy back --hold --yes", monkeypatch, capsys)
+    own, has_asked = getattr(SiteLink, order), []
+
+    def ends(link: SiteLink, *words: Any, **options: Any) -> Any:
+        # The takeovers are read before, too.
+        if order == "takeovers" and not order_of(sites).turn:
+            return own(link, *words, **options)
+        has_asked.append(True)
+        if is_done:
+            own(link, *words, **options)
+        raise CommandError(Problem("SAN-SITE-008", "the connection ended"))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SiteLink, order, ends)
+        text = run(_TURN, monkeypatch, capsys, status=5)
+    assert has_asked and "no host is let in before the roles have turned" in text
+    assert order_of(sites).turn == ASKED
+    text = run_any("status", monkeypatch, capsys)
+    assert "SAN-HLT-167" in text and "whether site far has noted" in text
+    assert "sanctl replicate takeover web" in text
+    # By the command that the finding names, and by the one that broke off.
+    run("replicate takeover web", monkeypatch, capsys)
+    assert order_of(sites).turn == TURNED and sites.bed.seen().cib.takeover("web", "far") is None
+    assert not list(sites.folder.glob("web.*/takeover.json"))
+    assert "it goes on instead of back." in run(_TURN, monkeypatch, capsys)
+    assert order_of(sites).state == DONE and not order_of(sites).turn
+
+
+def test_a_turn_that_breaks_off_before_hosts_are_let_in_is_named(
+    sites: Sites, away: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The hosts of neither device have it then."""
+
+    def dies(*_words: Any, **_options: Any) -> Any:
+        raise CommandError(Problem("SAN-CLU-002", "the session ended"))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("sanctl.cli.commands.replicate_failback.release_device", dies)
+        run(_TURN, monkeypatch, capsys, status=5)
+    assert order_of(sites).state == HELD and order_of(sites).turn == TURNED
+    text = run_any("status", monkeypatch, capsys)
+    assert "the roles have turned: it goes on instead of back." in text
+    assert "failback web --release" in text
+    assert "the roles have turned" in run("device show web", monkeypatch, capsys)
+    run("replicate failback web --release", monkeypatch, capsys)
+    assert order_of(sites).state == DONE
+
+
+def test_a_turn_that_the_cib_does_not_take_asks_no_site(
+    sites: Sites, away: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("replicate failback web --from far --copy back --hold --yes", monkeypatch, capsys)
+
+    def full(*_words: Any) -> Any:
+        raise CommandError(Problem("SAN-CLU-004", "no quorum"))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(site_takeover, "plan_turn", full)
+        run(_TURN, monkeypatch, capsys, status=5)
+    assert not order_of(sites).turn and list(sites.folder.glob("web.*/takeover.json"))
+    assert not list(sites.folder.glob("back.*/takeover.json"))
 
 
 def test_one_that_is_being_filled_is_not_released(

@@ -14,7 +14,8 @@ from typing import Any, NoReturn
 import pytest
 
 from sanctl.agents import ocf
-from sanctl.agents.restore import closure, program, unit
+from sanctl.agents.replica import lost_writes
+from sanctl.agents.restore import closure, noted_hold, program, unit
 from sanctl.drivers import own_disk
 from sanctl.drivers.site_chunks import SUFFIX
 from sanctl.drivers.site_link import SiteLink
@@ -287,3 +288,39 @@ def test_no_process_is_started_for_a_device_that_is_held() -> None:
         )
         unit.start_if_ordered(runner, device, state)  # type: ignore[arg-type]
         assert len(started) == count
+
+
+@pytest.mark.parametrize("has_ended", [True, False])
+def test_all_is_read_where_the_node_has_noted_that_it_was_held_no_more(
+    held: Node,
+    said: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    has_ended: bool,
+) -> None:
+    """The CIB is of before that: what hosts wrote meanwhile is not in the copy that it names."""
+    data = tmp_path / "web.data"
+    data.touch()
+    monkeypatch.setattr(lost_writes, "data_file", lambda _name: str(data))
+    order = held.bed.order()
+    earlier = order._replace(
+        token="6" * 16, point=str(order.base), given_s=order.given_s - 1, state=HELD, base=None
+    )
+    last = earlier.in_state(DONE) if has_ended else earlier
+    Path(noted_hold.path_of(str(data))).write_text(f"{last}\n")
+    if has_ended:
+        held.device.write_bytes(b"host" + FIRST[4:])
+    else:
+        monkeypatch.setattr(SiteLink, "read", reads_nothing_whole)
+    noted: list[str] = []
+    write = program._write
+
+    def watched(*words: Any) -> None:
+        noted.append(noted_hold.read("web"))
+        write(*words)
+
+    monkeypatch.setattr(program, "_write", watched)
+    held.run()
+    assert held.device.read_bytes() == LATER and held.state == HELD
+    assert ("the CIB was older; all is read" in " ".join(said)) is has_ended
+    assert noted == [str(order.in_state(COPYING))], "before the first write"

@@ -15,22 +15,28 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import Role
 from sanctl.model.device import OutdatedMark
 from sanctl.model.device_restore import (
+    ASKED,
     COPYING,
     DONE,
     GIVEN_UP,
     HELD,
     ORDER_LIFE_S,
     ORDERED,
+    TURNED,
     RestoreOrder,
     closes,
 )
+from sanctl.model.findings import Severity
+from sanctl.model.names import DeviceName
 from sanctl.model.release_needs import HELD_COPIES
 from sanctl.model.site_copy import SiteCopy
+from sanctl.model.site_takeover import Successor, Takeover
 from sanctl.plan.device import restore_progress, restore_refusals, restore_request, restoring
 from sanctl.plan.device.restoring import Begin, Copy, CopyFromSite, GiveUp, NothingToDo, Wait
 from sanctl.plan.health.restore_health import restore_findings
+from sanctl.plan.health.site_health import site_findings
 from sanctl.plan.site.choosing import copies_in_use
-from sanctl.plan.site.takeover import copy_taken
+from sanctl.plan.site.takeover import copy_taken, plan_turn
 from tests.unit.model.test_site import SITE
 from tests.unit.plan.device.test_restoring import (
     CLOSED,
@@ -172,9 +178,14 @@ def test_what_stays_ordered_is_held_as_before() -> None:
 
 def test_the_same_copy_and_other_requests() -> None:
     for holds in (True, False):
-        same = request(COPY, holds=holds)
+        same = replace(request(COPY, holds=holds), accepted=("SAN-REST-016",))
         assert restore_request.plan_restore(needing(HELD_ORDER), same, {}, 2000.0) == ()
         assert restore_request.plan_restore(needing(HOLDS), same, {}, 2000.0) == ()
+    for order in (HELD_ORDER, HOLDS, HOLDS.in_state(COPYING)):
+        for copy in (COPY, LATER):
+            with pytest.raises(Refused, match="SAN-REST-016"):
+                wanted = request(copy, holds=False)
+                restore_request.plan_restore(needing(order), wanted, {}, 2000.0)
     # One that lets hosts in by itself is not taken for one that does not.
     with pytest.raises(Refused, match="SAN-REST-005"):
         restore_request.plan_restore(needing(FROM_SITE), request(COPY), {}, 2000.0)
@@ -189,7 +200,7 @@ def test_the_same_copy_and_other_requests() -> None:
     # What is neither state is overwritten as a whole.
     copying = HOLDS.in_state(COPYING)
     for holds in (True, False):
-        wanted = request(holds=holds)
+        wanted = replace(request(holds=holds), accepted=("SAN-REST-016",))
         order = ordered(restore_request.plan_restore(needing(copying), wanted, {}, 2000.0))
         assert order.state == COPYING and order.base is None and order.holds is holds
 
@@ -283,6 +294,65 @@ def test_what_is_said_of_it() -> None:
     assert "failback web --release" in finding.do
     (finding,) = restore_findings(needing(NEXT), needing(NEXT).cib.devices[0])
     assert finding.code == "SAN-HLT-110"
+
+
+def test_the_finding_says_whether_the_roles_have_turned() -> None:
+    """The hosts of neither device have it once they have: that is no time to wait for a copy."""
+    takeover = Takeover("web", "far", SPEC.uuid, Successor("web", COPY.uuid, "to-far", 7))
+    for turn, severity, said, do in (
+        ("", Severity.WARNING, "the roles have not turned", "COPY --takeover'"),
+        (ASKED, Severity.CRITICAL, "whether site far has noted", "'sanctl replicate takeover web'"),
+        (TURNED, Severity.CRITICAL, "it goes on instead of web.eeeeeeee", "web --release'"),
+    ):
+        order = HELD_ORDER._replace(turn=turn)
+        assert RestoreOrder.parse(str(order)) == order
+        seen = needing(order)
+        (finding,) = restore_findings(seen, seen.cib.devices[0])
+        assert (finding.code, finding.severity) == ("SAN-HLT-167", severity)
+        assert said in finding.what and do in finding.do and "web --release'" in finding.do
+        assert ("--copy COPY" in finding.do) is (not turn)
+        taken = replace(seen, cib=replace(seen.cib, takeovers=(takeover,)))
+        (finding,) = restore_findings(taken, seen.cib.devices[0])
+        assert ("since 1970-01-01" in finding.what) is (not turn)
+        # It says nothing of what comes after.
+        for state in (DONE, COPYING, ORDERED):
+            assert order.in_state(state).turn == ""
+            assert turn == "" or RestoreOrder.parse(str(order._replace(state=state))) is None
+    assert RestoreOrder.parse(str(HELD_ORDER._replace(turn="other"))) is None
+    text = restore_progress.progress_text(seen, seen.cib.devices[0])
+    assert text == "held: it is that copy, and the roles have turned"
+    own = needing(HELD_ORDER._replace(point=str(COPY._replace(uuid=SPEC.uuid))))
+    (finding,) = restore_findings(own, own.cib.devices[0])
+    assert "of the device itself" in finding.what and "--takeover" not in finding.do
+    later = ordered(restore_request.plan_restore(seen, request(), {}, 2000.0))
+    assert later.base == COPY and later.turn == ""
+
+
+def test_what_is_said_of_a_takeover_while_it_is_held() -> None:
+    takeover = Takeover("web", "far", SPEC.uuid, Successor("web", COPY.uuid, "to-far", 7))
+    other = takeover._replace(successor=takeover.successor._replace(uuid="9" * 32))
+    for order, seen_takeover, is_said in (
+        (HELD_ORDER, takeover, True),
+        (HELD_ORDER, other, False),
+        (NEXT, takeover, False),
+        (None, takeover, False),
+    ):
+        seen = needing(order) if order is not None else cluster(None)
+        seen = replace(seen, cib=replace(seen.cib, takeovers=(seen_takeover,)))
+        (finding,) = site_findings(seen, now_s=0.0)
+        assert finding.code == "SAN-HLT-116" and ("SAN-HLT-167" in finding.do) is is_said
+
+
+def test_how_far_the_turn_is_is_said_of_held_devices_alone() -> None:
+    seen = needing(HELD_ORDER)
+    (change,) = plan_turn(seen, [SPEC.name], ASKED)
+    assert isinstance(change, SetParameter)
+    order = RestoreOrder.parse(change.value)
+    assert order == HELD_ORDER._replace(turn=ASKED)
+    assert plan_turn(needing(order), [SPEC.name], ASKED) == ()
+    for other in (NEXT, FROM_SITE.in_state(DONE)):
+        assert plan_turn(needing(other), [SPEC.name], ASKED) == ()
+    assert plan_turn(cluster(None), [SPEC.name, DeviceName.parse("none")], ASKED) == ()
 
 
 def test_the_copies_that_it_needs_stay_at_the_site() -> None:

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Rules: what a node makes of the order that it has noted beside a device's data.
+
+A CIB may be older than the data beside it, as where a node comes back alone after a loss of all
+power. One that was written before a device was held says nothing of that, and hosts would write to
+what is another device's copy, or half of it; one that was written before the hold ended says that
+the device is a copy, and it is none any more. Orders of one device have a rising `given_s`
+(restore_request.py), so none of this goes by the clocks of several nodes.
+
+Light: the agents read them.
+"""
+
+from __future__ import annotations
+
+from sanctl.model.device_restore import HELD, RestoreOrder
+
+#: So often at most an operator's choice of a replica changes the token of one order.
+_MOST_CHOICES = 1 << 16
+
+
+def is_older(order: str, noted: str) -> bool:
+    """Whether a CIB with this parameter `restore` was written before an order that was noted here.
+
+    An order never leaves a device's parameters, so a CIB without one is older. A note that cannot
+    be read may be of anything.
+    """
+    last = RestoreOrder.parse(noted)
+    found = RestoreOrder.parse(order)
+    if last is None or found is None:
+        return True
+    if found.given_s != last.given_s:
+        return found.given_s < last.given_s
+    return (int(found.token, 16) - int(last.token, 16)) % 2**64 > _MOST_CHOICES
+
+
+def closes_older(order: str, noted: str) -> bool:
+    """Whether no host is let in, as the device was held here, and the CIB is older than that."""
+    last = RestoreOrder.parse(noted)
+    return bool(noted) and (last is None or last.is_open) and is_older(order, noted)
+
+
+def next_note(order: str, noted: str) -> str | None:
+    """Return what is noted beside the data once an order is known; None: what is noted stays.
+
+    Only an order of a hold begins a note; each later one goes on with it. What has ended here is
+    not begun again by an older CIB, nor by what was held before it was known here.
+
+    Args:
+        order: the device's parameter `restore`.
+        noted: what is noted; empty: nothing.
+    """
+    found = RestoreOrder.parse(order)
+    if found is None or order == noted or (not noted and not found.is_of_holds):
+        return None
+    last = RestoreOrder.parse(noted)
+    if last is None:
+        # Nothing, or what cannot be read: only another hold says what the device is.
+        return order if found.is_of_holds else None
+    if is_older(order, noted) or (found.is_open and not _goes_on(found, last)):
+        return None
+    return order
+
+
+def may_be_base(order: RestoreOrder, noted: str) -> bool:
+    """Whether a device may be what an order says that it was held as, by what is noted here."""
+    last = RestoreOrder.parse(noted)
+    return order.base is None or not noted or (last is not None and _goes_on(order, last))
+
+
+def _goes_on(order: RestoreOrder, last: RestoreOrder) -> bool:
+    """Whether an open order may follow one that was noted.
+
+    None goes on that has ended here, and none with another base than what the device was last.
+    """
+    if order.base is None:
+        return last.is_open or order.token != last.token
+    return order.base == (last.copy if last.state == HELD else last.base)

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A node that comes back with an older CIB knows from its own disk that the device was held."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sanctl.agents.replica import lost_writes, older_cib
+from sanctl.agents.replica.parts import Device
+from sanctl.agents.restore import closure, noted_hold, own_cib
+from sanctl.drivers.pool_files import DeviceFiles, delete
+from sanctl.model.device_restore import (
+    COPYING,
+    DONE,
+    GIVEN_UP,
+    HELD,
+    OLDER_KEY,
+    RestoreOrder,
+    packed,
+)
+from sanctl.parse.published_state import parse_replica_state
+from sanctl.system import state_files
+from tests.unit.agents.restore.test_closure import (
+    DEVICE,
+    HOLDS,
+    ORDER,
+    RUNNER,
+    InCib,
+    in_cib,
+)
+
+__all__ = ["in_cib"]
+
+HELD_ORDER = HOLDS._replace(state=HELD)
+#: What the CIB on a node's disk may have had before.
+BEFORE = ORDER._replace(token="e" * 16, given_s=ORDER.given_s - 1, state=DONE)
+
+
+class Replica:
+    """The files of a device on this node, and what the journal says."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.data = folder / f"web.{DEVICE.uuid}.data"
+        self.data.touch()
+        self.note = Path(noted_hold.path_of(str(self.data)))
+        self.said: list[str] = []
+        self.is_on_disk = self.is_attached = True
+        monkeypatch.setattr(
+            lost_writes, "data_file", lambda _name: str(self.data) if self.is_attached else None
+        )
+        monkeypatch.setattr(closure, "_log", lambda _name, text: self.said.append(text))
+        monkeypatch.setattr(own_cib, "is_on_disk", lambda *_, **__: self.is_on_disk)
+
+    @property
+    def noted(self) -> RestoreOrder | None:
+        return RestoreOrder.parse(self.note.read_text().strip()) if self.note.exists() else None
+
+    def boot(self, in_cib: InCib, order: str) -> Device:
+        """Start the replica after a boot, with what the CIB has then."""
+        state_files.remove_device("web")
+        in_cib.order = order
+        self.is_attached = False
+        found = closure.at_start(RUNNER, closure.as_ordered(DEVICE, order), str(self.data))
+        self.is_attached = True
+        return found
+
+
+@pytest.fixture
+def replica(in_cib: InCib, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Replica:
+    folder = tmp_path / "devices-of-pool"
+    folder.mkdir()
+    return Replica(folder, monkeypatch)
+
+
+def seen(order: RestoreOrder) -> Device:
+    return closure.as_known(RUNNER, closure.as_ordered(DEVICE, str(order)))
+
+
+def published() -> str:
+    return older_cib.published_field("web")
+
+
+@pytest.mark.parametrize("before", ["", str(BEFORE)])
+@pytest.mark.parametrize("last", [HOLDS, HOLDS._replace(state=COPYING), HELD_ORDER])
+def test_an_older_cib_lets_no_host_in(
+    in_cib: InCib, replica: Replica, last: RestoreOrder, before: str
+) -> None:
+    assert seen(last).restore and replica.noted == last and published() == ""
+    found = replica.boot(in_cib, before)
+    assert found.restore and found.all_initiators == ()
+    for _ in range(2):
+        assert closure.as_known(RUNNER, DEVICE).restore
+    assert published() == f" {OLDER_KEY}={packed(str(last))}"
+    assert parse_replica_state(published()).noted_hold == last
+    assert len(replica.said) == 1 and "SAN-HLT-170" in replica.said[0], "once, and not each time"
+    # A node with the newer CIB comes back: there it is held, and then let in.
+    in_cib.order = str(HELD_ORDER)
+    assert seen(HELD_ORDER).restore and published() == "" and replica.noted == HELD_ORDER
+    in_cib.order = str(HELD_ORDER.in_state(DONE))
+    assert closure.as_known(RUNNER, DEVICE) == DEVICE
+    assert replica.noted == HELD_ORDER.in_state(DONE)
+    assert replica.boot(in_cib, in_cib.order) == DEVICE, "it is held no more"
+
+
+def test_an_operator_lets_hosts_in(in_cib: InCib, replica: Replica) -> None:
+    seen(HELD_ORDER)
+    assert replica.boot(in_cib, "").restore
+    in_cib.order = str(HELD_ORDER.in_state(GIVEN_UP))
+    assert closure.as_known(RUNNER, DEVICE) == DEVICE and published() == ""
+
+
+def test_a_node_that_has_booted_knows_that_it_was_held(in_cib: InCib, replica: Replica) -> None:
+    """So it waits for its own disk before a host is let in, as one that has seen the order."""
+    seen(HELD_ORDER)
+    replica.is_on_disk = False
+    ended = str(HELD_ORDER.in_state(DONE))
+    assert replica.boot(in_cib, ended).restore
+    assert replica.noted == HELD_ORDER and "not on this node's disk" in replica.said[0]
+    assert closure.as_known(RUNNER, DEVICE).restore
+    replica.is_on_disk = True
+    assert closure.as_known(RUNNER, DEVICE) == DEVICE
+    # From then on an older CIB that lets hosts in does what the newer one did.
+    for order in (ended, "", str(BEFORE)):
+        assert replica.boot(in_cib, order) == DEVICE
+
+
+def test_an_older_cib_does_not_begin_the_hold_again(in_cib: InCib, replica: Replica) -> None:
+    ended = HELD_ORDER.in_state(DONE)
+    seen(HELD_ORDER)
+    in_cib.order = str(ended)
+    assert closure.as_known(RUNNER, DEVICE) == DEVICE
+    assert replica.boot(in_cib, str(HELD_ORDER)).restore
+    assert closure.as_known(RUNNER, closure.as_ordered(DEVICE, str(HELD_ORDER))).restore
+    assert replica.noted == ended, "what hosts wrote since is not that copy"
+
+
+def test_an_order_of_an_older_cib_does_not_take_the_note_away(
+    in_cib: InCib, replica: Replica
+) -> None:
+    """It is one that was under way then, and ends as ever."""
+    seen(HELD_ORDER)
+    assert replica.boot(in_cib, str(BEFORE._replace(state=COPYING))).restore
+    assert replica.noted == HELD_ORDER
+    in_cib.order = str(BEFORE)
+    assert closure.as_known(RUNNER, DEVICE).restore and published()
+
+
+def test_a_restore_that_is_no_hold_is_not_noted(in_cib: InCib, replica: Replica) -> None:
+    seen(ORDER)
+    closure.note("web", str(ORDER._replace(state=COPYING)))
+    assert not replica.note.exists()
+    in_cib.order = str(ORDER._replace(state=DONE))
+    assert closure.as_known(RUNNER, DEVICE) == DEVICE
+    assert replica.boot(in_cib, "") == DEVICE
+
+
+def test_what_cannot_be_read_or_written(
+    in_cib: InCib, replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "no space left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(noted_hold, "write_atomically", full)
+        assert seen(HOLDS).restore and replica.boot(in_cib, str(HOLDS)).restore
+        with pytest.raises(OSError, match="no space"):
+            closure.note("web", str(HOLDS))
+    assert replica.noted is None
+    # The next monitor makes up for it.
+    assert seen(HOLDS).restore and replica.noted == HOLDS
+    # Hosts are let in where the end cannot be noted: the CIB on the disk says so, too.
+    in_cib.order = str(HOLDS._replace(holds=False, state=DONE))
+    with monkeypatch.context() as patched:
+        patched.setattr(noted_hold, "write_atomically", full)
+        assert closure.as_known(RUNNER, DEVICE) == DEVICE
+    replica.note.write_text("damaged\n")
+    assert replica.boot(in_cib, in_cib.order).restore
+    assert parse_replica_state(published()).is_cib_older
+
+    def broken(*_: object) -> str:
+        raise OSError(5, "input/output error")
+
+    monkeypatch.setattr(noted_hold, "read_text_or", broken)
+    assert closure.as_known(RUNNER, DEVICE).restore
+    with pytest.raises(OSError, match="input/output"):
+        replica.boot(in_cib, "")
+
+
+def test_without_its_disk_a_node_goes_by_the_cib(in_cib: InCib, replica: Replica) -> None:
+    seen(HOLDS)
+    replica.is_attached = False
+    seen(HELD_ORDER)
+    assert replica.noted == HOLDS
+    replica.is_attached = True
+    seen(HELD_ORDER)
+    assert replica.noted == HELD_ORDER, "the next monitor makes up for it"
+    replica.is_attached = False
+    in_cib.order = str(BEFORE)
+    assert closure.as_known(RUNNER, DEVICE) == DEVICE
+    assert replica.noted == HELD_ORDER, "which the next start looks at"
+
+
+def test_the_note_goes_with_the_data(replica: Replica) -> None:
+    seen(HELD_ORDER)
+    assert replica.noted
+    (replica.data.parent.parent / "points").mkdir(exist_ok=True)
+    delete(DeviceFiles(str(replica.data), str(replica.data.with_suffix(".meta"))))
+    assert not replica.note.exists()

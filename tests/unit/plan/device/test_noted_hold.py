@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What a node makes of the order that it has noted beside a device's data, and of an older CIB."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from sanctl.errors import Refused
+from sanctl.model.cib_change import SetParameter
+from sanctl.model.cluster import Cluster
+from sanctl.model.device import ReplicaState
+from sanctl.model.device_restore import (
+    COPYING,
+    DONE,
+    GIVEN_UP,
+    HELD,
+    OLDER_KEY,
+    RestoreOrder,
+    packed,
+)
+from sanctl.parse.published_state import parse_replica_state
+from sanctl.plan.device import restore_refusals, restore_request, restoring
+from sanctl.plan.device.noted_hold import closes_older, is_older, may_be_base, next_note
+from sanctl.plan.health.restore_health import restore_findings
+from tests.unit.plan.device.test_held_restore import (
+    HELD_ORDER,
+    HOLDS,
+    LATER,
+    NEXT,
+    SESSIONS,
+    needing,
+    ordered,
+    request,
+)
+from tests.unit.plan.device.test_restoring import COPY, FROM_SITE, SPEC, cluster
+
+#: What an older CIB may have, or a newer one, by when the order was given.
+BEFORE = FROM_SITE._replace(token="e" * 16, given_s=HOLDS.given_s - 1, state=DONE)
+AFTER = FROM_SITE._replace(token="1" * 16, given_s=HOLDS.given_s + 1, state=DONE)
+ENDED = HELD_ORDER.in_state(DONE)
+
+
+@pytest.mark.parametrize(
+    ("order", "is_before"),
+    [
+        ("", True),
+        ("as no release writes it", True),
+        (str(BEFORE), True),
+        (str(AFTER), False),
+        (str(ENDED), False),
+        (str(HELD_ORDER.distrusted.in_state(DONE)), False),
+        (str(AFTER._replace(given_s=HOLDS.given_s, token="0" * 16)), True),
+    ],
+)
+def test_a_cib_is_older_by_its_order(order: str, is_before: bool) -> None:
+    assert is_older(order, str(HELD_ORDER)) is is_before
+    assert closes_older(order, str(HELD_ORDER)) is is_before
+    # What has ended here lets hosts in, whatever an older CIB does not say of it.
+    assert not closes_older(order, str(ENDED)) and not closes_older(order, "")
+    assert is_older(order, "damaged") and closes_older(order, "damaged")
+
+
+def test_only_a_hold_is_noted_and_what_follows_it() -> None:
+    for order in (HOLDS, HELD_ORDER, NEXT, NEXT._replace(holds=False)):
+        assert next_note(str(order), "") == str(order)
+        assert next_note(str(order), "damaged") == str(order)
+        assert next_note(str(order), str(order)) is None
+    for text in ("", "as no release writes it", str(FROM_SITE), str(ENDED)):
+        assert next_note(text, "") is None and next_note(text, "damaged") is None
+    # Each of these is known after the one before.
+    chain = [HOLDS, HOLDS.in_state(COPYING), HELD_ORDER, NEXT, NEXT.in_state(COPYING)]
+    chain += [NEXT.in_state(COPYING).in_state(HELD), NEXT.in_state(DONE)]
+    chain += [FROM_SITE._replace(token="9" * 16, given_s=3000, state=COPYING)]
+    for known, order in itertools.pairwise(chain):
+        assert next_note(str(order), str(known)) == str(order)
+    # A node that was away meanwhile.
+    held = NEXT.in_state(HELD)
+    for known in (HOLDS, HOLDS.in_state(COPYING), ENDED):
+        assert next_note(str(held), str(known)) == str(held)
+    assert next_note(str(HELD_ORDER), str(NEXT)) is None, "of an older CIB"
+
+
+def test_a_hold_that_has_ended_here_is_not_begun_again() -> None:
+    """A CIB of before the end says that the device is the copy; hosts have written to it since."""
+    for order in (HOLDS, HOLDS.in_state(COPYING), HELD_ORDER, NEXT):
+        assert next_note(str(order), str(ENDED)) is None
+    assert may_be_base(HOLDS, str(ENDED)), "it says nothing of what the device is"
+    assert not may_be_base(NEXT, str(ENDED))
+    # Once all is read it is another hold.
+    begun = NEXT.in_state(COPYING)
+    assert next_note(str(begun), str(ENDED)) == str(begun)
+
+
+def test_what_a_device_was_held_as_is_compared_with_the_note() -> None:
+    for noted in ("", str(HELD_ORDER), str(NEXT), str(NEXT._replace(token="8" * 16))):
+        assert may_be_base(NEXT, noted)
+    # It was half of another copy when its node lost its power.
+    for known in (HOLDS, HOLDS.in_state(COPYING), HELD_ORDER._replace(point=str(LATER))):
+        assert not may_be_base(NEXT, str(known)) and next_note(str(NEXT), str(known)) is None
+    assert not may_be_base(NEXT, "damaged")
+
+
+def with_notes(seen: Cluster, **orders: RestoreOrder | None) -> Cluster:
+    """Return a cluster in which nodes say that the CIB is older than what they have noted."""
+    replicas = dict(seen.cib.replicas)
+    for node, order in orders.items():
+        known = replicas.get(("web", node), ReplicaState())
+        replicas["web", node] = replace(known, is_cib_older=True, noted_hold=order)
+    return replace(seen, cib=replace(seen.cib, replicas=replicas))
+
+
+def test_what_is_published_is_read() -> None:
+    found = parse_replica_state(f"disk=UpToDate {OLDER_KEY}={packed(str(NEXT))} role=Primary")
+    assert found.is_cib_older and found.noted_hold == NEXT and found.role == "Primary"
+    found = parse_replica_state(f"{OLDER_KEY}=damaged")
+    assert found.is_cib_older and found.noted_hold is None
+    assert not parse_replica_state("disk=UpToDate").is_cib_older
+
+
+def test_the_finding_names_the_node_and_the_way_out() -> None:
+    seen = cluster(BEFORE)
+    device = seen.cib.devices[0]
+    assert list(restore_findings(seen, device)) == []
+    for order, said in (
+        (HELD_ORDER, f"is copy {COPY.name}"),
+        (NEXT, f"is copy {COPY.name}, and was to be copy {LATER.name}"),
+        (HOLDS.in_state(COPYING), f"was being filled from copy {COPY.name}"),
+        (None, "n2 has a note that cannot be read"),
+    ):
+        (finding,) = restore_findings(with_notes(seen, n2=order), device)
+        assert finding.code == "SAN-HLT-170" and said in finding.what and "n2" in finding.what
+        assert "failback web --release" in finding.do and "the newer CIB" in finding.do
+    # The CIB's own order keeps hosts out as well, and says more.
+    held = needing(HELD_ORDER)
+    (finding,) = restore_findings(with_notes(held, n2=NEXT), held.cib.devices[0])
+    assert finding.code == "SAN-HLT-167"
+
+
+def test_hosts_are_let_in_only_where_that_is_accepted() -> None:
+    seen = with_notes(cluster(BEFORE), n1=HELD_ORDER, n2=NEXT)
+    with pytest.raises(Refused, match="SAN-REST-015") as refused:
+        restoring.plan_released(seen, SPEC.name)
+    assert "--accept SAN-REST-015" in refused.value.problems[0].hint
+    accepted = (restore_refusals.OLDER_CIB,)
+    changes = restoring.plan_released(seen, SPEC.name, None, accepted)
+    order = ordered(changes)
+    # Which no node takes for an older one, and which says nothing of what is on the device.
+    assert order == NEXT.in_state(GIVEN_UP) and order.held_copy is None
+    for noted in (HELD_ORDER, NEXT):
+        assert not closes_older(str(order), str(noted))
+        assert next_note(str(order), str(noted)) == str(order)
+    # Where one cannot be read no order is known to be newer.
+    seen = with_notes(seen, n1=None)
+    with pytest.raises(Refused, match="cannot be read") as refused:
+        restoring.plan_released(seen, SPEC.name, None, accepted)
+    assert "--release" in refused.value.problems[0].hint
+    assert restoring.plan_released(cluster(BEFORE), SPEC.name, None, accepted) == ()
+
+
+def test_an_order_is_newer_than_each_before_whatever_the_clocks_say() -> None:
+    slow_s = 5.0
+    seen = cluster(FROM_SITE._replace(state=DONE, given_s=7000), points=())
+    for noted, least in ((None, 7001), (HELD_ORDER._replace(given_s=9000), 9001)):
+        found = with_notes(seen, n2=noted) if noted else seen
+        changes = restore_request.plan_restore(found, request(), SESSIONS, slow_s)
+        assert ordered(changes).given_s == least
+    changes = restore_request.plan_restore(needing(HELD_ORDER), request(), SESSIONS, slow_s)
+    assert ordered(changes).given_s == HELD_ORDER.given_s + 1
+    assert any(isinstance(each, SetParameter) for each in changes)
