@@ -173,7 +173,7 @@ CODES = {
     "host is let in, on whichever node serves it, so nothing but a later copy changes it. That "
     "comes as what has changed since; 'sanctl replicate failback --release' lets hosts in. The "
     "finding says whether the roles have turned: critical where they have, as the hosts of neither "
-    "device have it then, and where the turn has broken off.",
+    "device have it then, where the turn has broken off, and where it was taken over again.",
     "SAN-HLT-168": "Monitors of a device have no answer in time on a node, and their client "
     "answers for them (SAN-AGENT-022): a failed one could end with the fencing of a node without "
     "which a device cannot be served. The node is starved, or a process or a disk hangs. Until a "
@@ -194,8 +194,9 @@ CODES = {
     "SAN-HLT-170": "A node has noted beside a device's data that the device is held as a copy at a "
     "second site, or is being filled from one, and the CIB is older than that: it was brought back "
     "by a node that was not there then, or had lost its power before Pacemaker wrote it. No host "
-    "is let in on that node. It ends once a node with the newer CIB is back, or by an order that "
-    "is given now.",
+    "is let in on that node, and no restore point or backup is made of it or pruned. It ends once "
+    "a node with the newer CIB is back, or by an order that is given now: that one lets no host in "
+    "before the device is a whole copy, also where it gets no further.",
     "SAN-HLT-112": "The newest copy of a device at a second site is older than its schedule "
     "allows: more than two intervals, and one to make it in. The standby tries again in each "
     "interval.",

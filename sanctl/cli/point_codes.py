@@ -151,6 +151,17 @@ CODES = {
     "SAN-REST-016": "A device is held as a copy at a second site, and a failback without --hold "
     "and --takeover would let hosts in at its end, while the other device may still go on. The "
     "operator may accept that.",
+    "SAN-REST-017": "A device is held as a copy at a second site, and another device goes on "
+    "instead of it, or may do, as the turn of the roles has broken off: hosts of both would write, "
+    "and one of two versions be given up. A takeover back or a giveback ends that; the operator "
+    "may accept it.",
+    "SAN-REST-018": "What is on a device is not known, as the CIB is older than what a node has "
+    "noted beside its data (SAN-HLT-170): it may be half of a copy at a second site. So it is not "
+    "kept by a restore point or a backup, nothing older goes in its favour, and its shape stays.",
+    "SAN-REST-019": "The node that serves a device has not published its replica's state, so it is "
+    "not known whether it has noted a hold that the CIB does not know of. An order that is given "
+    "without that, and given up, would let hosts in to whatever is on the device; what is pruned "
+    "may be the last that is whole.",
     "SAN-SCHED-001": "A schedule of restore points is a list of rules, separated by commas: an "
     "interval (15m, 1h, 1d, 2w) and how many to keep, such as 15m keep 8, 1h keep 24.",
     "SAN-SCHED-002": "A rule of a schedule cannot be kept: its interval is below a minute or above "

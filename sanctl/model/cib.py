@@ -260,6 +260,11 @@ class Cib:
         found = self._index.takeovers.get((device, site), ())
         return next((e for e in found if current is not None and e.uuid == current.uuid), None)
 
+    def takeovers_of(self, device: DeviceSpec) -> tuple[Takeover, ...]:
+        """Return who has taken a device over, at each site, as far as its nodes have seen it."""
+        name = device.name.value
+        return tuple(e for e in self.takeovers if e.device == name and e.uuid == device.uuid)
+
     def host(self, name: HostName) -> Host | None:
         """Return the host of that name, if there is one."""
         return next((host for host in self.hosts if host.name == name), None)

@@ -277,8 +277,10 @@ class ReplicaState:
     """What the device needs and the release there does not know: that node does not take it over.
     A release that does not know of needs says nothing."""
     is_cib_older: bool = False
-    """No host is let in there: the device was held, as is noted beside its data, and the CIB was
-    written before that."""
+    """The CIB was written before the device was held, as is noted beside its data there: no host is
+    let in by that node."""
+    is_hold_unnoted: bool = False
+    """The order of a hold could not be noted beside the data there, as in a pool that is full."""
     noted_hold: RestoreOrder | None = None
     """The order that is noted so; None also where it cannot be read."""
     hung: HungIo | None = None

@@ -30,6 +30,8 @@ ORDER_LIFE_S = 180
 #: The field in which a replica publishes the order that is noted beside its data, while the CIB is
 #: older than that (agents/restore/noted_hold.py).
 OLDER_KEY = "hold-older"
+#: The field in which a replica publishes that the order could not be noted there.
+UNNOTED_KEY = "hold-unnoted"
 #: How the point begins that keeps what was on the device.
 KEPT_PREFIX = "before-restore-"
 
@@ -40,6 +42,7 @@ _KEPT_ON_FEW = "kept-on-few"
 _HOLDS = "hold"
 _BASE = "base="
 _TURN = "turn="
+_UNSURE = "unsure"
 _ENDED = frozenset({DONE, GIVEN_UP})
 _STATES = frozenset({ORDERED, COPYING, HELD, *_ENDED})
 _TOKEN = re.compile(r"[0-9a-f]{16}")
@@ -63,8 +66,12 @@ class RestoreOrder(NamedTuple):
         holds: it does not end when the device is the copy: no host is let in then (docs/adr/0093).
         base: the copy that the device was held as when the order was given, and is until the order
             begins; None: it was not held. These two are words of their own as well.
-        turn: of a device that is held: `asked` or `turned`; empty: the roles have not turned, as
-            far as is known here. A word of its own, too.
+        turn: of a device that is held, or was and is to be again: `asked` or `turned`; empty: the
+            roles have not turned, as far as is known here. It is of the device whose copy `base`
+            is, or else `copy`. A word of its own, too.
+        is_unsure: the order was given while a node had noted a newer hold than the CIB: what is on
+            the device before it begins may be half of a copy, which no host may see. It is not
+            withdrawn. A word of its own as well.
     """
 
     token: str
@@ -77,6 +84,7 @@ class RestoreOrder(NamedTuple):
     holds: bool = False
     base: SiteCopy | None = None
     turn: str = ""
+    is_unsure: bool = False
 
     @classmethod
     def parse(cls, text: str) -> RestoreOrder | None:
@@ -98,8 +106,9 @@ class RestoreOrder(NamedTuple):
             words[5],
             _KEPT_ON_FEW in more,
             _HOLDS in more,
-            SiteCopy.parse(more[-1].removeprefix(_BASE)) if more else None,
-            more[-1].removeprefix(_TURN) if more and more[-1].startswith(_TURN) else "",
+            SiteCopy.parse(_value_of(more, _BASE)),
+            _value_of(more, _TURN),
+            _UNSURE in more,
         )
         # What this release would not have written may say what it does not know.
         return found if str(found) == text and found._is_sound else None
@@ -107,10 +116,16 @@ class RestoreOrder(NamedTuple):
     @property
     def _is_sound(self) -> bool:
         """Whether no state says of the device what the rest of the order cannot."""
+        if self.turn not in {"", ASKED, TURNED} or (self.is_unsure and self.base is not None):
+            return False
+        if self.state == ORDERED:
+            has_turn = self.base is not None or (self.is_unsure and self.holds)
+            return has_turn or not self.turn
+        if self.base is not None or self.is_unsure:
+            return False
         if self.state == HELD:
-            is_known = self.turn in {"", ASKED, TURNED}
-            return self.holds and self.copy is not None and self.base is None and is_known
-        return not self.turn and (self.base is None or self.state == ORDERED)
+            return self.holds and self.copy is not None
+        return not self.turn or (self.state == COPYING and self.holds and self.copy is not None)
 
     @classmethod
     def from_backup(cls, token: str, repository: str, backup: str, given_s: int) -> RestoreOrder:
@@ -130,18 +145,39 @@ class RestoreOrder(NamedTuple):
         """Return the order in a later state, without the words that only its begin needs.
 
         An earlier release that cannot read these words would keep hosts out for good. From the
-        begin on the device is not the base any more.
+        begin on the device is not the base any more. How far the turn is stays until hosts are let
+        in, or the device is to be something else than a copy of the one that it goes on instead of.
         """
         holds = self.holds and state not in _ENDED
-        return self._replace(state=state, may_keep_on_few=False, holds=holds, base=None, turn="")
+        return self._replace(
+            state=state,
+            may_keep_on_few=False,
+            holds=holds,
+            base=None,
+            turn=self.turn_towards(self.copy) if holds else "",
+            is_unsure=False,
+        )
+
+    def turn_towards(self, copy: SiteCopy | None) -> str:
+        """Return how far the turn is where the device is to be a copy: one of the same device."""
+        known = self.base or self.copy
+        is_same = copy is not None and known is not None and copy.is_of_same(known)
+        return self.turn if is_same else ""
 
     @property
     def withdrawn(self) -> RestoreOrder:
-        """The order when it ends before anything was written: a device that was held still is."""
+        """The order when it ends before anything was written: a device that was held still is.
+
+        What may be half of a copy is to be filled all the same: no host is let in before.
+        """
+        if self.is_unsure:
+            return self.in_state(COPYING)
         if self.base is None:
             return self.in_state(GIVEN_UP)
         held = self.in_state(HELD)
-        return held._replace(point=str(self.base), point_token=self.token, holds=True)
+        return held._replace(
+            point=str(self.base), point_token=self.token, holds=True, turn=self.turn
+        )
 
     @property
     def distrusted(self) -> RestoreOrder:
@@ -166,7 +202,7 @@ class RestoreOrder(NamedTuple):
     @property
     def is_of_holds(self) -> bool:
         """Whether a release has to know of held devices to carry it out."""
-        return self.holds or self.base is not None
+        return self.holds or self.base is not None or self.is_unsure
 
     @property
     def copy(self) -> SiteCopy | None:
@@ -210,8 +246,13 @@ class RestoreOrder(NamedTuple):
         kept = self.kept_token or _NOT_KEPT
         words = [self.token, self.point, self.point_token, kept, str(self.given_s), self.state]
         words += [_KEPT_ON_FEW] * self.may_keep_on_few + [_HOLDS] * self.holds
-        words += [f"{_TURN}{self.turn}"] * bool(self.turn)
+        words += [_UNSURE] * self.is_unsure + [f"{_TURN}{self.turn}"] * bool(self.turn)
         return " ".join((*words, *((f"{_BASE}{self.base}",) if self.base else ())))
+
+
+def _value_of(words: list[str], prefix: str) -> str:
+    """Return what follows a prefix in the one word that has it; empty: none has."""
+    return next((each.removeprefix(prefix) for each in words if each.startswith(prefix)), "")
 
 
 def packed(order: str) -> str:

@@ -50,6 +50,10 @@ class SiteCopy(NamedTuple):
         """The folder at the site that has it."""
         return f"{self.device}.{self.uuid}"
 
+    def is_of_same(self, other: SiteCopy) -> bool:
+        """Whether another copy is one of the same device, at the same site."""
+        return (self.site, self.folder) == (other.site, other.folder)
+
     @property
     def name(self) -> str:
         """Its name, for people."""

@@ -13,6 +13,7 @@ from sanctl.ops.session import Session
 from sanctl.parse.borg import uuid_of
 from sanctl.plan.device.backup_pruning import Pruning, plan_pruning
 from sanctl.plan.device.backups import backups_in_use, device_uuids, left_over, open_archives
+from sanctl.plan.device.restore_refusals import refuse_unknown_content
 
 
 def prune_backups(
@@ -42,7 +43,8 @@ def prune_backups(
 
     Raises:
         Unreachable: it is not known which backups devices are being filled from.
-        Refused: nor is it where an order to fill one cannot be read.
+        Refused: nor is it where an order to fill one cannot be read; or what is on the device is
+            not known, and an older backup may be the last good one.
         Busy: a backup may be under way that prune would take, or not count.
         CommandError: it failed; those that are to be kept are there.
     """
@@ -105,6 +107,9 @@ def _plan(
     backups = borg.backups()
     # The last question before they go: a restore may have begun while the repository was read.
     cluster = session.observe()
+    present = next((each for each in cluster.cib.devices if each.name.value == device), None)
+    if present is not None:
+        refuse_unknown_content(cluster, present)
     own = None if of_all_uuids else device_uuids(cluster)
     in_use = backups_in_use(cluster)
     return plan_pruning(backups, device, keep, session.clock.wall_s(), in_use, own_uuids=own)

@@ -24,7 +24,8 @@ from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.device.restore_progress import given_up_problem, progress_text
 from sanctl.plan.device.restore_refusals import held_problem
 from sanctl.plan.device.restore_request import RestoreRequest, plan_restore, shown_of
-from sanctl.plan.device.restoring import plan_cancelled, plan_released
+from sanctl.plan.device.restoring import plan_cancelled
+from sanctl.plan.site.hold_release import plan_released
 
 #: How long a device's role may be hidden: a reload of both replicas, on busy nodes.
 _ROLE_S = 20.0

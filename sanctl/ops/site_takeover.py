@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from sanctl.drivers.site_link import SiteLink
@@ -25,6 +25,7 @@ from sanctl.plan.site.group_choice import (
     taken_together,
 )
 from sanctl.plan.site.grouping import folder_of
+from sanctl.plan.site.hold_release import GOES_ON_ELSEWHERE, goes_on_problem, rivals_after_turn
 from sanctl.plan.site.takeover import (
     as_filled,
     before_turn,
@@ -114,6 +115,7 @@ def refuse_turn(
     connect: Callable[[Site], SiteLink],
     *,
     allows_mix: bool,
+    accepted: Collection[str] = (),
 ) -> None:
     """Refuse where a device would not take over once it holds a copy, by what there is now.
 
@@ -126,14 +128,20 @@ def refuse_turn(
         copy: the copy that it is to hold.
         connect: makes a connection to a site.
         allows_mix: this device alone, whatever moments others are of.
+        accepted: the codes of refusals that the operator accepts.
 
     Raises:
         Refused: the copy is one of the device itself, the site has a newer one, or others of its
-            group were not made from the same moment; or a third device goes on already.
+            group were not made from the same moment; or a third device goes on already, instead of
+            either.
         CommandError: the site cannot be reached.
     """
     cluster = as_filled(session.observe(), name, copy)
-    refuse_own_copy(existing_device(cluster, name), copy)
+    filled = existing_device(cluster, name)
+    refuse_own_copy(filled, copy)
+    others = rivals_after_turn(cluster, filled, copy)
+    if others and GOES_ON_ELSEWHERE not in accepted:
+        raise Refused(before_turn(name, goes_on_problem(filled, others)))
     looked = _look(session, cluster, [name], connect, allows_mix=allows_mix)
     problems = [*looked.problems]
     for device in looked.devices:
@@ -369,6 +377,18 @@ def note_takeovers(session: Session, site: Site, link: SiteLink) -> Noted:
     gone = (each.takeover for each in made if isinstance(each, RemoveTakeover))
     known = known_takeovers(session.observe(), site.name, found)
     return Noted(dict(known), tuple((each, ending_of(each, found)) for each in gone))
+
+
+def learn_takeovers(session: Session, site_name: str, connect: Callable[[Site], SiteLink]) -> None:
+    """Note in the CIB what a site has of takeovers of this cluster's devices.
+
+    Raises:
+        Refused: there is no such site.
+        CommandError: the site cannot be reached, or the CIB not be changed.
+    """
+    site = existing_site(session.observe(), site_name)
+    with connect(site) as link:
+        note_takeovers(session, site, link)
 
 
 def refuse_taken_over(session: Session, site: Site, device: DeviceSpec, link: SiteLink) -> None:

@@ -14,7 +14,7 @@ from sanctl.model.answered_monitors import KEY as ANSWERED_KEY
 from sanctl.model.answered_monitors import parse_answered
 from sanctl.model.clock_offset import parse_offsets
 from sanctl.model.device import PeerLink, PoolUsage, ReplicaState
-from sanctl.model.device_restore import OLDER_KEY, parse_packed
+from sanctl.model.device_restore import OLDER_KEY, UNNOTED_KEY, parse_packed
 from sanctl.model.disk_drops import KEY as DROPS_KEY
 from sanctl.model.disk_drops import parse_drops
 from sanctl.model.hung_io import KEY as HUNG_KEY
@@ -84,6 +84,7 @@ def parse_replica_state(text: str) -> ReplicaState:
         drops=parse_drops(pairs.get(DROPS_KEY, "")),
         lacks=parse_lacks(pairs.get(LACKS_KEY, "")),
         is_cib_older=OLDER_KEY in pairs,
+        is_hold_unnoted=UNNOTED_KEY in pairs,
         noted_hold=parse_packed(pairs.get(OLDER_KEY, "")),
         secrets_digest=pairs.get("secrets", ""),
         hosts_without_secret=tuple(filter(None, pairs.get("no-secret", "").split(","))),

@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The state file that says that the CIB is older than what is noted beside a device's data.
 
-That note is an order by which the device is held (agents/restore/noted_hold.py). Until the CIB
-knows of it this node keeps hosts out, and says so with its replica's state.
+That note is the last order by which the device was held (agents/restore/noted_hold.py). Until the
+CIB knows of it, or of a later one, this node says so with its replica's state; if the order has not
+ended, it keeps hosts out.
 """
 
 from __future__ import annotations
 
 from sanctl.system import state_files
 
-_KIND = "hold-older"
+_KIND, _UNNOTED = "hold-older", "hold-unnoted"
 
 
 def note(name: str, order: str) -> bool:
-    """Note by which order a device is held here; return whether that is new.
+    """Note by which order a device is, or was, held here; return whether that is new.
 
     Raises:
         OSError: there is no room for the note.
@@ -23,6 +24,24 @@ def note(name: str, order: str) -> bool:
         return False
     made.write(order)
     return True
+
+
+def note_unnoted(name: str) -> None:
+    """Note that the order by which hosts are kept out could not be noted beside the data.
+
+    Raises:
+        OSError: there is no room for the note.
+    """
+    state_files.of_device(name, _UNNOTED).write()
+
+
+def forget_unnoted(name: str) -> None:
+    """Note that it could be, if it could not.
+
+    Raises:
+        OSError: the note cannot be removed.
+    """
+    state_files.of_device(name, _UNNOTED).remove()
 
 
 def forget(name: str) -> None:
@@ -37,8 +56,12 @@ def forget(name: str) -> None:
 def published_field(name: str) -> str:
     """Return what a replica publishes of it; empty: the CIB is not older, as far as is known."""
     note_of = state_files.of_device(name, _KIND)
-    if not note_of.exists():
+    is_unnoted = state_files.of_device(name, _UNNOTED).exists()
+    if not (note_of.exists() or is_unnoted):
         return ""
-    from sanctl.model.device_restore import OLDER_KEY, packed  # noqa: PLC0415 - rarely needed
+    from sanctl.model import device_restore  # noqa: PLC0415 - rarely needed
 
-    return f" {OLDER_KEY}={packed(note_of.read())}"
+    field = f" {device_restore.UNNOTED_KEY}=1" if is_unnoted else ""
+    if note_of.exists():
+        field += f" {device_restore.OLDER_KEY}={device_restore.packed(note_of.read())}"
+    return field

@@ -58,7 +58,7 @@ def at_start(runner: Runner, device: Device, data: str) -> Device:
     """
     noted = noted_hold.read(device.name, data)
     note = state_files.of_device(device.name, _KIND)
-    if noted and not note.read() and _may_be_open(noted):
+    if noted and not note.read() and (device.restore or _may_be_open(noted)):
         note.write(_CLAIMED)
     return as_known(runner, device, data)
 
@@ -73,10 +73,13 @@ def as_known(runner: Runner, device: Device, data: str | None = None) -> Device:
     """
     note = state_files.of_device(device.name, _KIND)
     if device.restore:
-        # Without room for the note the copy does not begin (`note`).
+        # Without the note the copy does not begin: here (`note`), or where this is published.
         with contextlib.suppress(OSError):
-            older_cib.forget(device.name)
-            _note(device.name, device.restore, data)
+            try:
+                _note(device.name, device.restore, data)
+                older_cib.forget_unnoted(device.name)
+            except OSError:
+                older_cib.note_unnoted(device.name)
         return device
     try:
         if not note.exists():
@@ -89,6 +92,7 @@ def as_known(runner: Runner, device: Device, data: str | None = None) -> Device:
         if note.read() and not _has_ended(runner, device.name, order, data):
             return device.closed(order or _NOT_KNOWN)
         older_cib.forget(device.name)
+        older_cib.forget_unnoted(device.name)
         note.remove()
     except (SanctlError, OSError):
         return device.closed(_NOT_KNOWN)
@@ -160,6 +164,7 @@ def _note(name: str, order: str, data: str | None = None) -> None:
     if not said and not _may_claim(order):
         if not note.exists():
             note.write()
+        older_cib.forget(name)
         return
     wanted = f"{_CLAIMED} {order}"
     if said == wanted:
@@ -168,6 +173,13 @@ def _note(name: str, order: str, data: str | None = None) -> None:
         note.write(_CLAIMED)
     # Before it is published that no host is let in here, which the copy waits for.
     if noted_hold.keep(name, order, data):
+        # Also while an order is open: one that is given in its place has to be newer than both, and
+        # what this one says of the device may not be so.
+        kept = noted_hold.read(name, data)
+        if kept and kept != order:
+            older_cib.note(name, kept)
+        else:
+            older_cib.forget(name)
         note.write(wanted)
 
 

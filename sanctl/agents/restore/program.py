@@ -127,28 +127,28 @@ def _carry_out(name: str) -> None:
                 _fail(name, order, problem)
                 return
             case restoring.Begin(goal=restoring.CopyFromSite(site=site, copy=copy, base=base)):
-                brought = base if _may_be_base(name, order) else None
-                closure.note(name, str(order))
                 with begin.gives_up():
+                    brought = base if _may_be_base(name, order) else None
+                    closure.note(name, str(order))
                     there = SiteCopySource(site, copy)
                     if brought is None or not _bring_changes(session, name, begin, there, brought):
                         _copy_from_site(session, name, begin, there)
                 return
             case restoring.Begin(goal=restoring.Copy(point=point)):
-                closure.note(name, str(order))
                 with begin.gives_up():
+                    closure.note(name, str(order))
                     _copy(session, device, begin, point)
                 return
             case restoring.Copy(point=point):
-                closure.note(name, str(order))
                 try:
+                    closure.note(name, str(order))
                     _copy(session, device, begin, point)
                 except (SanctlError, OSError) as error:
                     _fail(name, order, _problem_of(error, order))
                 return
             case restoring.CopyBackup(repository=repository, backup=backup):
-                closure.note(name, str(order))
                 try:
+                    closure.note(name, str(order))
                     source = BackupSource(_RUNNER, repository, backup)
                     _copy_backup(session, device, order, source)
                 except (SanctlError, OSError) as error:
@@ -156,8 +156,8 @@ def _carry_out(name: str) -> None:
                     time.sleep(_AGAIN_S)
                 return
             case restoring.CopyFromSite(site=site, copy=copy):
-                closure.note(name, str(order))
                 try:
+                    closure.note(name, str(order))
                     _copy_from_site(session, name, begin, SiteCopySource(site, copy))
                 except (SanctlError, OSError) as error:
                     _fail(name, order, _problem_of(error, order))
@@ -171,8 +171,9 @@ class _Begin:
     def __init__(self, session: Session, name: str, order: RestoreOrder) -> None:
         self._session, self._name, self.order = session, name, order
         self._was_tried = False
-        # One that has begun does not say any more what the device was held as.
-        self._may_be_claimed = order.base is not None or order.state == COPYING
+        # One that has begun does not say any more what the device was held as. One that is to hold
+        # is noted beside the data as well: an older CIB may not have it as one that has begun.
+        self._may_be_claimed = order.is_of_holds or order.state == COPYING
 
     def __call__(self) -> RestoreOrder:
         """Note that the device may hold parts of two states from here on; once.
@@ -226,16 +227,13 @@ class _Begin:
 
 
 def _give_up(session: Session, name: str, order: RestoreOrder) -> None:
-    """Let hosts in again, as nothing was written.
+    """Let hosts in again, as nothing was written; unless what nodes have noted says otherwise.
 
     Raises:
         CommandError: the order was replaced, or the copy has begun: it is not given up any more.
+            Or it is not known what nodes have noted.
     """
-    session.change(
-        lambda seen: restoring.plan_given_up(seen, name, order),
-        reads_replicas=False,
-        can_wait=False,
-    )
+    session.change(lambda seen: restoring.plan_given_up(seen, name, order), can_wait=False)
 
 
 def _copy(session: Session, device: DeviceSpec, begin: _Begin, point: RestorePoint) -> None:

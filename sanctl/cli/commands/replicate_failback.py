@@ -27,9 +27,10 @@ from sanctl.ops.device_change import DeviceOutcome
 from sanctl.ops.device_restore import check_restore, release_device, restore_device
 from sanctl.ops.session import Session
 from sanctl.ops.site_restore import find_copy
-from sanctl.ops.site_takeover import refuse_turn, take_over
+from sanctl.ops.site_takeover import learn_takeovers, refuse_turn, take_over
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.device.restore_request import STILL_MOUNTED, RestoreRequest
+from sanctl.plan.site.hold_release import GOES_ON_ELSEWHERE
 
 
 @click.command(short_help="Put a device back to a copy at a second site.")
@@ -112,7 +113,9 @@ def failback(
         )
         found, proven = choice.copy, choice.proven
         if takes_over:
-            refuse_turn(session, device, found, env.site_link, allows_mix=allows_mix)
+            refuse_turn(
+                session, device, found, env.site_link, allows_mix=allows_mix, accepted=accepted
+            )
         say(choice)
         request = RestoreRequest(
             device=device,
@@ -142,7 +145,9 @@ def failback(
             if takes_over:
                 _take_over(env, session, device, allows_mix=allows_mix)
             if not holds and _held_copy(outcome.cluster, device) is not None:
-                let_in = release_device(session, device, found, timeout_s=timeout_s)
+                # Without --takeover it was accepted that hosts are let in, and nothing turns.
+                ends = accepted if takes_over else (*accepted, GOES_ON_ELSEWHERE)
+                let_in = release_device(session, device, found, timeout_s=timeout_s, accepted=ends)
                 duration_s = outcome.duration_s + let_in.duration_s
                 outcome = replace(let_in, duration_s=duration_s, changed=True)
     kept_name_or_none = kept_point(outcome.cluster, outcome.device)
@@ -208,6 +213,8 @@ def _release(
         env.logged("replicate", device=device.value, command_line=command_line),
     ):
         held = _held_copy(session.observe(), device)
+        if held is not None:
+            _learn(env, session, held)
         outcome: DeviceOutcome = release_device(
             session, device, None, timeout_s=timeout_s, accepted=accepted
         )
@@ -235,6 +242,18 @@ def _release(
         },
         text=text,
     )
+
+
+def _learn(env: Environment, session: Session, held: SiteCopy) -> None:
+    """Learn from the site whether another device goes on by now, where it says so."""
+    try:
+        learn_takeovers(session, held.site, env.site_link)
+    except SanctlError as error:
+        click.echo(
+            f"site {held.site} does not say whether another device goes on, so what was noted of "
+            f"that here last has to do: {error}",
+            err=True,
+        )
 
 
 def _held_copy(cluster: Cluster, name: DeviceName) -> SiteCopy | None:

@@ -44,7 +44,7 @@ def plan_resize(cluster: Cluster, name: DeviceName, size: ByteSize) -> tuple[Cha
     refuse_unless_changeable(cluster, device)
     if size == device.size:
         return ()
-    refuse_while_restoring(device)
+    refuse_while_restoring(cluster, device)
     change = SetParameter(name=name, parameter="size", value=str(size.bytes))
     if size < device.size:
         has_begun = [node for node in device.nodes if not _has(cluster, device, node, size)]

@@ -19,6 +19,7 @@ from sanctl.model.restore_point import RestorePoint
 from sanctl.parse.borg import Writer, uuid_of, writer_of
 from sanctl.plan.cluster.preconditions import refuse_without_quorum
 from sanctl.plan.device.restore_points import plan_point_deletion
+from sanctl.plan.device.restore_refusals import unknown_content_problem
 
 #: What `keep_counts` knows, in the order in which they keep (backup_pruning.py).
 KEEP_UNITS = ("last", "hourly", "daily", "weekly", "monthly", "yearly")
@@ -97,8 +98,12 @@ def check_reader(
         may_be_elsewhere: the command runs on each node, and one of them is to do it.
 
     Raises:
-        Refused: this node cannot read it, or should not.
+        Refused: this node cannot read it, or should not; or what is on the device is not known.
     """
+    # A restore point of before is what it was.
+    problem = unknown_content_problem(cluster, device) if point is None else None
+    if problem is not None:
+        raise Refused(problem)
     able = readers(cluster, device, point)
     active = cluster.serving_node(device.name)
     standbys = [node for node in able if node != active]

@@ -12,10 +12,12 @@ Light: the agents read them.
 
 from __future__ import annotations
 
-from sanctl.model.device_restore import HELD, RestoreOrder
+from sanctl.model.device_restore import COPYING, DONE, GIVEN_UP, HELD, ORDERED, RestoreOrder
 
 #: So often at most an operator's choice of a replica changes the token of one order.
 _MOST_CHOICES = 1 << 16
+#: One order comes from each of these to later ones alone; it is given up before it has begun.
+_STATES = (ORDERED, GIVEN_UP, COPYING, HELD, DONE)
 
 
 def is_older(order: str, noted: str) -> bool:
@@ -30,6 +32,8 @@ def is_older(order: str, noted: str) -> bool:
         return True
     if found.given_s != last.given_s:
         return found.given_s < last.given_s
+    if found.token == last.token:
+        return _STATES.index(found.state) < _STATES.index(last.state)
     return (int(found.token, 16) - int(last.token, 16)) % 2**64 > _MOST_CHOICES
 
 
@@ -42,8 +46,9 @@ def closes_older(order: str, noted: str) -> bool:
 def next_note(order: str, noted: str) -> str | None:
     """Return what is noted beside the data once an order is known; None: what is noted stays.
 
-    Only an order of a hold begins a note; each later one goes on with it. What has ended here is
-    not begun again by an older CIB, nor by what was held before it was known here.
+    Only an order of a hold begins a note; each later one goes on with it. Where that has ended here
+    an order by which the device is filled is noted, also one of an older CIB. What an older CIB
+    says that the device is, or was before that was known here, is not.
 
     Args:
         order: the device's parameter `restore`.
@@ -56,6 +61,8 @@ def next_note(order: str, noted: str) -> str | None:
     if last is None:
         # Nothing, or what cannot be read: only another hold says what the device is.
         return order if found.is_of_holds else None
+    if found.is_open and not found.is_held and not last.is_open:
+        return order
     if is_older(order, noted) or (found.is_open and not _goes_on(found, last)):
         return None
     return order
@@ -71,7 +78,11 @@ def _goes_on(order: RestoreOrder, last: RestoreOrder) -> bool:
     """Whether an open order may follow one that was noted.
 
     None goes on that has ended here, and none with another base than what the device was last.
+    Another order that was to take the place of that base may have begun where this node did not see
+    it: what it wrote is neither.
     """
     if order.base is None:
         return last.is_open or order.token != last.token
-    return order.base == (last.copy if last.state == HELD else last.base)
+    if last.state == HELD:
+        return order.base == last.copy
+    return order.base == last.base and order.token == last.token

@@ -25,6 +25,7 @@ from sanctl.plan.device.restore_points import (
     plan_point_order,
     refuse_larger,
 )
+from sanctl.plan.device.restore_refusals import unknown_content_problem
 
 #: After a failure the schedule tries again when its shortest interval, or this, has passed.
 _TRY_AGAIN_S = 3600
@@ -192,7 +193,8 @@ def plan_pruning(cluster: Cluster, name: DeviceName, now_s: float) -> tuple[Chan
     A restore point that something else still needs stays for now.
 
     Raises:
-        Refused: there is no such device, it has no schedule, or there is no quorum.
+        Refused: there is no such device, it has no schedule, or there is no quorum; or what is on
+            the device is not known, and an older restore point may be the last good one.
     """
     refuse_without_quorum(cluster)
     device, schedule = existing_device(cluster, name), cluster.cib.schedules.get(name.value)
@@ -204,6 +206,9 @@ def plan_pruning(cluster: Cluster, name: DeviceName, now_s: float) -> tuple[Chan
                 f"'sanctl snapshot delete {name}@POINT' removes one",
             )
         )
+    problem = unknown_content_problem(cluster, device)
+    if problem is not None:
+        raise Refused(problem)
     changes: list[Change] = []
     nodes = [node.value for node in device.nodes]
     for point in surplus(schedule, cluster.cib.points_of(name), nodes, now_s):

@@ -102,6 +102,7 @@ def plan_point_order(
     now_s: float,
     *,
     by_schedule: bool = False,
+    is_before_restore: bool = False,
 ) -> tuple[Change, ...]:
     """Return the change that orders a restore point.
 
@@ -114,7 +115,9 @@ def plan_point_order(
     """
     device = existing_device(cluster, name)
     refuse_unless_changeable(cluster, device, on=_nodes_told(cluster, device, by_schedule))
-    refuse_while_restoring(device)
+    # Hosts were let in where another node has noted a newer hold: what they wrote is kept.
+    if not is_before_restore:
+        refuse_while_restoring(cluster, device)
     points = cluster.cib.points_of(name)
     # Of a node that is away, those that are being deleted stay until it is back.
     left = sum(not point.is_deleting for point in points)
@@ -209,6 +212,7 @@ def plan_point_recorded(
     Raises:
         CommandError: it does not stand any more: nobody waits for this restore point. Or the device
             is smaller than the restore point now: the CIB was put back to what it was once.
+        Refused: what is on the device is not known, as the CIB is older than the data.
     """
     if is_recorded(cluster, point):
         return ()
@@ -216,6 +220,9 @@ def plan_point_recorded(
     stands = device is not None and device.uuid == point.uuid and device.point_order == order
     if device is not None and stands:
         refuse_larger(device, point)
+        # What a restore keeps was ordered when this was known.
+        if not device.is_restoring:
+            refuse_while_restoring(cluster, device)
     if (
         device is None
         or device.uuid != point.uuid

@@ -11,6 +11,7 @@ from sanctl.model.device import DeviceSpec
 from sanctl.model.device_restore import HELD, ORDERED, RestoreOrder
 from sanctl.model.restore_point import RestorePoint
 from sanctl.model.utc_time import utc_text
+from sanctl.plan.device.noted_hold import is_older
 
 #: The refusal to let hosts in where the CIB is older than what nodes have noted of a hold.
 OLDER_CIB = "SAN-REST-015"
@@ -65,13 +66,56 @@ def ends_hold_problem(device: DeviceSpec, order: RestoreOrder) -> Problem:
     )
 
 
-def nodes_with_newer_hold(cluster: Cluster, device: DeviceSpec) -> dict[str, RestoreOrder | None]:
-    """Return the nodes that keep hosts out, as the CIB is older than what they have noted.
+def unsure_problem(device: DeviceSpec, order: RestoreOrder) -> Problem:
+    """Return that an order is not withdrawn, as the device may be half of another copy."""
+    return Problem(
+        "SAN-REST-013",
+        f"device {device.name} is to be overwritten from {order.source}, and may hold parts of two "
+        "states until then: nodes have noted a newer hold than the CIB knew of when that was "
+        "ordered. It is not withdrawn: hosts would see that",
+        f"wait until it is whole: 'sanctl device show {device.name}' shows how far it is",
+    )
 
-    Each with the order that it has noted; None: it cannot be read.
+
+def not_said_problems(cluster: Cluster, device: DeviceSpec) -> tuple[Problem, ...]:
+    """Return that the node which serves a device does not say what it has noted of a hold, if so.
+
+    An order that does not know of it would let hosts in where it is given up.
+    """
+    active = cluster.active_node(device.name)
+    if active is None or (device.name.value, active) in cluster.cib.replicas:
+        return ()
+    return (
+        Problem(
+            "SAN-REST-019",
+            f"{active} serves device {device.name} and does not say what it has noted beside its "
+            "data: that it was held, say, and that the CIB is older than that",
+            "try again in a minute; 'sanctl status' shows whether its state is known",
+        ),
+    )
+
+
+def nodes_with_newer_hold(cluster: Cluster, device: DeviceSpec) -> dict[str, RestoreOrder | None]:
+    """Return the nodes that have noted a newer order than the CIB has.
+
+    Each with that order; None: it cannot be read. Unless it has ended they keep hosts out.
     """
     states = ((node.value, cluster.replica(device.name, node)) for node in device.nodes)
-    return {node: state.noted_hold for node, state in states if state.is_cib_older}
+    return {
+        node: state.noted_hold
+        for node, state in states
+        if state.is_cib_older and _is_behind(device.restore, state.noted_hold)
+    }
+
+
+def _is_behind(order: RestoreOrder | None, noted: RestoreOrder | None) -> bool:
+    """Whether an order in the CIB does not know of one that was noted.
+
+    What was published last may be of before the order came.
+    """
+    if order is None or noted is None:
+        return True
+    return order != noted and (order.is_held or is_older(str(order), str(noted)))
 
 
 def older_cib_problem(device: DeviceSpec, noting: Mapping[str, RestoreOrder | None]) -> Problem:
@@ -111,6 +155,8 @@ def older_cib_hint(device: DeviceSpec) -> str:
 
 
 def _state_text(order: RestoreOrder) -> str:
+    if not order.is_open:
+        return "is held no more"
     if order.state == HELD:
         return f"is {order.source}"
     if order.base is not None:
@@ -118,17 +164,52 @@ def _state_text(order: RestoreOrder) -> str:
     return f"was being filled from {order.source}"
 
 
-def refuse_while_restoring(device: DeviceSpec) -> None:
-    """Raise Refused if a device is going back to a restore point."""
+def unknown_content_problem(cluster: Cluster, device: DeviceSpec) -> Problem | None:
+    """Return that what is on a device is not known, as the CIB is older than what nodes have noted.
+
+    So it is nothing to be kept, and no reason for anything older to go.
+    """
+    noting = nodes_with_newer_hold(cluster, device)
+    if not noting:
+        return None
+    return Problem(
+        "SAN-REST-018",
+        f"what is on device {device.name} is not known: {older_cib_text(device, noting)}",
+        f"{older_cib_hint(device)}; then again",
+    )
+
+
+def refuse_unknown_content(cluster: Cluster, device: DeviceSpec) -> None:
+    """Raise Refused if what is on a device is not known, also where its node does not say so."""
+    problem = unknown_content_problem(cluster, device)
+    problems = not_said_problems(cluster, device) if problem is None else (problem,)
+    if problems:
+        raise Refused(*problems)
+
+
+def refuse_while_restoring(cluster: Cluster, device: DeviceSpec) -> None:
+    """Raise Refused if a device is going back to a restore point, or what is on it is not known."""
     if device.is_restoring:
         raise Refused(being_restored_problem(device))
+    problem = unknown_content_problem(cluster, device)
+    if problem is not None:
+        raise Refused(problem)
 
 
 def refuse_deletion_of(cluster: Cluster, point: RestorePoint) -> None:
     """Raise Refused if a restore of a device needs a restore point: its goal, or the way back."""
     device = cluster.cib.device(point.device)
-    if device is None or not device.is_restoring:
+    if device is None:
         return
     order = device.restore
-    if order is None or point.token in {order.point_token, order.kept_token}:
+    if device.is_restoring and (
+        order is None or point.token in {order.point_token, order.kept_token}
+    ):
         raise Refused(being_restored_problem(device))
+    noting = nodes_with_newer_hold(cluster, device)
+    problem = unknown_content_problem(cluster, device)
+    if problem is not None and any(
+        each is None or point.token in {each.point_token, each.kept_token}
+        for each in noting.values()
+    ):
+        raise Refused(problem)

@@ -28,6 +28,8 @@ from sanctl.plan.device.restore_refusals import (
     ENDS_HOLD,
     being_restored_problem,
     ends_hold_problem,
+    nodes_with_newer_hold,
+    not_said_problems,
 )
 from sanctl.plan.device.restoring import (
     KEPT_NOT_EVERYWHERE,
@@ -152,14 +154,16 @@ def plan_restore(
     _refuse_others(cluster, request)
     refuse_unless_changeable(cluster, device)
     goal = _goal(cluster, device, request)
-    problems = [*goal.problems]
+    problems = [*goal.problems, *not_said_problems(cluster, device)]
     order = device.restore
+    noting = nodes_with_newer_hold(cluster, device)
     if device.is_restoring:
         if order is None:
             raise Refused(unreadable_problem(device))
         if _ends_hold(request, order) and ENDS_HOLD not in request.accepted:
             raise Refused(ends_hold_problem(device, order))
-        if goal.is_that_of(order):
+        # What it is held as it may not be, so the same copy is read as well.
+        if goal.is_that_of(order) and not (noting and order.state == HELD):
             # One that lets hosts in at its end is not to do that before they are to be let in.
             if order.state != HELD and request.holds and not order.holds:
                 raise Refused(being_restored_problem(device))
@@ -178,9 +182,12 @@ def plan_restore(
             given_s=_given_s(cluster, device, now_s),
             state=ORDERED if order.state == HELD else order.state,
             holds=request.holds,
-            base=order.copy if order.state == HELD else None,
-            turn="",
+            base=order.copy if order.state == HELD and not noting else None,
+            is_unsure=order.state == HELD and bool(noting),
         )
+        if other.base is None:
+            stays = order.turn_towards(other.copy) if other.holds else ""
+            other = other._replace(turn=stays)
         return order_changes(device, other)
     if cluster.cib.move_under_way(device.name, now_s) is not None:
         problems.append(
@@ -192,14 +199,21 @@ def plan_restore(
         )
     problems += _session_problems(cluster, device, request.accepted, sessions)
     kept_changes: tuple[Change, ...] = ()
-    if request.kept is None:
+    kept_token = request.kept.token if request.kept else ""
+    is_half = cluster.active_node(device.name) in noting
+    if is_half:
+        # What is on the device is nothing to be kept; what was kept before the hold still is.
+        kept_token = _kept_before(cluster, device, noting.values())
+    if request.kept is None or is_half:
         problems += _room_problems(cluster, device)
     else:
         problems += _kept_problems(cluster, device, request.accepted)
         try:
             # Its life begins with the order, and not with the question before.
             kept = request.kept._replace(given_s=int(now_s))
-            kept_changes = plan_point_order(cluster, device.name, kept, now_s)
+            kept_changes = plan_point_order(
+                cluster, device.name, kept, now_s, is_before_restore=True
+            )
         except Refused as error:
             problems += error.problems
     if problems:
@@ -208,11 +222,15 @@ def plan_restore(
         request.token,
         goal.point,
         goal.token,
-        request.kept.token if request.kept else "",
+        kept_token,
         _given_s(cluster, device, now_s),
         # A node of an earlier release cannot read it, so it is there only where it says something.
-        may_keep_on_few=_may_keep_on_few(request) and bool(_kept_problems(cluster, device, ())),
+        may_keep_on_few=(is_half and bool(kept_token))
+        or (
+            not is_half and _may_keep_on_few(request) and bool(_kept_problems(cluster, device, ()))
+        ),
         holds=request.holds,
+        is_unsure=bool(noting),
     )
     # One patch: no host is served between the point that keeps the present state and the copy.
     return (*kept_changes, *order_changes(device, ordered))
@@ -225,6 +243,15 @@ def _given_s(cluster: Cluster, device: DeviceSpec, now_s: float) -> int:
     """
     known = (device.restore, *(cluster.replica(device.name, n).noted_hold for n in device.nodes))
     return max(int(now_s), *(order.given_s + 1 for order in known if order is not None), 0)
+
+
+def _kept_before(
+    cluster: Cluster, device: DeviceSpec, noted: Collection[RestoreOrder | None]
+) -> str:
+    """Return the token of the restore point that was made before the hold; empty: none is left."""
+    there = {e.token for e in cluster.cib.points_of(device.name) if not e.is_deleting}
+    known = (order.kept_token for order in noted if order is not None)
+    return next((token for token in known if token in there), "")
 
 
 def _ends_hold(request: RestoreRequest, order: RestoreOrder) -> bool:

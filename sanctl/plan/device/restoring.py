@@ -7,7 +7,6 @@ The steps in between (sanctl/agents/restore/program.py) may be interrupted anywh
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from sanctl.errors import CommandError, Problem, Refused
@@ -18,7 +17,6 @@ from sanctl.model.device import DeviceSpec, access_digest
 from sanctl.model.device_restore import (
     COPYING,
     DONE,
-    GIVEN_UP,
     HELD,
     ORDER_LIFE_S,
     RestoreOrder,
@@ -35,11 +33,9 @@ from sanctl.plan.cluster.preconditions import (
 )
 from sanctl.plan.device.release_needs import needed
 from sanctl.plan.device.restore_refusals import (
-    OLDER_CIB,
-    being_restored_problem,
     held_problem,
     nodes_with_newer_hold,
-    older_cib_problem,
+    unsure_problem,
 )
 
 #: The refusal of an order that would keep what is on the device on few nodes; may be accepted.
@@ -288,6 +284,9 @@ def _not_ready(
             and cluster.replica(device.name, node).access != nobody
         ):
             return f"{node} still lets hosts in"
+        # It would come back with an older CIB, and let hosts in to half of the copy.
+        if order.is_of_holds and cluster.replica(device.name, node).is_hold_unnoted:
+            return f"{node} cannot note it beside the data"
     keeps = order.kept_token and order.base is None
     if keeps and _kept_point(cluster, device, order) is None:
         return "what is on the device is not kept yet"
@@ -340,14 +339,16 @@ def plan_done(cluster: Cluster, name: str, order: RestoreOrder, here: str) -> tu
 def plan_given_up(cluster: Cluster, name: str, order: RestoreOrder) -> tuple[Change, ...]:
     """Return the change by which hosts are let in again: nothing was written.
 
-    A device that was held before is held again.
+    A device that was held before is held again. Where a node has noted a newer hold than this order
+    knows of, the device may be half of a copy: it is to be filled, and no host is let in before.
 
     Raises:
         CommandError: the order does not stand any more, or the copy has begun.
     """
     device = _standing(cluster, name, order)
     assert order.state != COPYING
-    return order_changes(device, order.withdrawn)
+    is_unsure = bool(nodes_with_newer_hold(cluster, device))
+    return order_changes(device, order.in_state(COPYING) if is_unsure else order.withdrawn)
 
 
 def plan_cancelled(cluster: Cluster, name: DeviceName) -> tuple[Change, ...]:
@@ -359,7 +360,7 @@ def plan_cancelled(cluster: Cluster, name: DeviceName) -> tuple[Change, ...]:
 
     Raises:
         Refused: there is no such device, it cannot be changed now, the copy has begun, or it has
-            ended and the device is held.
+            ended and the device is held; or what is on the device is not known.
     """
     device = existing_device(cluster, name)
     if not device.is_restoring:
@@ -380,60 +381,14 @@ def plan_cancelled(cluster: Cluster, name: DeviceName) -> tuple[Change, ...]:
         )
     if order.state == HELD:
         raise Refused(held_problem(device, order))
+    if order.is_unsure or nodes_with_newer_hold(cluster, device):
+        raise Refused(unsure_problem(device, order))
     changes = order_changes(device, order.withdrawn)
     kept = device.point_order
     if kept is not None and kept.token == order.kept_token:
         # What is on the device stays there, so nobody needs the restore point of it.
         return (*changes, ClearParameter(name=name, parameter="point"))
     return changes
-
-
-def plan_released(
-    cluster: Cluster,
-    name: DeviceName,
-    copy: SiteCopy | None = None,
-    accepted: Collection[str] = (),
-) -> tuple[Change, ...]:
-    """Return the change by which hosts are let in to a device that is held; none if it is not.
-
-    Args:
-        cluster: as observed.
-        name: the device.
-        copy: the copy that it has to be; None: whichever it is held as.
-        accepted: the codes of refusals that the operator accepts.
-
-    Raises:
-        Refused: there is no such device, it cannot be changed now, is being restored still, or is
-            held as another copy; or it is held by what nodes have noted alone.
-    """
-    device = existing_device(cluster, name)
-    if not device.is_restoring:
-        return _plan_released_of_older(cluster, device, accepted)
-    refuse_unless_changeable(cluster, device)
-    order = device.restore
-    if order is None:
-        raise Refused(unreadable_problem(device))
-    if order.state != HELD or copy not in {None, order.copy}:
-        raise Refused(being_restored_problem(device))
-    return order_changes(device, order.in_state(DONE))
-
-
-def _plan_released_of_older(
-    cluster: Cluster, device: DeviceSpec, accepted: Collection[str]
-) -> tuple[Change, ...]:
-    """Return the change that lets hosts in where the CIB is older than what nodes have noted.
-
-    It says nothing of what the device holds: that is not known.
-    """
-    noting = nodes_with_newer_hold(cluster, device)
-    if not noting:
-        return ()
-    refuse_unless_changeable(cluster, device)
-    orders = [order for order in noting.values() if order is not None]
-    if OLDER_CIB not in accepted or len(orders) < len(noting):
-        raise Refused(older_cib_problem(device, noting))
-    newest = max(orders, key=lambda order: (order.given_s, order.token))
-    return order_changes(device, newest.in_state(GIVEN_UP))
 
 
 def plan_distrusted(device: DeviceSpec) -> tuple[Change, ...]:

@@ -16,24 +16,26 @@ from sanctl.plan.device.restore_refusals import (
     older_cib_hint,
     older_cib_text,
 )
-from sanctl.plan.site.takeover import successor_text
+from sanctl.plan.site.takeover import successor_text, takeover_text
 
 
 def restore_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
     """Return that no host is let in to a device, as it goes back to a restore point."""
     subject = f"device {device.name}"
+    noting, order = nodes_with_newer_hold(cluster, device), device.restore
+    is_held = device.is_restoring and order is not None and order.state == HELD
+    if noting and (is_held or not device.is_restoring):
+        yield Finding(
+            code="SAN-HLT-170",
+            severity=Severity.CRITICAL,
+            subject=subject,
+            what=f"no host is let in: {older_cib_text(device, noting)}",
+            why="what is on it may be another device's copy, or a part of one, and its roles "
+            "may have turned since: a host would write what no copy has",
+            do=older_cib_hint(device),
+        )
+        return
     if not device.is_restoring:
-        noting = nodes_with_newer_hold(cluster, device)
-        if noting:
-            yield Finding(
-                code="SAN-HLT-170",
-                severity=Severity.CRITICAL,
-                subject=subject,
-                what=f"no host is let in: {older_cib_text(device, noting)}",
-                why="what is on it may be another device's copy, or a part of one, and its roles "
-                "may have turned since: a host would write what no copy has",
-                do=older_cib_hint(device),
-            )
         return
     source = device.restore.source if device.restore else "?"
     way = f"go back to another point: 'sanctl device restore {device.name} --to POINT'"
@@ -44,8 +46,8 @@ def restore_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
             f"take another copy: 'sanctl replicate failback {device.name} --from SITE --copy COPY'"
             + (f"; or {way}" if device.restore.kept_token else "")
         )
-    if device.restore is not None and device.restore.state == HELD:
-        yield _held_finding(cluster, subject, device, device.restore)
+    if is_held and order is not None:
+        yield _held_finding(cluster, subject, device, order)
         return
     problem = stuck_problem(cluster, device)
     if problem is None:
@@ -74,7 +76,23 @@ def _held_finding(
     release = f"'sanctl replicate failback {device.name} --release'"
     severity, copy = Severity.WARNING, order.copy
     site = copy.site if copy is not None else "SITE"
-    if order.turn == TURNED:
+    rivals = cluster.cib.takeovers_of(device)
+    if rivals and order.turn == TURNED:
+        # Since then: the turn has ended the one of before.
+        rival = rivals[0]
+        severity = Severity.CRITICAL
+        what = (
+            "the roles have turned, and yet "
+            f"{takeover_text(rival.site, rival.successor, is_lost=rival.is_lost)}"
+        )
+        why = "so what is written there is not in the copy that this one is: hosts stay out here"
+        do = (
+            "once hosts write there no more, its last copy, and the turn: 'sanctl replicate "
+            f"failback {device.name} --from {rival.site} --copy COPY --takeover'; or, where "
+            "nothing that was written there is wanted, 'sanctl replicate giveback "
+            f"{device.name} --at {rival.site}' and then {release}"
+        )
+    elif order.turn == TURNED:
         severity = Severity.CRITICAL
         what = f"the roles have turned: it goes on instead of {_replaced(copy)}, says site {site}"
         why = "so the hosts of neither have it: the other one was taken over, and this one is held"
@@ -99,15 +117,20 @@ def _held_finding(
             f"{device.name} --from {site} --copy COPY --hold'"
         )
     else:
-        taken = cluster.cib.takeover(device.name.value, site)
+        taken = rivals[0] if rivals else None
         goes_on = f": {successor_text(taken.successor)} goes on" if taken is not None else ""
         what = f"the roles have not turned{goes_on}"
         why = "so the next copy comes as what has changed since this one"
+        first = (
+            f"'sanctl replicate giveback {device.name} --at {taken.site}' and then "
+            if taken is not None
+            else ""
+        )
         do = (
             "once hosts write to the other one no more, its last copy, and the turn: 'sanctl "
             f"replicate failback {device.name} --from {site} --copy COPY --takeover'; a copy "
             "before that: with --hold; or let hosts in to this one, where the other is given up: "
-            f"{release}"
+            f"{first}{release}"
         )
     return Finding(
         code="SAN-HLT-167",

@@ -164,7 +164,7 @@ def next_replica_step(
     drops = tuple(node for node in device.nodes if node not in target)
     if not adds and not drops:
         return _last_step(cluster, device, request)
-    refuse_while_restoring(device)
+    refuse_while_restoring(cluster, device)
     if cluster.active_node(name) is None and _is_between_roles(cluster, device, context.now_s):
         return AwaitRole(seen=replicas_text(cluster, device))
     has_room = len(device.nodes) < replica_limit(context.drbd_version)

@@ -196,7 +196,9 @@ def _check_noted(cluster: Cluster, copy: SiteCopy) -> None:
 
 
 def copies_in_use(cluster: Cluster, site: str) -> frozenset[str]:
-    """Return the tokens of the copies at a site that devices are being filled from."""
+    """Return the tokens of the copies at a site that devices are being filled from, or held as."""
     orders = [device.restore for device in cluster.cib.devices if device.is_restoring]
+    # Also where the CIB does not know of it any more.
+    orders += [state.noted_hold for state in cluster.cib.replicas.values()]
     copies = [copy for order in orders if order is not None for copy in (order.copy, order.base)]
     return frozenset(copy.token for copy in copies if copy is not None and copy.site == site)

@@ -26,7 +26,7 @@ from sanctl.drivers.borg import LOCK_S, Borg
 from sanctl.errors import CommandError, Problem
 from sanctl.model.backup import OWN_POINT, WRITING, BackupName, Repository
 from sanctl.model.cib_change import SetParameter
-from sanctl.model.device_restore import REPORT_PREFIX, RestoreReport
+from sanctl.model.device_restore import OLDER_KEY, REPORT_PREFIX, RestoreReport
 from sanctl.model.restore_point import RestorePoint
 from sanctl.ops import backup_point, backup_store
 from sanctl.ops.session import Session
@@ -452,6 +452,33 @@ def test_what_a_device_is_being_filled_from_is_not_pruned(bed: Bed) -> None:
     assert status == 4 and found[0]["code"] == "SAN-REST-010" and bed.backups() == names[1:]
     assert bed.run("device delete new --yes")[0] == 0
     assert bed.run("backup prune web --keep-last 1 --yes")[1]["deleted"] == [names[1]]
+
+
+def test_nothing_is_made_or_pruned_of_what_is_not_known(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The CIB is older than a hold that a node has noted: the device may be half of a copy."""
+    names = []
+    for _ in range(2):
+        names.append(bed.run("backup run web")[1]["name"])
+        bed.env.clock.sleep(5)
+    cluster, prune = bed.env.pacemaker, "backup prune web --keep-last 1 --yes"
+    cluster.in_contact["n2"] = f" {OLDER_KEY}=unreadable"
+    cluster.tick()
+    for line in (prune, "backup run web", "backup run web --skip-elsewhere --keep-last 1"):
+        status, found = bed.run(line)
+        assert status == 4 and found[0]["code"] == "SAN-REST-018", line
+        assert "n2 has a note that cannot be read" in found[0]["text"]
+    (failure,) = bed.session().observe().cib.backup_failures
+    assert failure.device == "web", "of the timer's, which somebody is to hear of"
+    del cluster.in_contact["n2"]
+    cluster.tick()
+    with monkeypatch.context() as patched:
+        patched.setattr(cluster, "_states", dict)
+        status, found = bed.run(prune)
+        assert status == 4 and found[0]["code"] == "SAN-REST-019"
+    assert bed.backups() == names
+    assert bed.run(prune)[1]["deleted"] == names[:1]
 
 
 def test_what_goes_is_shown_before_and_no_other_backup_goes(

@@ -13,7 +13,7 @@ import pytest
 
 from sanctl.drivers.site_link import SiteLink
 from sanctl.errors import CommandError, Problem
-from sanctl.model.cib_change import SetParameter
+from sanctl.model.cib_change import RemoveTakeover, SetParameter, SetTakeover
 from sanctl.model.device_restore import (
     ASKED,
     COPYING,
@@ -25,6 +25,7 @@ from sanctl.model.device_restore import (
 )
 from sanctl.model.names import DeviceName
 from sanctl.model.release_needs import HELD_COPIES
+from sanctl.model.site_takeover import Successor, Takeover
 from sanctl.ops import site_takeover
 from sanctl.plan.device.restoring import plan_cancelled
 from tests.support.json_contract import breaches
@@ -385,3 +386,87 @@ def test_one_that_is_being_filled_is_not_released(
     )
     sites.bed.session.change(lambda _seen: (copying,))
     assert "SAN-REST-005" in run("replicate failback web --release", monkeypatch, capsys, status=4)
+
+
+def noted_at_home(sites: Sites) -> bool:
+    return sites.bed.seen().cib.takeover("web", "far") is not None
+
+
+@pytest.mark.usefixtures("away")
+def test_hosts_are_not_let_in_while_another_device_goes_on(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those of both would write, and one of two versions be given up."""
+    run("replicate failback web --from far --copy back --hold --yes", monkeypatch, capsys)
+    release = "replicate failback web --release"
+    # Also where it was noted at the site alone so far.
+    forget = [RemoveTakeover(takeover=each) for each in sites.bed.seen().cib.takeovers]
+    sites.bed.session.change(lambda _seen: tuple(forget))
+    assert not noted_at_home(sites)
+    text = run(release, monkeypatch, capsys, status=4)
+    assert "SAN-REST-017" in text and "device web was taken over: device back." in text
+    assert "replicate giveback web --at far" in text and noted_at_home(sites)
+    assert order_of(sites).state == HELD
+    text = run_any("status", monkeypatch, capsys)
+    assert "replicate giveback web --at far' and then 'sanctl replicate failback web" in text
+
+    # What this cluster has seen of it counts where the site is not reached.
+    def silent(*_words: Any) -> Any:
+        raise CommandError(Problem("SAN-SITE-008", "no route to host"))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SiteLink, "takeovers", silent)
+        text = run(release, monkeypatch, capsys, status=4)
+        assert "SAN-REST-017" in text and "no route to host" in text
+    run("replicate giveback web --at far --yes", monkeypatch, capsys)
+    run(release, monkeypatch, capsys)
+    assert order_of(sites).state == DONE
+
+
+@pytest.mark.usefixtures("away")
+def test_hosts_are_let_in_beside_another_device_where_that_is_accepted(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hold = "replicate failback web --from far --copy back --yes"
+    release = "replicate failback web --release"
+    run(f"{hold} --hold", monkeypatch, capsys)
+    run(f"{release} --accept SAN-REST-017", monkeypatch, capsys)
+    assert order_of(sites).state == DONE
+    # A failback that ends the hold says so by itself.
+    run(f"{hold} --hold", monkeypatch, capsys)
+    run(f"{hold} --accept SAN-REST-016", monkeypatch, capsys)
+    assert order_of(sites).state == DONE
+
+
+@pytest.mark.usefixtures("away")
+def test_a_turn_that_would_leave_a_third_device_fills_nothing(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Hosts would not be let in afterwards, and those of the other device be out."""
+    device = sites.bed.seen().cib.device("web")
+    assert device is not None
+    third = Successor("third", "9" * 32, "to-far-1", 7)
+    noted = SetTakeover(takeover=Takeover("web", "other", device.uuid, third))
+    sites.bed.session.change(lambda _seen: (noted,))
+    text = run(_TURN, monkeypatch, capsys, status=4)
+    assert "SAN-REST-017" in text and "device third." in text and "nothing was ordered" in text
+    device = sites.bed.seen().cib.device("web")
+    assert device is not None and device.restore is None
+    run(f"{_TURN} --accept SAN-REST-017", monkeypatch, capsys)
+    assert order_of(sites).state == DONE
+
+
+@pytest.mark.usefixtures("away")
+def test_a_turn_that_is_not_known_lets_no_host_in(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("replicate failback web --from far --copy back --hold --yes", monkeypatch, capsys)
+    run("replicate giveback web --at far --yes", monkeypatch, capsys)
+    asked = order_of(sites)._replace(turn=ASKED)
+    change = SetParameter(name=DeviceName.parse("web"), parameter="restore", value=str(asked))
+    sites.bed.session.change(lambda _seen: (change,))
+    text = run("replicate failback web --release", monkeypatch, capsys, status=4)
+    assert "SAN-REST-017" in text and "whether site far has noted" in text
+    run("replicate takeover web", monkeypatch, capsys)
+    run("replicate failback web --release", monkeypatch, capsys)
+    assert order_of(sites).state == DONE

@@ -21,7 +21,16 @@ from sanctl.drivers.site_chunks import SUFFIX
 from sanctl.drivers.site_link import SiteLink
 from sanctl.errors import CommandError, Problem
 from sanctl.model.cib_change import SetSite
-from sanctl.model.device_restore import COPYING, DONE, HELD, ORDERED, RestoreOrder
+from sanctl.model.device_restore import (
+    COPYING,
+    DONE,
+    GIVEN_UP,
+    HELD,
+    OLDER_KEY,
+    ORDERED,
+    RestoreOrder,
+    packed,
+)
 from sanctl.model.site_copy import SiteCopy
 from tests.fakes.local_site import local_link
 from tests.unit.agents.restore.test_program import PRESENT, Node, bed, node
@@ -324,3 +333,115 @@ def test_all_is_read_where_the_node_has_noted_that_it_was_held_no_more(
     assert held.device.read_bytes() == LATER and held.state == HELD
     assert ("the CIB was older; all is read" in " ".join(said)) is has_ended
     assert noted == [str(order.in_state(COPYING))], "before the first write"
+
+
+@pytest.fixture
+def full_pool(held: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Nothing can be noted beside the data on this node any more."""
+    data = tmp_path / "web.data"
+    data.touch()
+    monkeypatch.setattr(lost_writes, "data_file", lambda _name: str(data))
+
+    def full(*_: object, **__: object) -> NoReturn:
+        raise OSError(28, "no space left on device")
+
+    monkeypatch.setattr(noted_hold, "write_atomically", full)
+    return monkeypatch
+
+
+@pytest.mark.usefixtures("full_pool")
+@pytest.mark.parametrize("goal", ["changes", "whole", "point"])
+def test_an_order_that_cannot_be_noted_is_given_up(held: Node, goal: str) -> None:
+    """Each monitor began it again, and hosts stayed out for good."""
+    order = held.bed.order()
+    if goal == "whole":
+        held.bed.set_restore(str(order._replace(base=None)))
+    elif goal == "point":
+        good = held.bed.good
+        back = order._replace(point=good.name, point_token=good.token, holds=False)
+        held.bed.set_restore(str(back))
+    held.run()
+    assert held.device.read_bytes() == FIRST and "no space left" in held.report()
+    found = held.bed.order()
+    if goal == "whole":
+        assert found.state == GIVEN_UP
+    else:
+        assert found.state == HELD and found.copy == order.base
+
+
+@pytest.mark.usefixtures("full_pool")
+@pytest.mark.parametrize("goal", ["site", "point"])
+def test_what_has_begun_and_cannot_be_noted_says_so(held: Node, goal: str) -> None:
+    order = held.bed.order().in_state(COPYING)
+    if goal == "point":
+        good = held.bed.good
+        order = order._replace(point=good.name, point_token=good.token)
+    held.bed.set_restore(str(order))
+    held.run()
+    assert held.state == COPYING and "no space left" in held.report()
+    assert held.device.read_bytes() == FIRST
+
+
+@pytest.mark.parametrize("error", [OSError(5, "input/output error"), None])
+def test_a_note_that_cannot_be_read_gives_the_order_up(
+    held: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError | None
+) -> None:
+    """One that is damaged says nothing of what the device is: all is read."""
+    data = tmp_path / "web.data"
+    data.touch()
+    monkeypatch.setattr(lost_writes, "data_file", lambda _name: str(data))
+    Path(noted_hold.path_of(str(data))).write_text("damaged\n")
+
+    def broken(*_: object) -> str:
+        assert error is not None
+        raise error
+
+    with monkeypatch.context() as patched:
+        if error is not None:
+            patched.setattr(noted_hold, "read_text_or", broken)
+        held.run()
+    if error is not None:
+        assert held.state == HELD and held.bed.order().copy == copy_of(FIRST, ONE)
+        assert "input/output" in held.report() and held.device.read_bytes() == FIRST
+    else:
+        assert held.state == HELD and held.device.read_bytes() == LATER
+
+
+def test_a_first_copy_is_noted_and_on_the_disk_before_it_is_written(
+    held: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a node without power comes back with an order that may still be given up."""
+    data = tmp_path / "web.data"
+    data.touch()
+    monkeypatch.setattr(lost_writes, "data_file", lambda _name: str(data))
+    held.bed.set_restore(str(held.bed.order()._replace(base=None)))
+    monkeypatch.setattr(program, "_ON_DISK_S", 0.0)
+    with monkeypatch.context() as patched:
+        patched.setattr(own_disk, "written_cib_version", lambda: (0, 6))
+        held.run()
+        assert held.device.read_bytes() == FIRST and held.state == COPYING
+    noted: list[str] = []
+    write = program._write
+
+    def watched(*words: Any) -> None:
+        noted.append(noted_hold.read("web"))
+        write(*words)
+
+    monkeypatch.setattr(program, "_write", watched)
+    held.run()
+    assert held.device.read_bytes() == LATER and held.state == HELD
+    (text,) = noted
+    assert " copying " in text
+
+
+def test_an_order_that_is_given_up_beside_a_newer_note_lets_no_host_in(
+    held: Node, tmp_path: Path
+) -> None:
+    """By what any node has noted the device may be half of another copy."""
+    (tmp_path / "site" / DEVICE / f"to-far.{TWO}").unlink()
+    order = held.bed.order()._replace(base=None)
+    half = order.in_state(COPYING)._replace(token="8" * 16, given_s=order.given_s + 1)
+    held.bed.cluster.in_contact["n2"] = f" {OLDER_KEY}={packed(str(half))}"
+    held.bed.set_restore(str(order))
+    held.run()
+    assert held.state == COPYING and "SAN-SITE-01" in held.report()

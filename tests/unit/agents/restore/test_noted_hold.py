@@ -107,7 +107,8 @@ def test_an_older_cib_lets_no_host_in(
 def test_an_operator_lets_hosts_in(in_cib: InCib, replica: Replica) -> None:
     seen(HELD_ORDER)
     assert replica.boot(in_cib, "").restore
-    in_cib.order = str(HELD_ORDER.in_state(GIVEN_UP))
+    # An order that no node takes for an older one (plan/site/hold_release.py).
+    in_cib.order = str(HELD_ORDER._replace(given_s=HELD_ORDER.given_s + 1).in_state(GIVEN_UP))
     assert closure.as_known(RUNNER, DEVICE) == DEVICE and published() == ""
 
 
@@ -143,8 +144,37 @@ def test_an_order_of_an_older_cib_does_not_take_the_note_away(
     seen(HELD_ORDER)
     assert replica.boot(in_cib, str(BEFORE._replace(state=COPYING))).restore
     assert replica.noted == HELD_ORDER
+    # What is ordered in its place has to be newer than that as well.
+    assert parse_replica_state(published()).noted_hold == HELD_ORDER
     in_cib.order = str(BEFORE)
     assert closure.as_known(RUNNER, DEVICE).restore and published()
+
+
+def test_an_open_order_of_an_older_cib_is_published_as_such(
+    in_cib: InCib, replica: Replica
+) -> None:
+    """By a clock that was ahead the noted one would be newer than all that follow."""
+    ahead = HELD_ORDER._replace(given_s=9000)
+    seen(ahead)
+    for order in (HOLDS, HOLDS._replace(state=COPYING), HELD_ORDER):
+        assert seen(order).restore and replica.noted == ahead
+        assert parse_replica_state(published()).noted_hold == ahead
+    # What is given then is newer, is noted, and ends.
+    newer = HOLDS._replace(token="6" * 16, given_s=9001, state=COPYING)
+    assert seen(newer).restore and replica.noted == newer and not published()
+    in_cib.order = str(newer.in_state(DONE))
+    assert closure.as_known(RUNNER, DEVICE) == DEVICE and not published()
+    # So it is where the hold has ended here, and is said to stand.
+    assert replica.boot(in_cib, str(newer._replace(state=HELD))).restore
+    assert parse_replica_state(published()).noted_hold == newer.in_state(DONE)
+
+
+def test_a_plain_restore_after_the_hold_publishes_nothing(in_cib: InCib, replica: Replica) -> None:
+    seen(HELD_ORDER)
+    assert replica.boot(in_cib, str(BEFORE)).restore and published()
+    state_files.remove_device("web")
+    replica.note.unlink()
+    assert seen(ORDER).restore and not published()
 
 
 def test_a_restore_that_is_no_hold_is_not_noted(in_cib: InCib, replica: Replica) -> None:
@@ -165,11 +195,14 @@ def test_what_cannot_be_read_or_written(
     with monkeypatch.context() as patched:
         patched.setattr(noted_hold, "write_atomically", full)
         assert seen(HOLDS).restore and replica.boot(in_cib, str(HOLDS)).restore
+        # So that the node that serves does not begin.
+        assert parse_replica_state(published()).is_hold_unnoted
+        assert not parse_replica_state(published()).is_cib_older
         with pytest.raises(OSError, match="no space"):
             closure.note("web", str(HOLDS))
     assert replica.noted is None
     # The next monitor makes up for it.
-    assert seen(HOLDS).restore and replica.noted == HOLDS
+    assert seen(HOLDS).restore and replica.noted == HOLDS and not published()
     # Hosts are let in where the end cannot be noted: the CIB on the disk says so, too.
     in_cib.order = str(HOLDS._replace(holds=False, state=DONE))
     with monkeypatch.context() as patched:

@@ -35,6 +35,7 @@ from sanctl.plan.device import restore_progress, restore_refusals, restore_reque
 from sanctl.plan.device.restoring import Begin, Copy, CopyFromSite, GiveUp, NothingToDo, Wait
 from sanctl.plan.health.restore_health import restore_findings
 from sanctl.plan.health.site_health import site_findings
+from sanctl.plan.site import hold_release
 from sanctl.plan.site.choosing import copies_in_use
 from sanctl.plan.site.takeover import copy_taken, plan_turn
 from tests.unit.model.test_site import SITE
@@ -117,7 +118,7 @@ def test_a_device_is_held_at_the_end_and_let_in_by_a_command_alone() -> None:
     assert held == HELD_ORDER and held.held_copy == COPY and held.is_open
     for is_closed in (True, False):
         assert step(needing(held), now_s=1e9, is_closed=is_closed) == NothingToDo()
-    released = restoring.plan_released(needing(held), SPEC.name)
+    released = hold_release.plan_released(needing(held), SPEC.name)
     assert released == (
         ClearParameter(name=SPEC.name, parameter="needs"),
         SetParameter(name=SPEC.name, parameter="restore", value=str(FROM_SITE.in_state(DONE))),
@@ -217,21 +218,22 @@ def test_the_same_copy_and_other_requests() -> None:
 )
 def test_what_is_not_released(order: RestoreOrder | None, copy: SiteCopy | None, code: str) -> None:
     with pytest.raises(Refused, match=code):
-        restoring.plan_released(cluster(order), SPEC.name, copy)
+        hold_release.plan_released(cluster(order), SPEC.name, copy)
 
 
 def test_what_is_released_already_or_may_not_change() -> None:
-    assert restoring.plan_released(cluster(FROM_SITE._replace(state=DONE)), SPEC.name) == ()
-    assert ordered(restoring.plan_released(needing(HELD_ORDER), SPEC.name, COPY)).state == DONE
+    assert hold_release.plan_released(cluster(FROM_SITE._replace(state=DONE)), SPEC.name) == ()
+    assert ordered(hold_release.plan_released(needing(HELD_ORDER), SPEC.name, COPY)).state == DONE
     with pytest.raises(Refused, match="SAN-CLU-001"):
-        restoring.plan_released(cluster(HELD_ORDER, has_quorum=False), SPEC.name)
+        hold_release.plan_released(cluster(HELD_ORDER, has_quorum=False), SPEC.name)
     with pytest.raises(Refused, match="SAN-REST-014"):
         restoring.plan_cancelled(needing(HELD_ORDER), SPEC.name)
 
 
 def test_what_would_change_the_device_is_refused() -> None:
     with pytest.raises(Refused) as refused:
-        restore_refusals.refuse_while_restoring(needing(HELD_ORDER).cib.devices[0])
+        seen = needing(HELD_ORDER)
+        restore_refusals.refuse_while_restoring(seen, seen.cib.devices[0])
     (problem,) = refused.value.problems
     assert problem.code == "SAN-REST-014" and "failback web --release" in problem.hint
     assert "device restore web" in problem.hint
@@ -313,10 +315,11 @@ def test_the_finding_says_whether_the_roles_have_turned() -> None:
         assert ("--copy COPY" in finding.do) is (not turn)
         taken = replace(seen, cib=replace(seen.cib, takeovers=(takeover,)))
         (finding,) = restore_findings(taken, seen.cib.devices[0])
-        assert ("since 1970-01-01" in finding.what) is (not turn)
+        assert ("since 1970-01-01" in finding.what) is (turn != ASKED)
         # It says nothing of what comes after.
-        for state in (DONE, COPYING, ORDERED):
+        for state in (DONE, GIVEN_UP):
             assert order.in_state(state).turn == ""
+        for state in (DONE, GIVEN_UP, ORDERED):
             assert turn == "" or RestoreOrder.parse(str(order._replace(state=state))) is None
     assert RestoreOrder.parse(str(HELD_ORDER._replace(turn="other"))) is None
     text = restore_progress.progress_text(seen, seen.cib.devices[0])
@@ -324,8 +327,56 @@ def test_the_finding_says_whether_the_roles_have_turned() -> None:
     own = needing(HELD_ORDER._replace(point=str(COPY._replace(uuid=SPEC.uuid))))
     (finding,) = restore_findings(own, own.cib.devices[0])
     assert "of the device itself" in finding.what and "--takeover" not in finding.do
-    later = ordered(restore_request.plan_restore(seen, request(), {}, 2000.0))
-    assert later.base == COPY and later.turn == ""
+
+
+def test_the_turn_outlives_what_ends_before_hosts_are_let_in() -> None:
+    """A later copy that is withdrawn, and a choice of a replica: the roles are as they were."""
+    for turn in (ASKED, TURNED):
+        held = HELD_ORDER._replace(turn=turn)
+        later = ordered(restore_request.plan_restore(needing(held), request(), {}, 2000.0))
+        assert later.base == COPY and later.turn == turn
+        assert RestoreOrder.parse(str(later)) == later
+        back = later.withdrawn
+        assert back.state == HELD and back.copy == COPY and back.turn == turn
+        for order in (held.distrusted, later.distrusted, later.in_state(COPYING)):
+            assert RestoreOrder.parse(str(order)) == order and order.state == COPYING
+            assert order.turn == turn and order.in_state(HELD).turn == turn
+            assert order.in_state(DONE).turn == ""
+            third = request(LATER._replace(point="third", token="3" * 16))
+            again = ordered(restore_request.plan_restore(needing(order), third, {}, 2000.0))
+            assert again.state == COPYING and again.turn == turn
+        # Of another device the roles have not turned; nor does it say so where hosts are let in.
+        other = LATER._replace(uuid="9" * 32)
+        assert later._replace(point=str(other)).in_state(COPYING).turn == ""
+        assert later._replace(holds=False).in_state(COPYING).turn == ""
+        to_point = later._replace(point="kept", point_token=KEPT.token, holds=False)
+        assert to_point.in_state(COPYING).turn == "" and to_point.withdrawn.turn == turn
+        assert RestoreOrder.parse(str(later.in_state(COPYING)._replace(holds=False))) is None
+
+
+def test_hosts_are_not_let_in_to_a_device_that_was_taken_over() -> None:
+    """The finding does not say so either: both would have hosts that write."""
+    takeover = Takeover("web", "far", SPEC.uuid, Successor("web", COPY.uuid, "to-far", 7))
+    for turn in ("", ASKED, TURNED):
+        seen = needing(HELD_ORDER._replace(turn=turn))
+        taken = replace(seen, cib=replace(seen.cib, takeovers=(takeover,)))
+        with pytest.raises(Refused, match="SAN-REST-017") as refused:
+            hold_release.plan_released(taken, SPEC.name)
+        assert "replicate giveback web --at far" in refused.value.problems[0].hint
+        accepted = (hold_release.GOES_ON_ELSEWHERE,)
+        changes = hold_release.plan_released(taken, SPEC.name, None, accepted)
+        assert ordered(changes).state == DONE
+        (finding,) = restore_findings(taken, taken.cib.devices[0])
+        has_word = "giveback web --at far" if turn != ASKED else "replicate takeover web"
+        assert finding.do.index(has_word) < finding.do.index("--release")
+        if turn == TURNED:
+            assert finding.severity is Severity.CRITICAL and "and yet device web" in finding.what
+        # Of an earlier device of the name.
+        gone = replace(seen, cib=replace(seen.cib, takeovers=(takeover._replace(uuid="9" * 32),)))
+        if turn != ASKED:
+            assert hold_release.plan_released(gone, SPEC.name)
+    with pytest.raises(Refused, match="whether site far has noted"):
+        hold_release.plan_released(needing(HELD_ORDER._replace(turn=ASKED)), SPEC.name)
 
 
 def test_what_is_said_of_a_takeover_while_it_is_held() -> None:

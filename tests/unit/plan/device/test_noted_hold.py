@@ -22,9 +22,10 @@ from sanctl.model.device_restore import (
     packed,
 )
 from sanctl.parse.published_state import parse_replica_state
-from sanctl.plan.device import restore_refusals, restore_request, restoring
+from sanctl.plan.device import restore_refusals, restore_request
 from sanctl.plan.device.noted_hold import closes_older, is_older, may_be_base, next_note
 from sanctl.plan.health.restore_health import restore_findings
+from sanctl.plan.site import hold_release
 from tests.unit.plan.device.test_held_restore import (
     HELD_ORDER,
     HOLDS,
@@ -85,8 +86,11 @@ def test_only_a_hold_is_noted_and_what_follows_it() -> None:
 
 def test_a_hold_that_has_ended_here_is_not_begun_again() -> None:
     """A CIB of before the end says that the device is the copy; hosts have written to it since."""
-    for order in (HOLDS, HOLDS.in_state(COPYING), HELD_ORDER, NEXT):
+    for order in (HELD_ORDER, NEXT):
         assert next_note(str(order), str(ENDED)) is None
+    # By these it is filled, whichever CIB says so: half of it is no device for a host.
+    for order in (HOLDS, HOLDS.in_state(COPYING)):
+        assert next_note(str(order), str(ENDED)) == str(order)
     assert may_be_base(HOLDS, str(ENDED)), "it says nothing of what the device is"
     assert not may_be_base(NEXT, str(ENDED))
     # Once all is read it is another hold.
@@ -95,8 +99,12 @@ def test_a_hold_that_has_ended_here_is_not_begun_again() -> None:
 
 
 def test_what_a_device_was_held_as_is_compared_with_the_note() -> None:
-    for noted in ("", str(HELD_ORDER), str(NEXT), str(NEXT._replace(token="8" * 16))):
+    for noted in ("", str(HELD_ORDER), str(NEXT)):
         assert may_be_base(NEXT, noted)
+    # Another order of the same base may have begun where this node did not see it.
+    other = NEXT._replace(token="8" * 16)
+    for order in (NEXT, NEXT._replace(given_s=NEXT.given_s + 1)):
+        assert not may_be_base(order, str(other)) and next_note(str(order), str(other)) is None
     # It was half of another copy when its node lost its power.
     for known in (HOLDS, HOLDS.in_state(COPYING), HELD_ORDER._replace(point=str(LATER))):
         assert not may_be_base(NEXT, str(known)) and next_note(str(NEXT), str(known)) is None
@@ -133,31 +141,36 @@ def test_the_finding_names_the_node_and_the_way_out() -> None:
         (finding,) = restore_findings(with_notes(seen, n2=order), device)
         assert finding.code == "SAN-HLT-170" and said in finding.what and "n2" in finding.what
         assert "failback web --release" in finding.do and "the newer CIB" in finding.do
-    # The CIB's own order keeps hosts out as well, and says more.
+    # What it is held as by the CIB it may not be.
     held = needing(HELD_ORDER)
-    (finding,) = restore_findings(with_notes(held, n2=NEXT), held.cib.devices[0])
-    assert finding.code == "SAN-HLT-167"
+    for noted, said in ((NEXT, "was to be"), (ENDED._replace(given_s=5000), "is held no more")):
+        (finding,) = restore_findings(with_notes(held, n2=noted), held.cib.devices[0])
+        assert finding.code == "SAN-HLT-170" and said in finding.what
+    filled = needing(HOLDS.in_state(COPYING))
+    (finding,) = restore_findings(with_notes(filled, n2=NEXT), filled.cib.devices[0])
+    assert finding.code == "SAN-HLT-110"
 
 
 def test_hosts_are_let_in_only_where_that_is_accepted() -> None:
     seen = with_notes(cluster(BEFORE), n1=HELD_ORDER, n2=NEXT)
     with pytest.raises(Refused, match="SAN-REST-015") as refused:
-        restoring.plan_released(seen, SPEC.name)
+        hold_release.plan_released(seen, SPEC.name)
     assert "--accept SAN-REST-015" in refused.value.problems[0].hint
     accepted = (restore_refusals.OLDER_CIB,)
-    changes = restoring.plan_released(seen, SPEC.name, None, accepted)
+    changes = hold_release.plan_released(seen, SPEC.name, None, accepted)
     order = ordered(changes)
     # Which no node takes for an older one, and which says nothing of what is on the device.
-    assert order == NEXT.in_state(GIVEN_UP) and order.held_copy is None
+    assert order == NEXT._replace(given_s=NEXT.given_s + 1).in_state(GIVEN_UP)
+    assert order.held_copy is None
     for noted in (HELD_ORDER, NEXT):
         assert not closes_older(str(order), str(noted))
         assert next_note(str(order), str(noted)) == str(order)
     # Where one cannot be read no order is known to be newer.
     seen = with_notes(seen, n1=None)
     with pytest.raises(Refused, match="cannot be read") as refused:
-        restoring.plan_released(seen, SPEC.name, None, accepted)
+        hold_release.plan_released(seen, SPEC.name, None, accepted)
     assert "--release" in refused.value.problems[0].hint
-    assert restoring.plan_released(cluster(BEFORE), SPEC.name, None, accepted) == ()
+    assert hold_release.plan_released(cluster(BEFORE), SPEC.name, None, accepted) == ()
 
 
 def test_an_order_is_newer_than_each_before_whatever_the_clocks_say() -> None:

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Rules: whether hosts are let in to a device that is held as a copy at a second site."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from sanctl.errors import Problem, Refused
+from sanctl.model.cib_change import Change
+from sanctl.model.cluster import Cluster
+from sanctl.model.device import DeviceSpec
+from sanctl.model.device_restore import ASKED, DONE, GIVEN_UP, HELD, RestoreOrder
+from sanctl.model.names import DeviceName
+from sanctl.model.site_copy import SiteCopy
+from sanctl.model.site_takeover import Takeover
+from sanctl.plan.cluster.preconditions import existing_device, refuse_unless_changeable
+from sanctl.plan.device.restore_refusals import (
+    OLDER_CIB,
+    being_restored_problem,
+    nodes_with_newer_hold,
+    older_cib_problem,
+)
+from sanctl.plan.device.restoring import order_changes, unreadable_problem
+from sanctl.plan.site.takeover import takeover_text
+
+#: The refusal to let hosts in to a device that is held, while another one may go on instead of it.
+GOES_ON_ELSEWHERE = "SAN-REST-017"
+
+
+def plan_released(
+    cluster: Cluster,
+    name: DeviceName,
+    copy: SiteCopy | None = None,
+    accepted: Collection[str] = (),
+) -> tuple[Change, ...]:
+    """Return the change by which hosts are let in to a device that is held; none if it is not.
+
+    Args:
+        cluster: as observed.
+        name: the device.
+        copy: the copy that it has to be; None: whichever it is held as.
+        accepted: the codes of refusals that the operator accepts.
+
+    Raises:
+        Refused: there is no such device, it cannot be changed now, is being restored still, or is
+            held as another copy; or what nodes have noted is newer; or another device goes on
+            instead of it, or may do.
+    """
+    device = existing_device(cluster, name)
+    if not device.is_restoring:
+        return _plan_released_of_older(cluster, device, accepted)
+    refuse_unless_changeable(cluster, device)
+    order = device.restore
+    if order is None:
+        raise Refused(unreadable_problem(device))
+    if order.state != HELD or copy not in {None, order.copy}:
+        raise Refused(being_restored_problem(device))
+    rivals = cluster.cib.takeovers_of(device)
+    if GOES_ON_ELSEWHERE not in accepted:
+        if rivals:
+            raise Refused(goes_on_problem(device, rivals))
+        if order.turn == ASKED:
+            raise Refused(_asked_problem(device, order))
+    if nodes_with_newer_hold(cluster, device):
+        return _plan_released_of_older(cluster, device, accepted)
+    return order_changes(device, order.in_state(DONE))
+
+
+def _plan_released_of_older(
+    cluster: Cluster, device: DeviceSpec, accepted: Collection[str]
+) -> tuple[Change, ...]:
+    """Return the change that lets hosts in where the CIB is older than what nodes have noted.
+
+    It says nothing of what the device holds: that is not known. No order that was noted is newer.
+    """
+    noting = nodes_with_newer_hold(cluster, device)
+    if not noting:
+        return ()
+    refuse_unless_changeable(cluster, device)
+    orders = [order for order in noting.values() if order is not None]
+    if OLDER_CIB not in accepted or len(orders) < len(noting):
+        raise Refused(older_cib_problem(device, noting))
+    newest = max(orders, key=lambda order: (order.given_s, order.token))
+    known_s = max(order.given_s for order in (newest, device.restore) if order is not None)
+    return order_changes(device, newest._replace(given_s=known_s + 1).in_state(GIVEN_UP))
+
+
+def rivals_after_turn(cluster: Cluster, device: DeviceSpec, copy: SiteCopy) -> tuple[Takeover, ...]:
+    """Return the takeovers of a device that the turn of its roles with a copy's device leaves."""
+    return tuple(
+        each
+        for each in cluster.cib.takeovers_of(device)
+        if (each.site, each.successor.uuid) != (copy.site, copy.uuid)
+    )
+
+
+def _asked_problem(device: DeviceSpec, order: RestoreOrder) -> Problem:
+    name, site = device.name, order.copy.site if order.copy is not None else "SITE"
+    return Problem(
+        GOES_ON_ELSEWHERE,
+        f"the turn of the roles of device {name} was begun, and broke off: whether site {site} has "
+        "noted that it goes on is not known here, and hosts may write to the other one",
+        f"'sanctl replicate takeover {name}' notes it, or says that it was; then again. --accept "
+        f"{GOES_ON_ELSEWHERE} lets hosts in all the same: keep them off the other one",
+    )
+
+
+def goes_on_problem(device: DeviceSpec, rivals: Sequence[Takeover]) -> Problem:
+    """Return that other devices go on instead of one that is held."""
+    name = device.name
+    said = "; ".join(
+        takeover_text(each.site, each.successor, is_lost=each.is_lost) for each in rivals
+    )
+    return Problem(
+        GOES_ON_ELSEWHERE,
+        f"device {name} was taken over: {said}. Where hosts write to both, one of two versions is "
+        "given up",
+        f"its last copy, and the turn: 'sanctl replicate failback {name} --from {rivals[0].site} "
+        f"--copy COPY --takeover'; or, where nothing that was written there is wanted, 'sanctl "
+        f"replicate giveback {name} --at {rivals[0].site}', and then again. --accept "
+        f"{GOES_ON_ELSEWHERE} lets hosts in all the same",
+    )
