@@ -12,9 +12,7 @@ import contextlib
 import json
 import re
 import select
-import shlex
 import time
-import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from typing import Any
 
@@ -256,52 +254,6 @@ def test_a_later_copy_is_withdrawn_before_it_begins(scenario: Scenario, there: s
         fail_back(bed, source, "--hold --timeout 10", status=7)
         sanctl(bed, "n3", f"device restore {HOME} --cancel")
     assert is_held_as(bed, first) and digests(bed, HOME) == {before}
-
-
-def order_in(cib: str) -> ET.Element | None:
-    """Return the parameter of a CIB by which the device is held."""
-    return ET.fromstring(cib).find(
-        f".//primitive[@id='{HOME}']/instance_attributes/nvpair[@name='restore']"
-    )
-
-
-def test_a_cib_of_before_lets_no_host_in(scenario: Scenario, there: str) -> None:
-    """All power is lost, and what comes back does not know that the device is held."""
-    del there
-    bed, nodes = scenario.bed, ("n1", "n2", "n3")
-    source, wanted = newest(bed, THERE)
-    fail_back(bed, source)
-    known = order_in(bed.sh("n3", "cibadmin --query").stdout)
-    assert known is not None
-
-    def is_older(node: str) -> bool:
-        return order_in(bed.sh(node, "cat /var/lib/pacemaker/cib/cib.xml").stdout) is None
-
-    def finding() -> bool:
-        return "SAN-HLT-170" in bed.sh("n3", "sanctl status", ok=range(256), timeout_s=60).stdout
-
-    parent = f"//primitive[@id='{HOME}']/instance_attributes"
-    with given_nothing(scenario):
-        bed.sh("n3", f"cibadmin --delete --xpath \"{parent}/nvpair[@name='restore']\"")
-        wait_for("the CIB on each disk", lambda: all(map(is_older, nodes)), within_s=60)
-        wait_for("the finding", finding, within_s=120)
-        for node in nodes:
-            bed.cut_power(node)
-        for node in nodes:
-            bed.ensure_power(node)
-        wait_for("a node to serve", lambda: collect.active_node(bed, HOME), within_s=400)
-        wait_for("the finding again", finding, within_s=120)
-        words = f"replicate failback {HOME} --release"
-        assert sanctl(bed, "n3", words, status=4)[0]["code"] == "SAN-REST-015"
-    assert digests(bed, HOME) == {wanted}
-    # A node with the newer CIB is back.
-    value = shlex.quote(known.get("value", ""))
-    bed.sh(
-        "n3", f"crm_resource --resource {HOME} --set-parameter restore --parameter-value {value}"
-    )
-    wait_for("no such finding", lambda: not finding(), within_s=120)
-    await_held(bed, source)
-    await_both(bed)
 
 
 def test_the_roles_turn_before_a_host_is_let_in(scenario: Scenario, there: str) -> None:

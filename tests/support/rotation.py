@@ -23,6 +23,7 @@ from tests.support.slices import LabTest, Slice
 from tests.support.test_families import module_of
 
 _FOLDERS = ("tests/lab/", "tests/chaos/")
+_IN_NO_SLICE = ("drbd9", "by_hand")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -178,7 +179,8 @@ def lab_tests(items: Iterable[pytest.Item]) -> list[LabTest]:
     found = [
         lab_test(item)
         for item in items
-        if item.nodeid.startswith(_FOLDERS) and not item.get_closest_marker("drbd9")
+        if item.nodeid.startswith(_FOLDERS)
+        and not any(item.get_closest_marker(name) for name in _IN_NO_SLICE)
     ]
     place_of = {test.module: place for place, test in reversed([*enumerate(found)])}
     return sorted(found, key=lambda test: place_of[test.module])

@@ -13,6 +13,7 @@ FAMILIES = {
         "test_site_restore",
         "test_site_rollout",
         "test_site_turn",
+        "test_site_turn_older_cib",
     ),
     "Caches": (
         "test_cache_policies",
