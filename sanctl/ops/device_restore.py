@@ -23,7 +23,12 @@ from sanctl.plan.cluster.convergence import Progress, access_progress
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.device.restore_progress import given_up_problem, progress_text
 from sanctl.plan.device.restore_refusals import held_problem
-from sanctl.plan.device.restore_request import RestoreRequest, plan_restore, shown_of
+from sanctl.plan.device.restore_request import (
+    RestoreRequest,
+    is_unknown,
+    plan_restore,
+    shown_of,
+)
 from sanctl.plan.device.restoring import plan_cancelled
 from sanctl.plan.site.hold_release import plan_released
 
@@ -35,7 +40,7 @@ class Checked(NamedTuple):
     """A restore that may be ordered.
 
     Attributes:
-        request: the same, of nothing but what has its names now.
+        request: the same, of nothing but what has its names now, and what can be kept.
         is_under_way: the same one is under way already.
     """
 
@@ -53,7 +58,9 @@ def check_restore(session: Session, request: RestoreRequest) -> Checked:
     now_s = session.clock.wall_s()
     cluster = session.observe()
     changes = plan_restore(cluster, request, session.host_sessions(), now_s)
-    return Checked(replace(request, shown=shown_of(cluster, request)), not changes)
+    is_lost = is_unknown(cluster, existing_device(cluster, request.device))
+    kept = None if is_lost else request.kept
+    return Checked(replace(request, shown=shown_of(cluster, request), kept=kept), not changes)
 
 
 def restore_device(

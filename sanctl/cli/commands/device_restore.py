@@ -77,7 +77,7 @@ def restore(
     with env.session() as session:
         request, is_under_way = check_restore(session, request)
         if not yes and not is_under_way:
-            kept = "is lost" if no_keep else f"is kept as {wanted}@{kept_name}"
+            kept = "is lost" if request.kept is None else f"is kept as {wanted}@{kept_name}"
             click.echo(
                 f"device {wanted}: what is on it now {kept}, and what it held at restore point "
                 f"{goal} comes back. No host is let in meanwhile; {STILL_MOUNTED}.",

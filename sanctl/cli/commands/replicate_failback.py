@@ -128,7 +128,7 @@ def failback(
         )
         request, is_under_way = check_restore(session, request)
         if not yes and not is_under_way:
-            kept = "is lost" if no_keep else f"is kept as {device}@{kept_name}"
+            kept = "is lost" if request.kept is None else f"is kept as {device}@{kept_name}"
             if held := _held_copy(session.observe(), device):
                 kept = f"is copy {held.name}"
             click.echo(

@@ -30,7 +30,9 @@ def being_restored_problem(device: DeviceSpec) -> Problem:
         f"wait until it has: 'sanctl device show {device.name}' shows how far it is"
         + (
             f"; nothing is written yet: 'sanctl device restore {device.name} --cancel' withdraws it"
-            if device.restore is not None and device.restore.state == ORDERED
+            if device.restore is not None
+            and device.restore.state == ORDERED
+            and not device.restore.is_unsure
             else ""
         ),
     )

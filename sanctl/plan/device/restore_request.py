@@ -200,7 +200,7 @@ def plan_restore(
     problems += _session_problems(cluster, device, request.accepted, sessions)
     kept_changes: tuple[Change, ...] = ()
     kept_token = request.kept.token if request.kept else ""
-    is_half = cluster.active_node(device.name) in noting
+    is_half = is_unknown(cluster, device)
     if is_half:
         # What is on the device is nothing to be kept; what was kept before the hold still is.
         kept_token = _kept_before(cluster, device, noting.values())
@@ -243,6 +243,11 @@ def _given_s(cluster: Cluster, device: DeviceSpec, now_s: float) -> int:
     """
     known = (device.restore, *(cluster.replica(device.name, n).noted_hold for n in device.nodes))
     return max(int(now_s), *(order.given_s + 1 for order in known if order is not None), 0)
+
+
+def is_unknown(cluster: Cluster, device: DeviceSpec) -> bool:
+    """Whether what a node serves now may be half of a copy, which is nothing to be kept."""
+    return cluster.active_node(device.name) in nodes_with_newer_hold(cluster, device)
 
 
 def _kept_before(

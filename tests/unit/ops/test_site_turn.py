@@ -19,6 +19,7 @@ from sanctl.model.device_restore import (
     COPYING,
     DONE,
     HELD,
+    OLDER_KEY,
     ORDERED,
     TURNED,
     RestoreOrder,
@@ -122,6 +123,18 @@ def test_the_question_says_what_is_on_it(
     text = run(f"{_LATER} --hold".replace(" --yes", ""), monkeypatch, capsys, status=2)
     assert "what is on it now is copy web." in text and "@to-far-1" in text
     assert order_of(sites).state == HELD
+
+
+def test_the_question_says_that_what_is_not_known_is_lost(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It may be half of a copy, and the CIB is older than the hold that a node has noted."""
+    sites.bed.cluster.in_contact["n1"] = f" {OLDER_KEY}=unreadable"
+    sites.bed.cluster.tick()
+    asks = _FIRST.replace(" --yes", "")
+    assert "what is on it now is lost" in run(asks, monkeypatch, capsys, status=2)
+    made = data(_FIRST, monkeypatch, capsys)
+    assert made["held"] and made["kept"] is None
 
 
 @pytest.mark.parametrize(

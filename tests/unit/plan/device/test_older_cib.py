@@ -27,7 +27,7 @@ from sanctl.plan.device import point_schedule, restore_points, restore_request, 
 from sanctl.plan.device.alteration import plan_resize
 from sanctl.plan.device.backups import check_reader
 from sanctl.plan.device.noted_hold import closes_older, is_older, next_note
-from sanctl.plan.device.restore_refusals import nodes_with_newer_hold
+from sanctl.plan.device.restore_refusals import being_restored_problem, nodes_with_newer_hold
 from sanctl.plan.device.restoring import Begin, GiveUp
 from sanctl.plan.site import hold_release
 from sanctl.plan.site.choosing import copies_in_use
@@ -119,6 +119,8 @@ def test_an_order_of_an_older_cib_that_is_given_up_lets_no_host_in() -> None:
 
 def test_what_is_half_of_a_copy_is_not_kept_and_what_was_kept_before_is() -> None:
     order = given(older(n1=HALF, n2=HALF))
+    hint = being_restored_problem(as_ordered(order).cib.devices[0]).hint
+    assert "--cancel" not in hint
     assert order.kept_token == KEPT.token and order.may_keep_on_few
     assert isinstance(step(as_ordered(order)), Begin)
     gone = older(n1=HALF)
