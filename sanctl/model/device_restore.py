@@ -30,7 +30,9 @@ ORDER_LIFE_S = 180
 #: The field in which a replica publishes the order that is noted beside its data, while the CIB is
 #: older than that (agents/restore/noted_hold.py).
 OLDER_KEY = "hold-older"
-#: The field in which a replica publishes that the order could not be noted there.
+#: In its place where that cannot be read.
+UNREADABLE = "?"
+#: The field in which a replica publishes that an order, or its end, could not be noted there.
 UNNOTED_KEY = "hold-unnoted"
 #: How the point begins that keeps what was on the device.
 KEPT_PREFIX = "before-restore-"
@@ -168,10 +170,9 @@ class RestoreOrder(NamedTuple):
     def withdrawn(self) -> RestoreOrder:
         """The order when it ends before anything was written: a device that was held still is.
 
-        What may be half of a copy is to be filled all the same: no host is let in before.
+        None is withdrawn where that is unsure.
         """
-        if self.is_unsure:
-            return self.in_state(COPYING)
+        assert not self.is_unsure
         if self.base is None:
             return self.in_state(GIVEN_UP)
         held = self.in_state(HELD)

@@ -8,8 +8,11 @@ ended, it keeps hosts out.
 
 from __future__ import annotations
 
+import re
+
 from sanctl.system import state_files
 
+_SAFE = re.compile(r"[A-Za-z0-9_ ./:@=-]+")
 _KIND, _UNNOTED = "hold-older", "hold-unnoted"
 
 
@@ -26,13 +29,16 @@ def note(name: str, order: str) -> bool:
     return True
 
 
-def note_unnoted(name: str) -> None:
-    """Note that the order by which hosts are kept out could not be noted beside the data.
+def note_unnoted(name: str) -> bool:
+    """Note that an order of a hold, or its end, could not be noted; return whether that is new.
 
     Raises:
         OSError: there is no room for the note.
     """
-    state_files.of_device(name, _UNNOTED).write()
+    made = state_files.of_device(name, _UNNOTED)
+    is_new = not made.exists()
+    made.write()
+    return is_new
 
 
 def forget_unnoted(name: str) -> None:
@@ -55,13 +61,16 @@ def forget(name: str) -> None:
 
 def published_field(name: str) -> str:
     """Return what a replica publishes of it; empty: the CIB is not older, as far as is known."""
-    note_of = state_files.of_device(name, _KIND)
+    noted = state_files.of_device(name, _KIND).read()
     is_unnoted = state_files.of_device(name, _UNNOTED).exists()
-    if not (note_of.exists() or is_unnoted):
+    if not (noted or is_unnoted):
         return ""
     from sanctl.model import device_restore  # noqa: PLC0415 - rarely needed
 
     field = f" {device_restore.UNNOTED_KEY}=1" if is_unnoted else ""
-    if note_of.exists():
-        field += f" {device_restore.OLDER_KEY}={device_restore.packed(note_of.read())}"
+    if noted:
+        # What a damaged disk gives instead of a note may have signs that end the field, or more.
+        is_readable = device_restore.RestoreOrder.parse(noted) and _SAFE.fullmatch(noted)
+        word = device_restore.packed(noted) if is_readable else device_restore.UNREADABLE
+        field += f" {device_restore.OLDER_KEY}={word}"
     return field

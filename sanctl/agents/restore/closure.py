@@ -53,13 +53,22 @@ def at_start(runner: Runner, device: Device, data: str) -> Device:
         data: the path of its data file, which need not be attached yet.
 
     Raises:
-        OSError: it is not known whether it was held; or it is to be closed, and there is no room to
-            note that. The start has failed then.
+        OSError: it is to be closed, and there is no room to note that. The start has failed then.
     """
-    noted = noted_hold.read(device.name, data)
     note = state_files.of_device(device.name, _KIND)
-    if noted and not note.read() and (device.restore or _may_be_open(noted)):
+    if note.read():
+        return as_known(runner, device, data)
+    try:
+        noted = noted_hold.read(device.name, data)
+    except OSError as error:
+        _log(device.name, f"hosts are kept out: whether it was held is not known: {error}")
         note.write(_CLAIMED)
+        older_cib.note(device.name, _NOT_KNOWN)
+        return as_known(runner, device, data)
+    if noted and (device.restore or _may_be_open(noted)):
+        note.write(_CLAIMED)
+        # Without room the start fails: it would be said that the next copy has not begun.
+        noted_hold.keep_after_start(device.name, device.restore, data)
     return as_known(runner, device, data)
 
 
@@ -89,10 +98,12 @@ def as_known(runner: Runner, device: Device, data: str | None = None) -> Device:
             return device.closed(order)
         if not unit.end(runner, device.name, grace_s=_GRACE_S):
             return device.closed(order or _NOT_KNOWN)
-        if note.read() and not _has_ended(runner, device.name, order, data):
-            return device.closed(order or _NOT_KNOWN)
+        if note.read():
+            if not _has_ended(runner, device.name, order, data):
+                return device.closed(order or _NOT_KNOWN)
+            if not _note_end(device.name, order, data):
+                return device
         older_cib.forget(device.name)
-        older_cib.forget_unnoted(device.name)
         note.remove()
     except (SanctlError, OSError):
         return device.closed(_NOT_KNOWN)
@@ -161,7 +172,8 @@ def close_before_promotion(device: Device) -> None:
 def _note(name: str, order: str, data: str | None = None) -> None:
     note = state_files.of_device(name, _KIND)
     said = note.read()
-    if not said and not _may_claim(order):
+    # One that follows a hold is noted as well: half of it is no device for a host.
+    if not said and not _may_claim(order) and not noted_hold.read(name, data):
         if not note.exists():
             note.write()
         older_cib.forget(name)
@@ -196,11 +208,23 @@ def _has_ended(runner: Runner, name: str, order: str, data: str | None) -> bool:
                 "which the device is held (SAN-HLT-170: 'sanctl status' says what to do)",
             )
         return False
-    if not _is_on_disk(runner, name):
-        return False
-    # The disk has the CIB, which says so as well.
-    with contextlib.suppress(OSError):
+    return _is_on_disk(runner, name)
+
+
+def _note_end(name: str, order: str, data: str | None) -> bool:
+    """Note beside the data that a device is held no more; return whether that is so now.
+
+    Hosts are let in where it is not: the disk has the CIB, which says so as well. Each monitor
+    tries again, as an older CIB would say that the device is the copy still.
+    """
+    older_cib.forget(name)
+    try:
         noted_hold.keep(name, order, data)
+    except OSError as error:
+        if older_cib.note_unnoted(name):
+            _log(name, f"it cannot be noted that it is held no more: {error} (SAN-HLT-175)")
+        return False
+    older_cib.forget_unnoted(name)
     return True
 
 

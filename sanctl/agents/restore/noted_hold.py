@@ -32,6 +32,19 @@ def read(name: str, data: str | None = None) -> str:
     return read_text_or(path_of(data), "").strip() if data is not None else ""
 
 
+def keep_after_start(name: str, order: str, data: str) -> None:
+    """Note what follows from the order, and from what is noted, where the device starts anew.
+
+    Raises:
+        OSError: the pool takes no writes, or what is noted cannot be read.
+    """
+    from sanctl.plan.device import noted_hold  # noqa: PLC0415 - rarely needed
+
+    text = noted_hold.note_after_start(order, read(name, data))
+    if text is not None:
+        write_atomically(path_of(data), f"{text}\n", mode=0o600)
+
+
 def keep(name: str, order: str, data: str | None = None) -> bool:
     """Note an order, stable on the disk when this returns, unless it says nothing new of a hold.
 

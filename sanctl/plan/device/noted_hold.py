@@ -18,6 +18,8 @@ from sanctl.model.device_restore import COPYING, DONE, GIVEN_UP, HELD, ORDERED, 
 _MOST_CHOICES = 1 << 16
 #: One order comes from each of these to later ones alone; it is given up before it has begun.
 _STATES = (ORDERED, GIVEN_UP, COPYING, HELD, DONE)
+#: By these the device is, or is being made, what the order says.
+_FILLS = frozenset({COPYING, HELD})
 
 
 def is_older(order: str, noted: str) -> bool:
@@ -33,7 +35,9 @@ def is_older(order: str, noted: str) -> bool:
     if found.given_s != last.given_s:
         return found.given_s < last.given_s
     if found.token == last.token:
-        return _STATES.index(found.state) < _STATES.index(last.state)
+        # Withdrawn, by a CIB of before it began.
+        is_withdrawn = found.state == HELD and last.state in _FILLS and found.copy != last.copy
+        return is_withdrawn or _STATES.index(found.state) < _STATES.index(last.state)
     return (int(found.token, 16) - int(last.token, 16)) % 2**64 > _MOST_CHOICES
 
 
@@ -66,6 +70,19 @@ def next_note(order: str, noted: str) -> str | None:
     if is_older(order, noted) or (found.is_open and not _goes_on(found, last)):
         return None
     return order
+
+
+def note_after_start(order: str, noted: str) -> str | None:
+    """Return what is noted once a device starts anew with the order that is noted; None: that.
+
+    What was to take the place of the copy that the device is held as may have begun on another
+    node, and what that wrote may be here, before all of them lost their power and the CIB that said
+    so. The device is not said to be that copy any more.
+    """
+    last = RestoreOrder.parse(noted)
+    if order != noted or last is None or last.base is None:
+        return None
+    return str(last.in_state(COPYING))
 
 
 def may_be_base(order: RestoreOrder, noted: str) -> bool:

@@ -23,6 +23,7 @@ from sanctl.model.device_restore import (
 from sanctl.parse.published_state import parse_replica_state
 from sanctl.system import state_files
 from tests.unit.agents.restore.test_closure import (
+    COPY,
     DEVICE,
     HOLDS,
     ORDER,
@@ -173,8 +174,55 @@ def test_a_plain_restore_after_the_hold_publishes_nothing(in_cib: InCib, replica
     seen(HELD_ORDER)
     assert replica.boot(in_cib, str(BEFORE)).restore and published()
     state_files.remove_device("web")
-    replica.note.unlink()
-    assert seen(ORDER).restore and not published()
+    newer = ORDER._replace(token="6" * 16, given_s=9000)
+    assert seen(newer).restore and not published() and replica.noted == newer
+
+
+def test_half_of_a_plain_restore_after_a_hold_is_no_device_for_a_host(
+    in_cib: InCib, replica: Replica
+) -> None:
+    """The CIB of its begin is lost, and the one of before says that the hold has ended."""
+    ended = HELD_ORDER.in_state(DONE)
+    seen(HELD_ORDER)
+    in_cib.order = str(ended)
+    assert closure.as_known(RUNNER, DEVICE) == DEVICE and replica.noted == ended
+    plain = ORDER._replace(token="6" * 16, given_s=9000, state=COPYING)
+    assert seen(plain).restore and replica.noted == plain
+    assert replica.boot(in_cib, str(ended)).restore and published()
+    done = plain._replace(state=DONE)
+    in_cib.order = str(done)
+    assert closure.as_known(RUNNER, DEVICE) == DEVICE and replica.noted == done
+
+
+def test_a_node_that_starts_does_not_say_what_may_have_begun_elsewhere(
+    in_cib: InCib, replica: Replica
+) -> None:
+    """All nodes lost their power when another one had begun, and the CIB here is of before."""
+    later = COPY._replace(point="later", token="5" * 16)
+    following = HOLDS._replace(token="6" * 16, given_s=2000, point=str(later), base=COPY)
+    seen(HELD_ORDER)
+    assert seen(following).restore and replica.noted == following and not published()
+    begun = following.in_state(COPYING)
+    assert replica.boot(in_cib, str(following)).restore and replica.noted == begun
+    assert parse_replica_state(published()).noted_hold == begun
+    # Where the CIB is of the begin, or of a later one, it says nothing more.
+    for order in (begun, begun.in_state(HELD)):
+        assert replica.boot(in_cib, str(order)).restore and not published()
+
+
+def test_a_note_that_a_damaged_disk_gives_does_no_harm_to_what_is_published(
+    in_cib: InCib, replica: Replica
+) -> None:
+    """The state of the replica would be gone, or say what the note says."""
+    in_cib.order = str(HELD_ORDER.in_state(DONE))
+    odd = str(HELD_ORDER).replace(str(COPY), "x\trole=Primary")
+    for text in ("a\0b", 'a;b"<>&', "a\nb disk=UpToDate", "a\tdisk=UpToDate", "\ufffd", odd):
+        replica.note.write_text(f"{text}\n")
+        assert replica.boot(in_cib, in_cib.order).restore
+        assert published() == f" {OLDER_KEY}=?"
+        found = parse_replica_state(f"disk=Outdated{published()} role=Secondary")
+        assert found.is_cib_older and found.noted_hold is None
+        assert (found.disk, found.role) == ("Outdated", "Secondary")
 
 
 def test_a_restore_that_is_no_hold_is_not_noted(in_cib: InCib, replica: Replica) -> None:
@@ -207,7 +255,13 @@ def test_what_cannot_be_read_or_written(
     in_cib.order = str(HOLDS._replace(holds=False, state=DONE))
     with monkeypatch.context() as patched:
         patched.setattr(noted_hold, "write_atomically", full)
-        assert closure.as_known(RUNNER, DEVICE) == DEVICE
+        for _ in range(2):
+            assert closure.as_known(RUNNER, DEVICE) == DEVICE
+        # An older CIB would say that it is the copy still: each monitor tries again.
+        assert parse_replica_state(published()).is_hold_unnoted and replica.noted == HOLDS
+        assert len([text for text in replica.said if "SAN-HLT-175" in text]) == 1
+    assert closure.as_known(RUNNER, DEVICE) == DEVICE and not published()
+    assert replica.noted == RestoreOrder.parse(in_cib.order)
     replica.note.write_text("damaged\n")
     assert replica.boot(in_cib, in_cib.order).restore
     assert parse_replica_state(published()).is_cib_older
@@ -215,10 +269,17 @@ def test_what_cannot_be_read_or_written(
     def broken(*_: object) -> str:
         raise OSError(5, "input/output error")
 
-    monkeypatch.setattr(noted_hold, "read_text_or", broken)
-    assert closure.as_known(RUNNER, DEVICE).restore
-    with pytest.raises(OSError, match="input/output"):
-        replica.boot(in_cib, "")
+    # A replica that keeps hosts out is worth more than none.
+    with monkeypatch.context() as patched:
+        patched.setattr(noted_hold, "read_text_or", broken)
+        assert closure.as_known(RUNNER, DEVICE).restore
+        for order in ("", in_cib.order):
+            assert replica.boot(in_cib, order).restore
+            found = parse_replica_state(published())
+            assert found.is_cib_older and found.noted_hold is None
+    replica.note.write_text(f"{HOLDS}\n")
+    in_cib.order = str(HOLDS._replace(holds=False, state=DONE))
+    assert closure.as_known(RUNNER, DEVICE) == DEVICE and not published()
 
 
 def test_without_its_disk_a_node_goes_by_the_cib(in_cib: InCib, replica: Replica) -> None:
