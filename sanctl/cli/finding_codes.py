@@ -194,9 +194,14 @@ CODES = {
     "SAN-HLT-170": "A node has noted beside a device's data that the device is held as a copy at a "
     "second site, or is being filled from one, and the CIB is older than that: it was brought back "
     "by a node that was not there then, or had lost its power before Pacemaker wrote it. No host "
-    "is let in on that node, and no restore point or backup is made of it or pruned. It ends once "
-    "a node with the newer CIB is back, or by an order that is given now: that one lets no host in "
-    "before the device is a whole copy, also where it gets no further.",
+    "is let in on that node, no order of that CIB is carried out, and no restore point or backup "
+    "is made of it or pruned. It ends once a node with the newer CIB is back, or by an order that "
+    "is given now: that one lets no host in before the device is a whole copy, and waits with "
+    "hosts out where it gets no further; another one may take its place.",
+    "SAN-HLT-175": "A node cannot note beside a device's data by which order the device is held as "
+    "a copy at a second site, or that it is held no more: its pool is full, or its disk takes no "
+    "writes. Where it comes back with an older CIB it would go by what that says. It tries again "
+    "with each monitor, and an order to fill the device does not begin before.",
     "SAN-HLT-112": "The newest copy of a device at a second site is older than its schedule "
     "allows: more than two intervals, and one to make it in. The standby tries again in each "
     "interval.",

@@ -142,12 +142,14 @@ CODES = {
     "kept on fewer nodes than the device has, and lost with those. The operator may accept that. "
     "Where it was lost after the order, nothing was written, and hosts are let in again.",
     "SAN-REST-013": "A restore is withdrawn only until the device is overwritten: from then on it "
-    "may hold parts of two states, which no host may see.",
+    "may hold parts of two states, which no host may see. Nor is one that was ordered while a node "
+    "had noted a newer hold than the CIB: the device may hold them before.",
     "SAN-REST-014": "A device is held as a copy at a second site: no host is let in, and what "
     "would change it, but for a later copy, is refused. Letting hosts in ends that.",
     "SAN-REST-015": "The CIB is older than what a node has noted of a device that was held as a "
     "copy at a second site: what is on the device is not known, and a node that is not there yet "
-    "may know more. The operator may let hosts in to it all the same.",
+    "may know more. No order of that CIB is carried out or withdrawn. The operator may let hosts "
+    "in to the device all the same.",
     "SAN-REST-016": "A device is held as a copy at a second site, and a failback without --hold "
     "and --takeover would let hosts in at its end, while the other device may still go on. The "
     "operator may accept that.",

@@ -21,11 +21,11 @@ from sanctl.ops.session import Session
 from sanctl.ops.snapshot import await_active_node
 from sanctl.plan.cluster.convergence import Progress, access_progress
 from sanctl.plan.cluster.preconditions import existing_device
+from sanctl.plan.device.restore_kept import is_unknown
 from sanctl.plan.device.restore_progress import given_up_problem, progress_text
 from sanctl.plan.device.restore_refusals import held_problem
 from sanctl.plan.device.restore_request import (
     RestoreRequest,
-    is_unknown,
     plan_restore,
     shown_of,
 )

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from sanctl.drivers.site_link import SiteLink
@@ -27,6 +28,7 @@ from sanctl.plan.site.group_choice import (
 from sanctl.plan.site.grouping import folder_of
 from sanctl.plan.site.hold_release import GOES_ON_ELSEWHERE, goes_on_problem, rivals_after_turn
 from sanctl.plan.site.takeover import (
+    TURN_REFUSALS,
     as_filled,
     before_turn,
     choose_taken,
@@ -138,11 +140,11 @@ def refuse_turn(
     """
     cluster = as_filled(session.observe(), name, copy)
     filled = existing_device(cluster, name)
-    refuse_own_copy(filled, copy)
-    others = rivals_after_turn(cluster, filled, copy)
+    refuse_own_copy(existing_device(session.observe(), name), copy)
+    looked = _look(session, cluster, [name], connect, allows_mix=allows_mix)
+    others = rivals_after_turn(cluster, filled, copy, looked.successors)
     if others and GOES_ON_ELSEWHERE not in accepted:
         raise Refused(before_turn(name, goes_on_problem(filled, others)))
-    looked = _look(session, cluster, [name], connect, allows_mix=allows_mix)
     problems = [*looked.problems]
     for device in looked.devices:
         current = looked.successors.get(copy_taken(device).folder)
@@ -269,7 +271,13 @@ def _take_over(
         # What dies from here on leaves it open whether the roles have turned, and says so.
         names = [device.name for device in devices]
         session.change(lambda seen: plan_turn(seen, names, ASKED), reads_replicas=False)
-        changed = link.take_over(site.path, site.mark, claims)
+        try:
+            changed = link.take_over(site.path, site.mark, claims)
+        except CommandError as error:
+            if {each.code for each in error.problems} <= TURN_REFUSALS:
+                # The site says that it has noted nothing.
+                _say_turn_as_before(session, devices)
+            raise
         found = link.takeovers(site.path, site.mark)
         known = known_takeovers(session.observe(), site.name, found)
         for device in devices:
@@ -284,6 +292,14 @@ def _take_over(
         note_takeovers(session, site, link)
         session.change(lambda seen: plan_turn(seen, names, TURNED), reads_replicas=False)
     return done
+
+
+def _say_turn_as_before(session: Session, devices: Sequence[DeviceSpec]) -> None:
+    """Say of devices how far the turn is as before the site was asked."""
+    known = [(each.name, each.restore.turn) for each in devices if each.restore is not None]
+    for word in dict.fromkeys(turn for _, turn in known):
+        names = [name for name, turn in known if turn == word]
+        session.change(partial(plan_turn, names=names, turn=word), reads_replicas=False)
 
 
 def find_taken(

@@ -192,10 +192,9 @@ class _Begin:
         if order.state != COPYING:
             self._was_tried = True
             ocf.crash_point("restore-ready")
+            # What nodes have noted is asked for once more: one may be back since, with a newer one.
             self._session.change(
-                lambda seen: restoring.plan_begun(seen, self._name, order),
-                reads_replicas=False,
-                can_wait=False,
+                lambda seen: restoring.plan_begun(seen, self._name, order), can_wait=False
             )
             self.order = order.in_state(COPYING)
         if self._may_be_claimed:
@@ -222,18 +221,22 @@ class _Begin:
             if self._was_tried and self.order.state != COPYING:
                 raise
             _fail(self._name, self.order, _problem_of(error, self.order))
-            if not self._was_tried:
-                _give_up(self._session, self._name, self.order)
+            if not self._was_tried and not _give_up(self._session, self._name, self.order):
+                time.sleep(_AGAIN_S)
 
 
-def _give_up(session: Session, name: str, order: RestoreOrder) -> None:
+def _give_up(session: Session, name: str, order: RestoreOrder) -> bool:
     """Let hosts in again, as nothing was written; unless what nodes have noted says otherwise.
+
+    Returns:
+        False: the order stays, and hosts stay out; the next monitor tries again.
 
     Raises:
         CommandError: the order was replaced, or the copy has begun: it is not given up any more.
             Or it is not known what nodes have noted.
     """
-    session.change(lambda seen: restoring.plan_given_up(seen, name, order), can_wait=False)
+    change = session.change(lambda seen: restoring.plan_given_up(seen, name, order), can_wait=False)
+    return bool(change)
 
 
 def _copy(session: Session, device: DeviceSpec, begin: _Begin, point: RestorePoint) -> None:

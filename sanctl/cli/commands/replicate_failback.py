@@ -30,7 +30,7 @@ from sanctl.ops.site_restore import find_copy
 from sanctl.ops.site_takeover import learn_takeovers, refuse_turn, take_over
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.device.restore_request import STILL_MOUNTED, RestoreRequest
-from sanctl.plan.site.hold_release import GOES_ON_ELSEWHERE
+from sanctl.plan.site.hold_release import GOES_ON_ELSEWHERE, sites_to_ask
 
 
 @click.command(short_help="Put a device back to a copy at a second site.")
@@ -212,9 +212,10 @@ def _release(
         env.session() as session,
         env.logged("replicate", device=device.value, command_line=command_line),
     ):
-        held = _held_copy(session.observe(), device)
-        if held is not None:
-            _learn(env, session, held)
+        seen = session.observe()
+        for site in sites_to_ask(seen, existing_device(seen, device)):
+            _learn(env, session, site)
+        held = _held_copy(seen, device)
         outcome: DeviceOutcome = release_device(
             session, device, None, timeout_s=timeout_s, accepted=accepted
         )
@@ -224,7 +225,10 @@ def _release(
         if not outcome.changed:
             print(f"device {device} is not held")
             return
-        what = f": it is copy {held.name}" if held else ""
+        order = existing_device(outcome.cluster, device).restore
+        # Where the CIB is older than what nodes have noted nothing is said of what it is.
+        is_copy = order is not None and order.held_copy is not None
+        what = f": it is copy {held.name}" if held and is_copy else ""
         print(f"hosts are let in to device {device}{what}")
         print(STILL_MOUNTED)
 
@@ -244,13 +248,13 @@ def _release(
     )
 
 
-def _learn(env: Environment, session: Session, held: SiteCopy) -> None:
+def _learn(env: Environment, session: Session, site: str) -> None:
     """Learn from the site whether another device goes on by now, where it says so."""
     try:
-        learn_takeovers(session, held.site, env.site_link)
+        learn_takeovers(session, site, env.site_link)
     except SanctlError as error:
         click.echo(
-            f"site {held.site} does not say whether another device goes on, so what was noted of "
+            f"site {site} does not say whether another device goes on, so what was noted of "
             f"that here last has to do: {error}",
             err=True,
         )

@@ -44,7 +44,8 @@ def held_problem(device: DeviceSpec, order: RestoreOrder) -> Problem:
         "SAN-REST-014",
         f"device {device.name} is held as {order.source}: no host is let in, and nothing but a "
         "later copy changes it",
-        f"'sanctl replicate failback {device.name} --release' lets hosts in to that copy"
+        f"'sanctl replicate failback {device.name} --release' lets hosts in to that copy, unless "
+        "another device goes on instead of it"
         + (
             f"; 'sanctl device restore {device.name}' goes back to what was kept"
             if order.kept_token
@@ -53,16 +54,28 @@ def held_problem(device: DeviceSpec, order: RestoreOrder) -> Problem:
     )
 
 
-def ends_hold_problem(device: DeviceSpec, order: RestoreOrder) -> Problem:
-    """Return that a failback would end a hold, and let hosts in, without having been told to."""
+def ends_hold_problem(device: DeviceSpec, order: RestoreOrder | None) -> Problem:
+    """Return that a failback would end a hold, and let hosts in, without having been told to.
+
+    Args:
+        device: the device.
+        order: by which it is held; None: by what a node has noted, and it cannot be read.
+    """
     name = device.name
-    state = "held" if order.state == HELD else "to be held"
+    said = "may be held, by a note that cannot be read,"
+    if order is not None:
+        state = "held" if order.state == HELD else "to be held"
+        said = f"is {state} as {order.source}, by an order of {utc_text(order.given_s)} UTC,"
+    copy = order.copy if order is not None else None
+    # No roles turn by a copy of the device itself.
+    is_own = copy is not None and copy.uuid == device.uuid
     return Problem(
         ENDS_HOLD,
-        f"device {name} is {state} as {order.source}, by an order of {utc_text(order.given_s)} "
-        "UTC, until the roles turn or hosts are let in: this failback would end that, and let "
-        "hosts in",
-        "with --hold it stays held, with --takeover the roles turn first; 'sanctl replicate "
+        f"device {name} {said} until the roles turn or hosts are let in: this failback would end "
+        "that, and let hosts in",
+        "with --hold it stays held"
+        + ("" if is_own else ", with --takeover the roles turn first")
+        + "; 'sanctl replicate "
         f"failback {name} --release' lets hosts in to what it is held as; --accept {ENDS_HOLD} "
         "lets them in to the copy that was named, and turns nothing",
     )
@@ -75,7 +88,8 @@ def unsure_problem(device: DeviceSpec, order: RestoreOrder) -> Problem:
         f"device {device.name} is to be overwritten from {order.source}, and may hold parts of two "
         "states until then: nodes have noted a newer hold than the CIB knew of when that was "
         "ordered. It is not withdrawn: hosts would see that",
-        f"wait until it is whole: 'sanctl device show {device.name}' shows how far it is",
+        f"wait until it is whole: 'sanctl device show {device.name}' shows how far it is, and what "
+        "it waits for; or fill it from another copy or restore point, which takes its place",
     )
 
 
@@ -113,26 +127,39 @@ def nodes_with_newer_hold(cluster: Cluster, device: DeviceSpec) -> dict[str, Res
 def _is_behind(order: RestoreOrder | None, noted: RestoreOrder | None) -> bool:
     """Whether an order in the CIB does not know of one that was noted.
 
-    What was published last may be of before the order came.
+    What was published last may be of before the order came. What does not fit to a newer order says
+    nothing but what its own node serves (noted_hold.py, may_be_base).
     """
     if order is None or noted is None:
         return True
-    return order != noted and (order.is_held or is_older(str(order), str(noted)))
+    return is_older(str(order), str(noted))
+
+
+def is_overtaken(order: RestoreOrder | None, noting: Mapping[str, RestoreOrder | None]) -> bool:
+    """Whether nodes have noted more than a later state of the CIB's own order.
+
+    Its end, that is, or another order. Then nothing of what the CIB says is carried out: it neither
+    goes on nor ends, until a node with the newer CIB is back, or an operator gives an order.
+    """
+    return any(not _is_of(order, noted) for noted in noting.values())
+
+
+def is_open_note(noted: RestoreOrder | None) -> bool:
+    """Whether no host is let in by an order that was noted; also one that cannot be read."""
+    return noted is None or noted.is_open
+
+
+def _is_of(order: RestoreOrder | None, noted: RestoreOrder | None) -> bool:
+    """Whether what was noted is a later state of the same order, which is open in both."""
+    if order is None or noted is None or not (order.is_open and noted.is_open):
+        return False
+    same = noted.token == order.token and noted.given_s == order.given_s
+    return same and noted.point == order.point
 
 
 def older_cib_problem(device: DeviceSpec, noting: Mapping[str, RestoreOrder | None]) -> Problem:
     """Return that the CIB is older than what nodes have noted of a device that was held."""
-    readable = any(noting.values())
-    return Problem(
-        OLDER_CIB,
-        older_cib_text(device, noting),
-        older_cib_hint(device)
-        + (
-            f"; --accept {OLDER_CIB} lets hosts in to whatever is on it"
-            if readable
-            else "; what was noted cannot be read: a failback with --hold, and then --release"
-        ),
-    )
+    return Problem(OLDER_CIB, older_cib_text(device, noting), older_cib_hint(device, noting))
 
 
 def older_cib_text(device: DeviceSpec, noting: Mapping[str, RestoreOrder | None]) -> str:
@@ -146,13 +173,23 @@ def older_cib_text(device: DeviceSpec, noting: Mapping[str, RestoreOrder | None]
     return f"device {device.name} was held, and the CIB is older than that: {said}"
 
 
-def older_cib_hint(device: DeviceSpec) -> str:
+def older_cib_hint(device: DeviceSpec, noting: Mapping[str, RestoreOrder | None]) -> str:
     """Return what is to be done where the CIB is older than what nodes have noted."""
-    return (
+    name = device.name
+    first = (
         "start the other nodes: one of them may have the newer CIB, and then this ends by itself; "
-        "or fill the device anew, from a copy at a site: 'sanctl replicate failback "
-        f"{device.name} --from SITE --copy COPY'; or, if you know that what is on it is to go on: "
-        f"'sanctl replicate failback {device.name} --release'"
+        f"or fill the device anew, from a copy at a site: 'sanctl replicate failback {name} --from "
+        "SITE --copy COPY --hold', which lets no host in beside another device"
+    )
+    if all(noting.values()):
+        return (
+            f"{first}; or, if you know that what is on it is to go on: 'sanctl replicate failback "
+            f"{name} --release --accept {OLDER_CIB}'"
+        )
+    return (
+        f"{first}, and then 'sanctl replicate failback {name} --release'; or, where the site is "
+        f"lost, go back to a restore point: 'sanctl device restore {name} --to POINT'. Which order "
+        "is newer than a note that cannot be read is not known, so hosts are not let in without one"
     )
 
 
@@ -177,7 +214,7 @@ def unknown_content_problem(cluster: Cluster, device: DeviceSpec) -> Problem | N
     return Problem(
         "SAN-REST-018",
         f"what is on device {device.name} is not known: {older_cib_text(device, noting)}",
-        f"{older_cib_hint(device)}; then again",
+        f"{older_cib_hint(device, noting)}; then again",
     )
 
 

@@ -23,16 +23,23 @@ from sanctl.model.restore_point import PointOrder, RestorePoint
 from sanctl.model.site_copy import SiteCopy
 from sanctl.plan.cluster.preconditions import existing_device, refuse_unless_changeable
 from sanctl.plan.device.placement import missing_bytes
+from sanctl.plan.device.restore_kept import (
+    KEPT_NOT_EVERYWHERE,
+    kept_before,
+    lacks_kept,
+    not_kept_problems,
+)
 from sanctl.plan.device.restore_points import existing_point, plan_point_order
 from sanctl.plan.device.restore_refusals import (
     ENDS_HOLD,
     being_restored_problem,
     ends_hold_problem,
+    is_overtaken,
     nodes_with_newer_hold,
     not_said_problems,
 )
 from sanctl.plan.device.restoring import (
-    KEPT_NOT_EVERYWHERE,
+    is_unsure,
     lacking_problem,
     order_changes,
     unreadable_problem,
@@ -157,38 +164,42 @@ def plan_restore(
     problems = [*goal.problems, *not_said_problems(cluster, device)]
     order = device.restore
     noting = nodes_with_newer_hold(cluster, device)
-    if device.is_restoring:
-        if order is None:
-            raise Refused(unreadable_problem(device))
-        if _ends_hold(request, order) and ENDS_HOLD not in request.accepted:
-            raise Refused(ends_hold_problem(device, order))
-        # What it is held as it may not be, so the same copy is read as well.
-        if goal.is_that_of(order) and not (noting and order.state == HELD):
+    if device.is_restoring and order is None:
+        raise Refused(unreadable_problem(device))
+    if ENDS_HOLD not in request.accepted:
+        _refuse_end_of_hold(request, device, noting)
+    # What the CIB says is of before else: nothing of it stands.
+    stands = device.is_restoring and not is_overtaken(order, noting)
+    if order is not None and stands:
+        if goal.is_that_of(order) and not (
+            order.state == ORDERED
+            and is_unsure(cluster, device, order)
+            and lacks_kept(cluster, device, order, now_s)
+        ):
             # One that lets hosts in at its end is not to do that before they are to be let in.
             if order.state != HELD and request.holds and not order.holds:
                 raise Refused(being_restored_problem(device))
             if order.state != ORDERED or order.may_keep_on_few or not _may_keep_on_few(request):
                 return ()
             return order_changes(device, order._replace(may_keep_on_few=True))
-        if order.state not in {COPYING, HELD}:
-            problems.append(being_restored_problem(device))
-        if problems:
-            raise Refused(*problems)
-        # What is on the device now is neither state, or a copy, so it is not kept once more.
-        other = order._replace(
-            token=request.token,
-            point=goal.point,
-            point_token=goal.token,
-            given_s=_given_s(cluster, device, now_s),
-            state=ORDERED if order.state == HELD else order.state,
-            holds=request.holds,
-            base=order.copy if order.state == HELD and not noting else None,
-            is_unsure=order.state == HELD and bool(noting),
-        )
-        if other.base is None:
-            stays = order.turn_towards(other.copy) if other.holds else ""
-            other = other._replace(turn=stays)
-        return order_changes(device, other)
+        if order.state in {COPYING, HELD}:
+            if problems:
+                raise Refused(*problems)
+            # What is on the device now is neither state, or a copy, so it is not kept once more.
+            other = order._replace(
+                token=request.token,
+                point=goal.point,
+                point_token=goal.token,
+                given_s=_given_s(cluster, device, now_s),
+                state=ORDERED if order.state == HELD else order.state,
+                holds=request.holds,
+                base=order.copy if order.state == HELD else None,
+            )
+            if other.base is None:
+                other = other._replace(turn=_turn_kept(request, order, goal))
+            return order_changes(device, other)
+        if not is_unsure(cluster, device, order):
+            raise Refused(*problems, being_restored_problem(device))
     if cluster.cib.move_under_way(device.name, now_s) is not None:
         problems.append(
             Problem(
@@ -197,17 +208,17 @@ def plan_restore(
                 "wait until it has moved, and try again",
             )
         )
-    problems += _session_problems(cluster, device, request.accepted, sessions)
+    if not device.is_restoring:
+        problems += _session_problems(cluster, device, request.accepted, sessions)
     kept_changes: tuple[Change, ...] = ()
     kept_token = request.kept.token if request.kept else ""
-    is_half = is_unknown(cluster, device)
-    if is_half:
-        # What is on the device is nothing to be kept; what was kept before the hold still is.
-        kept_token = _kept_before(cluster, device, noting.values())
-    if request.kept is None or is_half:
+    before = kept_before(cluster, device, noting.values(), stands=stands)
+    if before is not None:
+        kept_token = before
+    if request.kept is None or before is not None:
         problems += _room_problems(cluster, device)
     else:
-        problems += _kept_problems(cluster, device, request.accepted)
+        problems += not_kept_problems(cluster, device, request.accepted)
         try:
             # Its life begins with the order, and not with the question before.
             kept = request.kept._replace(given_s=int(now_s))
@@ -225,12 +236,15 @@ def plan_restore(
         kept_token,
         _given_s(cluster, device, now_s),
         # A node of an earlier release cannot read it, so it is there only where it says something.
-        may_keep_on_few=(is_half and bool(kept_token))
+        may_keep_on_few=bool(before)
         or (
-            not is_half and _may_keep_on_few(request) and bool(_kept_problems(cluster, device, ()))
+            before is None
+            and _may_keep_on_few(request)
+            and bool(not_kept_problems(cluster, device, ()))
         ),
         holds=request.holds,
-        is_unsure=bool(noting),
+        turn=_turn_kept(request, order, goal) if device.is_restoring and order is not None else "",
+        is_unsure=bool(noting) or stands,
     )
     # One patch: no host is served between the point that keeps the present state and the copy.
     return (*kept_changes, *order_changes(device, ordered))
@@ -245,26 +259,25 @@ def _given_s(cluster: Cluster, device: DeviceSpec, now_s: float) -> int:
     return max(int(now_s), *(order.given_s + 1 for order in known if order is not None), 0)
 
 
-def is_unknown(cluster: Cluster, device: DeviceSpec) -> bool:
-    """Whether what a node serves now may be half of a copy, which is nothing to be kept."""
-    return cluster.active_node(device.name) in nodes_with_newer_hold(cluster, device)
+def _refuse_end_of_hold(
+    request: RestoreRequest, device: DeviceSpec, noting: Mapping[str, RestoreOrder | None]
+) -> None:
+    """Raise Refused if a failback would end a hold; a restore to a point says that it does.
 
-
-def _kept_before(
-    cluster: Cluster, device: DeviceSpec, noted: Collection[RestoreOrder | None]
-) -> str:
-    """Return the token of the restore point that was made before the hold; empty: none is left."""
-    there = {e.token for e in cluster.cib.points_of(device.name) if not e.is_deleting}
-    known = (order.kept_token for order in noted if order is not None)
-    return next((token for token in known if token in there), "")
-
-
-def _ends_hold(request: RestoreRequest, order: RestoreOrder) -> bool:
-    """Whether a failback would end a hold, also one to the same copy; a restore says that it does.
-
-    The hold may be another administrator's, who waits for the hosts of the other device to stop.
+    Also one to the same copy, and one that nodes have noted alone: the hold may be another
+    administrator's, who waits for the hosts of the other device to stop.
     """
-    return order.holds and not request.holds and not isinstance(request.point, str)
+    if request.holds or isinstance(request.point, str):
+        return
+    known = (*((device.restore,) if device.is_restoring else ()), *noting.values())
+    held = [order for order in known if order is None or order.holds]
+    if held:
+        raise Refused(ends_hold_problem(device, held[0]))
+
+
+def _turn_kept(request: RestoreRequest, order: RestoreOrder, goal: _Goal) -> str:
+    """Return how far the turn of the roles stays, where an order takes the place of another."""
+    return order.turn_towards(SiteCopy.parse(goal.point)) if request.holds else ""
 
 
 def _may_keep_on_few(request: RestoreRequest) -> bool:
@@ -359,28 +372,6 @@ def _point_problems(
             )
         )
     return tuple(problems)
-
-
-def _kept_problems(
-    cluster: Cluster, device: DeviceSpec, accepted: Collection[str]
-) -> tuple[Problem, ...]:
-    """Return that what is on the device would not be kept on all of its nodes, if so."""
-    active = cluster.active_node(device.name)
-    if active is None or KEPT_NOT_EVERYWHERE in accepted:
-        return ()  # Without one it is refused anyway.
-    others = [node for node in device.nodes if node.value != active]
-    out = [node.value for node in others if not cluster.is_in_sync(device, node)]
-    if not out and all(cluster.is_in_sync(device, node) for node in device.nodes):
-        return ()
-    return (
-        Problem(
-            KEPT_NOT_EVERYWHERE,
-            f"what is on device {device.name} would not be kept on all nodes: the replica on "
-            f"{', '.join(out or [active])} is not known to be in sync",
-            f"wait until it is: 'sanctl device show {device.name}'. What one node alone keeps is "
-            f"lost with it; --accept {KEPT_NOT_EVERYWHERE} goes on all the same",
-        ),
-    )
 
 
 def _session_problems(

@@ -7,7 +7,7 @@ The steps in between (sanctl/agents/restore/program.py) may be interrupted anywh
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sanctl.errors import CommandError, Problem, Refused
 from sanctl.model.cib_change import Change, ClearParameter, SetParameter
@@ -32,14 +32,15 @@ from sanctl.plan.cluster.preconditions import (
     refuse_unless_changeable,
 )
 from sanctl.plan.device.release_needs import needed
+from sanctl.plan.device.restore_kept import kept_point_of, unkept_problem
 from sanctl.plan.device.restore_refusals import (
     held_problem,
+    is_overtaken,
     nodes_with_newer_hold,
+    older_cib_problem,
     unsure_problem,
 )
 
-#: The refusal of an order that would keep what is on the device on few nodes; may be accepted.
-KEPT_NOT_EVERYWHERE = "SAN-REST-012"
 #: As far apart are an order and the moment in which a node first sees it, where no clock is wrong.
 _CLOCKS_S = 60
 
@@ -102,7 +103,7 @@ class CopyFromSite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stuck:
-    """Something may have been written, and this node cannot go on: hosts stay out."""
+    """This node cannot go on, and hosts stay out: what is on the device may be of two states."""
 
     problem: Problem
 
@@ -143,12 +144,51 @@ def next_step(
         if not is_closed_here:
             return Wait(why=f"{here} still lets hosts in")
         return CopyBackup(repository=repository, backup=backup)
+    noting = nodes_with_newer_hold(cluster, device)
+    if is_overtaken(order, noting):
+        return Stuck(problem=older_cib_problem(device, noting))
+    found = _open_step(
+        cluster,
+        device,
+        order,
+        here,
+        is_closed_here=is_closed_here,
+        now_s=now_s,
+        waited_s=waited_s,
+    )
+    if isinstance(found, GiveUp) and is_unsure(cluster, device, order):
+        return Stuck(problem=found.problem)
+    if noting and isinstance(found, Begin) and isinstance(found.goal, CopyFromSite):
+        # It has begun where this CIB does not say so: the device is not its base any more.
+        return Begin(goal=replace(found.goal, base=None))
+    return found
+
+
+def is_unsure(cluster: Cluster, device: DeviceSpec, order: RestoreOrder) -> bool:
+    """Whether what is on a device before an order begins may be half of a copy.
+
+    Such an order is not given up and not withdrawn: hosts would see that. It begins once all is
+    ready, what is to be kept as well, or another one takes its place.
+    """
+    return order.is_unsure or bool(nodes_with_newer_hold(cluster, device))
+
+
+def _open_step(
+    cluster: Cluster,
+    device: DeviceSpec,
+    order: RestoreOrder,
+    here: str,
+    *,
+    is_closed_here: bool,
+    now_s: float,
+    waited_s: float,
+) -> Step:
     goal = goal_of(cluster, device, order, here)
     if isinstance(goal, Problem):
         return Stuck(problem=goal) if order.state == COPYING else GiveUp(problem=goal)
     if order.state == COPYING:
         return goal if is_closed_here else Wait(why=f"{here} still lets hosts in")
-    problem = _kept_problem(cluster, device, order)
+    problem = unkept_problem(cluster, device, order)
     if problem is not None:
         return GiveUp(problem=problem)
     why = _not_ready(cluster, device, order, here, is_closed_here=is_closed_here)
@@ -225,45 +265,6 @@ def gone_point_problem(device: DeviceSpec, order: RestoreOrder) -> Problem:
     )
 
 
-def _kept_problem(cluster: Cluster, device: DeviceSpec, order: RestoreOrder) -> Problem | None:
-    # What a device was before it was held is kept since then, and what it is now is at a site.
-    if not order.kept_token or order.base is not None:
-        return None
-    kept = _kept_point(cluster, device, order)
-    if kept is not None:
-        return None if order.may_keep_on_few else kept_on_few_problem(device, kept)
-    failures = [
-        failure
-        for (name, _), failure in cluster.cib.point_failures.items()
-        if name == device.name.value and failure.token == order.kept_token
-    ]
-    return Problem(failures[0].code, failures[0].text) if failures else None
-
-
-def kept_on_few_problem(device: DeviceSpec, kept: RestorePoint) -> Problem | None:
-    """Return the problem that a node of the device lacks the restore point that keeps its content.
-
-    None: each node with a replica has it. A node that was in sync when the order was given
-    (restore_request.py) may be lost since. Nothing adds a node to a restore point that was made
-    without it.
-    """
-    lacking = [node.value for node in device.nodes if node.value not in kept.nodes]
-    if not lacking:
-        return None
-    return Problem(
-        KEPT_NOT_EVERYWHERE,
-        f"what is on device {device.name} was kept on {', '.join(kept.nodes)}, and not on "
-        f"{', '.join(lacking)}",
-        f"wait until its replicas are in sync: 'sanctl device show {device.name}'; then again. "
-        f"--accept {KEPT_NOT_EVERYWHERE} goes on all the same",
-    )
-
-
-def _kept_point(cluster: Cluster, device: DeviceSpec, order: RestoreOrder) -> RestorePoint | None:
-    points = cluster.cib.points_of(device.name)
-    return next((point for point in points if point.token == order.kept_token), None)
-
-
 def _not_ready(
     cluster: Cluster, device: DeviceSpec, order: RestoreOrder, here: str, *, is_closed_here: bool
 ) -> str:
@@ -288,7 +289,7 @@ def _not_ready(
         if order.is_of_holds and cluster.replica(device.name, node).is_hold_unnoted:
             return f"{node} cannot note it beside the data"
     keeps = order.kept_token and order.base is None
-    if keeps and _kept_point(cluster, device, order) is None:
+    if keeps and kept_point_of(cluster, device, order) is None:
         return "what is on the device is not kept yet"
     return ""
 
@@ -305,9 +306,14 @@ def plan_begun(cluster: Cluster, name: str, order: RestoreOrder) -> tuple[Change
     """Return the change after which the device may hold parts of two states.
 
     Raises:
-        CommandError: the order does not stand any more.
+        CommandError: the order does not stand any more, also by what a node has noted that is back
+            since.
     """
-    return order_changes(_standing(cluster, name, order), order.in_state(COPYING))
+    device = _standing(cluster, name, order)
+    noting = nodes_with_newer_hold(cluster, device)
+    if is_overtaken(order, noting):
+        raise CommandError(older_cib_problem(device, noting))
+    return order_changes(device, order.in_state(COPYING))
 
 
 def plan_done(cluster: Cluster, name: str, order: RestoreOrder, here: str) -> tuple[Change, ...]:
@@ -339,16 +345,14 @@ def plan_done(cluster: Cluster, name: str, order: RestoreOrder, here: str) -> tu
 def plan_given_up(cluster: Cluster, name: str, order: RestoreOrder) -> tuple[Change, ...]:
     """Return the change by which hosts are let in again: nothing was written.
 
-    A device that was held before is held again. Where a node has noted a newer hold than this order
-    knows of, the device may be half of a copy: it is to be filled, and no host is let in before.
+    A device that was held before is held again. None of an order that is unsure.
 
     Raises:
         CommandError: the order does not stand any more, or the copy has begun.
     """
     device = _standing(cluster, name, order)
     assert order.state != COPYING
-    is_unsure = bool(nodes_with_newer_hold(cluster, device))
-    return order_changes(device, order.in_state(COPYING) if is_unsure else order.withdrawn)
+    return () if is_unsure(cluster, device, order) else order_changes(device, order.withdrawn)
 
 
 def plan_cancelled(cluster: Cluster, name: DeviceName) -> tuple[Change, ...]:
@@ -381,7 +385,10 @@ def plan_cancelled(cluster: Cluster, name: DeviceName) -> tuple[Change, ...]:
         )
     if order.state == HELD:
         raise Refused(held_problem(device, order))
-    if order.is_unsure or nodes_with_newer_hold(cluster, device):
+    noting = nodes_with_newer_hold(cluster, device)
+    if is_overtaken(order, noting):
+        raise Refused(older_cib_problem(device, noting))
+    if is_unsure(cluster, device, order):
         raise Refused(unsure_problem(device, order))
     changes = order_changes(device, order.withdrawn)
     kept = device.point_order

@@ -68,6 +68,7 @@ CHECKS = (
             "SAN-HLT-167",
             "SAN-HLT-168",
             "SAN-HLT-170",
+            "SAN-HLT-175",
             "SAN-HLT-150",
             "SAN-HLT-142",
             "SAN-HLT-143",

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
@@ -12,6 +12,8 @@ from sanctl.model.findings import Finding, Severity
 from sanctl.model.site_copy import SiteCopy
 from sanctl.plan.device.restore_progress import progress_text, stuck_problem
 from sanctl.plan.device.restore_refusals import (
+    is_open_note,
+    is_overtaken,
     nodes_with_newer_hold,
     older_cib_hint,
     older_cib_text,
@@ -22,17 +24,18 @@ from sanctl.plan.site.takeover import successor_text, takeover_text
 def restore_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
     """Return that no host is let in to a device, as it goes back to a restore point."""
     subject = f"device {device.name}"
+    yield from _unnoted_findings(cluster, device)
     noting, order = nodes_with_newer_hold(cluster, device), device.restore
     is_held = device.is_restoring and order is not None and order.state == HELD
-    if noting and (is_held or not device.is_restoring):
+    if is_overtaken(order, noting):
         yield Finding(
             code="SAN-HLT-170",
             severity=Severity.CRITICAL,
             subject=subject,
-            what=f"no host is let in: {older_cib_text(device, noting)}",
+            what=f"{_let_in_text(cluster, device, noting)}: {older_cib_text(device, noting)}",
             why="what is on it may be another device's copy, or a part of one, and its roles "
             "may have turned since: a host would write what no copy has",
-            do=older_cib_hint(device),
+            do=older_cib_hint(device, noting),
         )
         return
     if not device.is_restoring:
@@ -68,6 +71,39 @@ def restore_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
         why="it may hold parts of two states, so no host is let in",
         do=problem.hint or f"mend that, and it goes on by itself; or {way}",
     )
+
+
+def _unnoted_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
+    """Return that nodes cannot note beside the data by which order a device is held, or its end."""
+    nodes = [
+        node.value for node in device.nodes if cluster.replica(device.name, node).is_hold_unnoted
+    ]
+    if not nodes:
+        return
+    what = "by which order it is held" if device.is_restoring else "that it is held no more"
+    yield Finding(
+        code="SAN-HLT-175",
+        severity=Severity.WARNING,
+        subject=f"device {device.name}",
+        what=f"{', '.join(nodes)} cannot note beside its data {what}",
+        why="where that node comes back with an older CIB, it would go by what that says of the "
+        "device; an order to fill it does not begin meanwhile",
+        do=f"make room in pool {device.pool} there, or see to its disk: 'sanctl status', and the "
+        "kernel's log; each monitor tries again",
+    )
+
+
+def _let_in_text(
+    cluster: Cluster, device: DeviceSpec, noting: Mapping[str, RestoreOrder | None]
+) -> str:
+    """Return where no host is let in, as the CIB is older than what nodes have noted."""
+    active = cluster.active_node(device.name)
+    if active is None or device.is_restoring:
+        return "no host is let in"
+    if active in noting and is_open_note(noting[active]):
+        return "no host is let in"
+    closed = ", ".join(sorted(node for node, order in noting.items() if is_open_note(order)))
+    return f"on {closed} no host is let in; {active} serves it, and lets hosts in"
 
 
 def _held_finding(

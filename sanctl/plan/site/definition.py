@@ -21,8 +21,9 @@ from sanctl.model.device import DeviceSpec
 from sanctl.model.site import SITE_PREFIX, Site
 from sanctl.model.site_takeover import Takeover
 from sanctl.plan.cluster.preconditions import refuse_without_quorum, unreadable_device_problems
-from sanctl.plan.device.restore_refusals import being_restored_problem
+from sanctl.plan.device.restore_refusals import being_restored_problem, unknown_content_problem
 from sanctl.plan.site.copying import point_removal
+from sanctl.plan.site.hold_release import sites_to_ask
 from sanctl.plan.site.takeover import takeover_text
 
 TAKEN_OVER = "SAN-SITE-039"
@@ -175,13 +176,18 @@ def plan_site_removal(
     users = [
         device
         for device in cluster.cib.devices
-        if device.is_restoring
-        and device.restore is not None
         # Also of one that is held as a copy there, and is to become something else.
-        and any(copy.site == name for copy in (device.restore.copy, device.restore.base) if copy)
+        if name in sites_to_ask(cluster, device)
     ]
     if users:
-        raise Refused(*map(being_restored_problem, users))
+        raise Refused(
+            *(
+                being_restored_problem(device)
+                if device.is_restoring
+                else unknown_content_problem(cluster, device) or being_restored_problem(device)
+                for device in users
+            )
+        )
     waiting = [device for device in cluster.cib.devices if name in device.awaits]
     if waiting:
         raise Refused(*(awaited_problem(device, name) for device in waiting))

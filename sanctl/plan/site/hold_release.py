@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from sanctl.errors import Problem, Refused
 from sanctl.model.cib_change import Change
@@ -12,11 +12,12 @@ from sanctl.model.device import DeviceSpec
 from sanctl.model.device_restore import ASKED, DONE, GIVEN_UP, HELD, RestoreOrder
 from sanctl.model.names import DeviceName
 from sanctl.model.site_copy import SiteCopy
-from sanctl.model.site_takeover import Takeover
+from sanctl.model.site_takeover import Successor, Takeover
 from sanctl.plan.cluster.preconditions import existing_device, refuse_unless_changeable
 from sanctl.plan.device.restore_refusals import (
     OLDER_CIB,
     being_restored_problem,
+    is_overtaken,
     nodes_with_newer_hold,
     older_cib_problem,
 )
@@ -47,49 +48,81 @@ def plan_released(
             instead of it, or may do.
     """
     device = existing_device(cluster, name)
-    if not device.is_restoring:
-        return _plan_released_of_older(cluster, device, accepted)
+    order, noting = device.restore, nodes_with_newer_hold(cluster, device)
+    if not device.is_restoring and not noting:
+        return ()
     refuse_unless_changeable(cluster, device)
-    order = device.restore
-    if order is None:
+    if device.is_restoring and order is None:
         raise Refused(unreadable_problem(device))
-    if order.state != HELD or copy not in {None, order.copy}:
+    is_held = order is not None and order.state == HELD and copy in {None, order.copy}
+    if device.is_restoring and not is_held and (copy or not is_overtaken(order, noting)):
         raise Refused(being_restored_problem(device))
-    rivals = cluster.cib.takeovers_of(device)
+    problems = []
     if GOES_ON_ELSEWHERE not in accepted:
-        if rivals:
-            raise Refused(goes_on_problem(device, rivals))
-        if order.turn == ASKED:
-            raise Refused(_asked_problem(device, order))
-    if nodes_with_newer_hold(cluster, device):
-        return _plan_released_of_older(cluster, device, accepted)
-    return order_changes(device, order.in_state(DONE))
+        problems += _elsewhere_problems(cluster, device, noting)
+    if noting and (OLDER_CIB not in accepted or not all(noting.values())):
+        problems.append(older_cib_problem(device, noting))
+    if problems:
+        raise Refused(*problems)
+    if noting:
+        return order_changes(device, _let_in(device, noting))
+    return order_changes(device, order.in_state(DONE)) if order is not None else ()
 
 
-def _plan_released_of_older(
-    cluster: Cluster, device: DeviceSpec, accepted: Collection[str]
-) -> tuple[Change, ...]:
-    """Return the change that lets hosts in where the CIB is older than what nodes have noted.
+def sites_to_ask(cluster: Cluster, device: DeviceSpec) -> tuple[str, ...]:
+    """Return the sites that may know of another device that goes on instead of a held one.
+
+    Those of the copies that it is held as, by the CIB and by what nodes have noted.
+    """
+    orders = (
+        *((device.restore,) if device.is_restoring else ()),
+        *nodes_with_newer_hold(cluster, device).values(),
+    )
+    copies = (copy for order in orders if order for copy in (order.copy, order.base))
+    return tuple(dict.fromkeys(copy.site for copy in copies if copy is not None))
+
+
+def _elsewhere_problems(
+    cluster: Cluster, device: DeviceSpec, noting: Mapping[str, RestoreOrder | None]
+) -> list[Problem]:
+    """Return that another device goes on instead of this one, or may do, if so."""
+    rivals = cluster.cib.takeovers_of(device)
+    if rivals:
+        return [goes_on_problem(device, rivals)]
+    known = (*((device.restore,) if device.is_restoring else ()), *noting.values())
+    asked = [each for each in known if each is not None and each.turn == ASKED]
+    return [_asked_problem(device, asked[0])] if asked else []
+
+
+def _let_in(device: DeviceSpec, noting: Mapping[str, RestoreOrder | None]) -> RestoreOrder:
+    """Return the order that lets hosts in where the CIB is older than what nodes have noted.
 
     It says nothing of what the device holds: that is not known. No order that was noted is newer.
     """
-    noting = nodes_with_newer_hold(cluster, device)
-    if not noting:
-        return ()
-    refuse_unless_changeable(cluster, device)
     orders = [order for order in noting.values() if order is not None]
-    if OLDER_CIB not in accepted or len(orders) < len(noting):
-        raise Refused(older_cib_problem(device, noting))
     newest = max(orders, key=lambda order: (order.given_s, order.token))
     known_s = max(order.given_s for order in (newest, device.restore) if order is not None)
-    return order_changes(device, newest._replace(given_s=known_s + 1).in_state(GIVEN_UP))
+    return newest._replace(given_s=known_s + 1).in_state(GIVEN_UP)
 
 
-def rivals_after_turn(cluster: Cluster, device: DeviceSpec, copy: SiteCopy) -> tuple[Takeover, ...]:
-    """Return the takeovers of a device that the turn of its roles with a copy's device leaves."""
+def rivals_after_turn(
+    cluster: Cluster, device: DeviceSpec, copy: SiteCopy, there: Mapping[str, Successor]
+) -> tuple[Takeover, ...]:
+    """Return the takeovers of a device that the turn of its roles with a copy's device leaves.
+
+    Args:
+        cluster: the cluster.
+        device: the device.
+        copy: the copy that it is to hold.
+        there: the takeovers that the site of the copy has, by the folder of the replaced device.
+    """
+    own = there.get(f"{device.name}.{device.uuid}")
+    known = {each.site: each for each in cluster.cib.takeovers_of(device)}
+    if own is not None:
+        known[copy.site] = Takeover(device.name.value, copy.site, device.uuid, own)
     return tuple(
         each
-        for each in cluster.cib.takeovers_of(device)
+        for each in known.values()
         if (each.site, each.successor.uuid) != (copy.site, copy.uuid)
     )
 

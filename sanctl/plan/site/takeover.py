@@ -23,6 +23,8 @@ from sanctl.model.site_copy import SiteCopy, WantedCopy
 from sanctl.model.site_takeover import Ending, SiteTakeovers, Successor, Takeover
 from sanctl.model.utc_time import utc_text
 
+#: By these a site refuses a takeover, and has noted nothing: a third device goes on, a newer copy.
+TURN_REFUSALS = frozenset({"SAN-SITE-021", "SAN-SITE-036"})
 _REPLACED = re.compile(r"[0-9a-f]{8,32}")
 
 
@@ -80,13 +82,14 @@ def as_filled(cluster: Cluster, name: DeviceName, copy: SiteCopy) -> Cluster:
 
 def before_turn(name: DeviceName, problem: Problem) -> Problem:
     """Return why a device would not take over, where nothing was ordered yet."""
-    return Problem(
-        problem.code,
-        f"{problem.text}; nothing was ordered",
-        f"{problem.hint}. What is an option of 'sanctl replicate takeover' needs three steps: this "
-        f"failback with --hold for --takeover, 'sanctl replicate takeover {name}' with it, "
-        f"'sanctl replicate failback {name} --release'",
+    # Each names an option of `replicate takeover`.
+    steps = (
+        ". What is an option of 'sanctl replicate takeover' needs three steps: this failback with "
+        f"--hold for --takeover, 'sanctl replicate takeover {name}' with it, 'sanctl replicate "
+        f"failback {name} --release'"
     )
+    hint = problem.hint + steps * (problem.code in TURN_REFUSALS)
+    return Problem(problem.code, f"{problem.text}; nothing was ordered", hint)
 
 
 def plan_turn(cluster: Cluster, names: Sequence[DeviceName], turn: str) -> tuple[Change, ...]:
@@ -113,12 +116,14 @@ def refuse_own_copy(device: DeviceSpec, copy: SiteCopy) -> None:
     Before anything is ordered: it would be held then, with no takeover that ends that.
     """
     if copy.uuid == device.uuid:
+        order = device.restore
+        ends = " and with --accept SAN-REST-016" * (order is not None and order.holds)
         raise Refused(
             Problem(
                 "SAN-SITE-022",
                 f"copy {copy.name} is one of device {device.name} itself, which takes over no "
                 "other one by it; nothing was ordered",
-                "the same command without --takeover puts it back and lets hosts in; "
+                f"the same command without --takeover{ends} puts it back and lets hosts in; "
                 f"'sanctl replicate failback {device.name} --release' lets them in to a device "
                 "that is held already; 'sanctl replicate takeover' is for one that was made from "
                 "another's copy",

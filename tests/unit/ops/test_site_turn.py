@@ -23,6 +23,7 @@ from sanctl.model.device_restore import (
     ORDERED,
     TURNED,
     RestoreOrder,
+    packed,
 )
 from sanctl.model.names import DeviceName
 from sanctl.model.release_needs import HELD_COPIES
@@ -129,8 +130,18 @@ def test_the_question_says_that_what_is_not_known_is_lost(
     sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It may be half of a copy, and the CIB is older than the hold that a node has noted."""
-    sites.bed.cluster.in_contact["n1"] = f" {OLDER_KEY}=unreadable"
-    sites.bed.cluster.tick()
+    fake = sites.bed.cluster
+    fake.in_contact["n1"] = f" {OLDER_KEY}=unreadable"
+    fake.tick()
+    own = fake._restore
+
+    def notes(name: str, order: RestoreOrder | None) -> None:
+        # In the place of what it had: a monitor has seen the order.
+        if order is not None and order.is_of_holds:
+            fake.in_contact.clear()
+        own(name, order)
+
+    monkeypatch.setattr(fake, "_restore", notes)
     asks = _FIRST.replace(" --yes", "")
     assert "what is on it now is lost" in run(asks, monkeypatch, capsys, status=2)
     made = data(_FIRST, monkeypatch, capsys)
@@ -254,6 +265,12 @@ def test_a_copy_of_itself_takes_nothing_over(
     assert "SAN-SITE-022" in text and "nothing was ordered" in text
     device = sites.bed.seen().cib.device("web")
     assert device is not None and device.restore is None
+    # What the refusal advises is not refused for that it ends a hold.
+    run(_FIRST, monkeypatch, capsys)
+    text = run(f"{_LATER} --takeover", monkeypatch, capsys, status=4)
+    assert "without --takeover and with --accept SAN-REST-016" in text
+    run(_ENDS, monkeypatch, capsys)
+    assert order_of(sites).state == DONE
 
 
 def test_a_turn_that_the_site_would_refuse_fills_nothing(
@@ -293,18 +310,21 @@ def test_a_turn_while_a_third_device_goes_on_fills_nothing(
 def test_roles_that_do_not_turn_let_no_host_in(
     sites: Sites, away: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As where the site has a newer copy of the other device by then: hosts there wrote on."""
-    take_over = site_takeover.take_over
+    """As where the site has a newer copy of the other device by then: hosts there wrote on.
+
+    It says so, and has noted nothing: that is no turn of which nothing is known.
+    """
 
     def older(*_words: Any, **_options: Any) -> Any:
+        assert order_of(sites).turn == ASKED
         raise CommandError(Problem("SAN-SITE-036", "a newer one"))
 
-    monkeypatch.setattr("sanctl.cli.commands.replicate_failback.take_over", older)
-    text = run(_TURN, monkeypatch, capsys, status=5)
+    with monkeypatch.context() as patched:
+        patched.setattr(SiteLink, "take_over", older)
+        text = run(_TURN, monkeypatch, capsys, status=5)
     assert "SAN-SITE-036" in text and "no host is let in before the roles have turned" in text
-    assert order_of(sites).state == HELD
+    assert order_of(sites).state == HELD and not order_of(sites).turn
     # The same command goes on.
-    monkeypatch.setattr("sanctl.cli.commands.replicate_failback.take_over", take_over)
     assert "it goes on instead of back." in run(_TURN, monkeypatch, capsys)
     assert order_of(sites).state == DONE
 
@@ -463,10 +483,47 @@ def test_a_turn_that_would_leave_a_third_device_fills_nothing(
     sites.bed.session.change(lambda _seen: (noted,))
     text = run(_TURN, monkeypatch, capsys, status=4)
     assert "SAN-REST-017" in text and "device third." in text and "nothing was ordered" in text
+    assert "three steps" not in text, "they end with the same refusal"
     device = sites.bed.seen().cib.device("web")
     assert device is not None and device.restore is None
     run(f"{_TURN} --accept SAN-REST-017", monkeypatch, capsys)
     assert order_of(sites).state == DONE
+
+
+@pytest.mark.usefixtures("away")
+def test_a_turn_asks_the_site_who_goes_on_instead_of_the_device(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """This cluster has seen another one last, and would learn of it after the copy."""
+    (note,) = sites.folder.glob("web.*/takeover.json")
+    third = {"device": "third", "uuid": "9" * 32, "point": "to-far-1", "at_s": 9}
+    note.write_text(json.dumps(third))
+    text = run(_TURN, monkeypatch, capsys, status=4)
+    assert "SAN-REST-017" in text and "device third." in text and "nothing was ordered" in text
+    device = sites.bed.seen().cib.device("web")
+    assert device is not None and device.restore is None
+
+
+@pytest.mark.usefixtures("away")
+def test_where_the_cib_is_older_the_site_is_asked_before_hosts_are_let_in(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also by what a node has noted alone; the site stays as well."""
+    run("replicate failback web --from far --copy back --hold --yes", monkeypatch, capsys)
+    held = order_of(sites)
+    forget = [RemoveTakeover(takeover=each) for each in sites.bed.seen().cib.takeovers]
+    before = held._replace(given_s=held.given_s - 1).in_state(DONE)
+    older = SetParameter(name=DeviceName.parse("web"), parameter="restore", value=str(before))
+    sites.bed.session.change(lambda _seen: (*forget, older))
+    sites.bed.cluster.in_contact["n1"] = f" {OLDER_KEY}={packed(str(held))}"
+    sites.bed.cluster.tick()
+    assert not noted_at_home(sites)
+    release = "replicate failback web --release --accept SAN-REST-015"
+    text = run(release, monkeypatch, capsys, status=4)
+    assert "SAN-REST-017" in text and noted_at_home(sites)
+    assert "SAN-REST-018" in run("site remove far --yes", monkeypatch, capsys, status=4)
+    text = run(f"{release} --accept SAN-REST-017", monkeypatch, capsys)
+    assert "hosts are let in to device web\n" in text, "nothing is said of what it is"
 
 
 @pytest.mark.usefixtures("away")

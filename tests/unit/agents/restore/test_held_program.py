@@ -435,13 +435,22 @@ def test_a_first_copy_is_noted_and_on_the_disk_before_it_is_written(
 
 
 def test_an_order_that_is_given_up_beside_a_newer_note_lets_no_host_in(
-    held: Node, tmp_path: Path
+    held: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By what any node has noted the device may be half of another copy."""
+    slept: list[float] = []
+    monkeypatch.setattr("sanctl.agents.restore.program.time.sleep", slept.append)
     (tmp_path / "site" / DEVICE / f"to-far.{TWO}").unlink()
     order = held.bed.order()._replace(base=None)
     half = order.in_state(COPYING)._replace(token="8" * 16, given_s=order.given_s + 1)
     held.bed.cluster.in_contact["n2"] = f" {OLDER_KEY}={packed(str(half))}"
     held.bed.set_restore(str(order))
     held.run()
-    assert held.state == COPYING and "SAN-SITE-01" in held.report()
+    assert held.state == ORDERED and "SAN-REST-015" in held.report()
+    assert held.device.read_bytes() == FIRST
+    # One that was ordered since tries again, with hosts out.
+    held.bed.cluster.in_contact.clear()
+    held.bed.set_restore(str(order._replace(is_unsure=True, kept_token="")))
+    held.run()
+    assert held.state == ORDERED and "SAN-SITE-01" in held.report() and slept[-1:] == [0.0]
+    assert held.device.read_bytes() == FIRST

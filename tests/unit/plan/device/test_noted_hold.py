@@ -141,14 +141,45 @@ def test_the_finding_names_the_node_and_the_way_out() -> None:
         (finding,) = restore_findings(with_notes(seen, n2=order), device)
         assert finding.code == "SAN-HLT-170" and said in finding.what and "n2" in finding.what
         assert "failback web --release" in finding.do and "the newer CIB" in finding.do
+        assert "--copy COPY --hold" in finding.do, "beside no other device"
+        assert ("--accept SAN-REST-015" in finding.do) is (order is not None)
+        assert ("device restore web --to POINT" in finding.do) is (order is None)
     # What it is held as by the CIB it may not be.
     held = needing(HELD_ORDER)
     for noted, said in ((NEXT, "was to be"), (ENDED._replace(given_s=5000), "is held no more")):
         (finding,) = restore_findings(with_notes(held, n2=noted), held.cib.devices[0])
         assert finding.code == "SAN-HLT-170" and said in finding.what
     filled = needing(HOLDS.in_state(COPYING))
-    (finding,) = restore_findings(with_notes(filled, n2=NEXT), filled.cib.devices[0])
-    assert finding.code == "SAN-HLT-110"
+    for noted, code in ((HELD_ORDER, "SAN-HLT-110"), (NEXT, "SAN-HLT-170")):
+        (finding,) = restore_findings(with_notes(filled, n2=noted), filled.cib.devices[0])
+        assert finding.code == code
+
+
+def test_what_cannot_be_noted_is_a_finding() -> None:
+    """Also where hosts are let in: an older CIB would say that the device is the copy still."""
+    for order, codes, said in (
+        (HELD_ORDER, ["SAN-HLT-175", "SAN-HLT-167"], "by which order it is held"),
+        (ENDED, ["SAN-HLT-175"], "that it is held no more"),
+    ):
+        seen = needing(order)
+        state = replace(seen.cib.replicas["web", "n2"], is_hold_unnoted=True)
+        replicas = {**seen.cib.replicas, ("web", "n2"): state}
+        seen = replace(seen, cib=replace(seen.cib, replicas=replicas))
+        found = list(restore_findings(seen, seen.cib.devices[0]))
+        assert [each.code for each in found] == codes
+        assert found[0].what == f"n2 cannot note beside its data {said}"
+
+
+def test_the_finding_says_where_hosts_are_let_in() -> None:
+    """A standby alone may have the note, as where the node that serves was away then."""
+    seen = cluster(BEFORE)
+    for notes, said in (
+        ({"n1": HELD_ORDER}, "no host is let in: "),
+        ({"n1": HELD_ORDER, "n2": NEXT}, "no host is let in: "),
+        ({"n2": NEXT}, "on n2 no host is let in; n1 serves it, and lets hosts in: "),
+    ):
+        (finding,) = restore_findings(with_notes(seen, **notes), seen.cib.devices[0])
+        assert finding.what.startswith(said), finding.what
 
 
 def test_hosts_are_let_in_only_where_that_is_accepted() -> None:
@@ -170,6 +201,8 @@ def test_hosts_are_let_in_only_where_that_is_accepted() -> None:
     with pytest.raises(Refused, match="cannot be read") as refused:
         hold_release.plan_released(seen, SPEC.name, None, accepted)
     assert "--release" in refused.value.problems[0].hint
+    assert "device restore web --to POINT" in refused.value.problems[0].hint
+    assert "--accept" not in refused.value.problems[0].hint, "it would not let them in"
     assert hold_release.plan_released(cluster(BEFORE), SPEC.name, None, accepted) == ()
 
 

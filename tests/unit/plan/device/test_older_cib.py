@@ -26,9 +26,9 @@ from sanctl.plan.cluster.cib_size import point_of_order
 from sanctl.plan.device import point_schedule, restore_points, restore_request, restoring
 from sanctl.plan.device.alteration import plan_resize
 from sanctl.plan.device.backups import check_reader
-from sanctl.plan.device.noted_hold import closes_older, is_older, next_note
+from sanctl.plan.device.noted_hold import closes_older, is_older, may_be_base, next_note
 from sanctl.plan.device.restore_refusals import being_restored_problem, nodes_with_newer_hold
-from sanctl.plan.device.restoring import Begin, GiveUp
+from sanctl.plan.device.restoring import Begin, Stuck
 from sanctl.plan.site import hold_release
 from sanctl.plan.site.choosing import copies_in_use
 from tests.unit.model.test_site import SITE
@@ -64,7 +64,9 @@ def older(**noted: RestoreOrder | None) -> Cluster:
 
 
 def given(seen: Cluster, *, holds: bool = True) -> RestoreOrder:
-    return ordered(restore_request.plan_restore(seen, request(holds=holds), SESSIONS, NOW_S))
+    accepted = () if holds else ("SAN-REST-016",)
+    wanted = replace(request(holds=holds), accepted=accepted)
+    return ordered(restore_request.plan_restore(seen, wanted, SESSIONS, NOW_S))
 
 
 def as_ordered(order: RestoreOrder, **noted: RestoreOrder | None) -> Cluster:
@@ -77,7 +79,10 @@ def as_ordered(order: RestoreOrder, **noted: RestoreOrder | None) -> Cluster:
 def test_an_order_that_is_given_up_lets_no_host_in_to_half_a_copy(
     noted: RestoreOrder | None, holds: bool
 ) -> None:
-    """Nothing was written by it; what was there before may be half of another copy."""
+    """Nothing was written by it; what was there before may be half of another copy.
+
+    So it neither ends nor begins: what hosts wrote before may not be kept yet.
+    """
     order = given(older(n1=noted, n2=noted), holds=holds)
     assert RestoreOrder.parse(str(order)) == order and order.state == ORDERED
     assert order.is_unsure and order.is_of_holds and order.base is None
@@ -87,16 +92,17 @@ def test_an_order_that_is_given_up_lets_no_host_in_to_half_a_copy(
         assert next_note(str(order), str(noted)) == str(order)
     seen = as_ordered(order)
     found = step(replace(seen, cib=replace(seen.cib, sites=())))
-    assert isinstance(found, GiveUp)
-    stays = ordered(restoring.plan_given_up(seen, "web", order))
-    assert stays.state == COPYING and stays.is_open and stays.copy == LATER
-    assert stays.token == order.token and not stays.is_unsure and stays.holds is holds
-    with pytest.raises(Refused, match="SAN-REST-013"):
+    assert isinstance(found, Stuck) and found.problem.code == "SAN-SITE-002"
+    assert restoring.plan_given_up(seen, "web", order) == ()
+    with pytest.raises(Refused, match="SAN-REST-013") as refused:
         restoring.plan_cancelled(seen, SPEC.name)
+    assert "takes its place" in refused.value.problems[0].hint
     # It begins as any other, and is done.
     assert isinstance(step(seen), Begin)
-    assert step(needing(stays)) == restoring.CopyFromSite(site=SITE, copy=LATER)
-    ends = ordered(restoring.plan_done(needing(stays), "web", stays, "n1"))
+    begun = ordered(restoring.plan_begun(seen, "web", order))
+    assert begun.token == order.token and not begun.is_unsure and begun.holds is holds
+    assert step(needing(begun)) == restoring.CopyFromSite(site=SITE, copy=LATER)
+    ends = ordered(restoring.plan_done(needing(begun), "web", begun, "n1"))
     assert ends.state == (HELD if holds else DONE)
 
 
@@ -105,8 +111,8 @@ def test_an_order_of_an_older_cib_that_is_given_up_lets_no_host_in() -> None:
     for order, noted in ((HOLDS, HALF), (FROM_SITE, NEXT), (NEXT, HALF._replace(given_s=9000))):
         seen = as_ordered(order, n2=noted)
         assert is_older(str(order), str(noted)) and next_note(str(order), str(noted)) is None
-        assert ordered(restoring.plan_given_up(seen, "web", order)).state == COPYING
-        with pytest.raises(Refused, match="SAN-REST-013"):
+        assert restoring.plan_given_up(seen, "web", order) == ()
+        with pytest.raises(Refused, match=r"SAN-REST-01[35]"):
             restoring.plan_cancelled(seen, SPEC.name)
         # Where it was given up all the same, as by an earlier release.
         assert closes_older(str(order.in_state(GIVEN_UP)), str(noted))
@@ -146,14 +152,14 @@ def test_what_a_device_is_held_as_by_an_older_cib_is_no_base() -> None:
             assert order.base is None and order.is_unsure and order.copy == copy
             assert order.turn == TURNED and RestoreOrder.parse(str(order)) == order
             assert order.given_s > noted.given_s, "also where a clock was ahead"
-            assert order.withdrawn.turn == TURNED
+            assert order.in_state(COPYING).turn == TURNED
         with pytest.raises(Refused, match="SAN-REST-015"):
             hold_release.plan_released(seen, SPEC.name)
         accepted = ("SAN-REST-015",)
         ends = ordered(hold_release.plan_released(seen, SPEC.name, None, accepted))
         assert ends.state == GIVEN_UP and not closes_older(str(ends), str(noted))
         assert not is_older(str(ends), str(turned))
-    copying = as_ordered(HALF, n1=NEXT)
+    copying = as_ordered(HALF, n1=HALF.in_state(HELD))
     with pytest.raises(Refused, match="SAN-REST-005"):
         hold_release.plan_released(copying, SPEC.name, None, accepted)
 
@@ -162,7 +168,7 @@ def test_a_clock_that_was_ahead_makes_no_finished_order_older() -> None:
     """Also while an order of the older CIB is open, by which nodes keep hosts out anyway."""
     ahead = HALF._replace(given_s=90_000)
     order = given(as_ordered(HOLDS.in_state(COPYING), n2=ahead))
-    assert order.given_s == 90_001 and order.state == COPYING
+    assert order.given_s == 90_001 and order.state == ORDERED and order.is_unsure
     assert not closes_older(str(order.in_state(DONE)), str(ahead))
 
 
@@ -171,10 +177,13 @@ def test_what_was_published_before_an_order_came_does_not_count() -> None:
     for order in (after, after.in_state(COPYING), after.in_state(DONE), NEXT):
         seen = as_ordered(order, n2=NEXT)
         assert not nodes_with_newer_hold(seen, seen.cib.devices[0])
-    # But for what it says of the device.
+    # Nor where an order was withdrawn and another given: it can be withdrawn as well.
     for order in (after.in_state(HELD), after._replace(base=COPY)):
         seen = as_ordered(order, n2=NEXT)
-        assert nodes_with_newer_hold(seen, seen.cib.devices[0]) == {"n2": NEXT}
+        assert not nodes_with_newer_hold(seen, seen.cib.devices[0])
+    assert ordered(restoring.plan_cancelled(seen, SPEC.name)).state == HELD
+    # The node that has another one in its note does not go by the claim.
+    assert not may_be_base(order, str(NEXT))
 
 
 def test_nothing_is_ordered_before_the_node_that_serves_says_what_it_has_noted() -> None:
@@ -238,7 +247,7 @@ def test_nothing_is_written_before_each_node_has_noted_the_hold() -> None:
         replace(seen, cib=replace(needing(HOLDS).cib, replicas=seen.cib.replicas)),
         waited_s=ORDER_LIFE_S + 1.0,
     )
-    assert isinstance(found, GiveUp) and "n2 cannot note it" in found.problem.text
+    assert isinstance(found, restoring.GiveUp) and "n2 cannot note it" in found.problem.text
 
 
 def test_a_node_that_lets_hosts_in_still_is_waited_for() -> None:
@@ -247,5 +256,5 @@ def test_a_node_that_lets_hosts_in_still_is_waited_for() -> None:
         cluster(order, sites=(SITE,), access=(OPEN, OPEN)),
     )
     assert step(seen) == restoring.Wait(why="n2 still lets hosts in")
-    assert isinstance(step(seen, waited_s=ORDER_LIFE_S + 1.0), GiveUp)
+    assert isinstance(step(seen, waited_s=ORDER_LIFE_S + 1.0), Stuck)
     assert HELD_COPIES in needing(order).cib.devices[0].needs

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Rules: what is kept of a device before an order to restore it is carried out, and by which point.
+
+Nothing is written before it is (restoring.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from sanctl.errors import Problem
+from sanctl.model.cluster import Cluster
+from sanctl.model.device import DeviceSpec
+from sanctl.model.device_restore import RestoreOrder
+from sanctl.model.restore_point import RestorePoint
+from sanctl.plan.device.restore_refusals import is_open_note, nodes_with_newer_hold
+
+#: The refusal of an order that would keep what is on the device on few nodes; may be accepted.
+KEPT_NOT_EVERYWHERE = "SAN-REST-012"
+
+
+def unkept_problem(cluster: Cluster, device: DeviceSpec, order: RestoreOrder) -> Problem | None:
+    """Return why what an order is to keep is not kept as it is to be; None: it is, or may come."""
+    # What a device was before it was held is kept since then, and what it is now is at a site.
+    if not order.kept_token or order.base is not None:
+        return None
+    kept = kept_point_of(cluster, device, order)
+    if kept is not None:
+        return None if order.may_keep_on_few else kept_on_few_problem(device, kept)
+    failures = [
+        failure
+        for (name, _), failure in cluster.cib.point_failures.items()
+        if name == device.name.value and failure.token == order.kept_token
+    ]
+    return Problem(failures[0].code, failures[0].text) if failures else None
+
+
+def kept_on_few_problem(device: DeviceSpec, kept: RestorePoint) -> Problem | None:
+    """Return the problem that a node of the device lacks the restore point that keeps its content.
+
+    None: each node with a replica has it. A node that was in sync when the order was given
+    (restore_request.py) may be lost since. Nothing adds a node to a restore point that was made
+    without it.
+    """
+    lacking = [node.value for node in device.nodes if node.value not in kept.nodes]
+    if not lacking:
+        return None
+    return Problem(
+        KEPT_NOT_EVERYWHERE,
+        f"what is on device {device.name} was kept on {', '.join(kept.nodes)}, and not on "
+        f"{', '.join(lacking)}",
+        f"wait until its replicas are in sync: 'sanctl device show {device.name}'; then again. "
+        f"--accept {KEPT_NOT_EVERYWHERE} goes on all the same",
+    )
+
+
+def kept_point_of(cluster: Cluster, device: DeviceSpec, order: RestoreOrder) -> RestorePoint | None:
+    """Return the restore point by which an order keeps what is on the device; None: not yet."""
+    points = cluster.cib.points_of(device.name)
+    return next((point for point in points if point.token == order.kept_token), None)
+
+
+def lacks_kept(cluster: Cluster, device: DeviceSpec, order: RestoreOrder, now_s: float) -> bool:
+    """Whether what an order is to keep is not kept, and nobody is about to: it cannot begin."""
+    if not order.kept_token or order.base is not None or kept_point_of(cluster, device, order):
+        return False
+    made = device.point_order
+    is_awaited = made is not None and made.token == order.kept_token and made.is_open(now_s)
+    return not is_awaited or unkept_problem(cluster, device, order) is not None
+
+
+def is_unknown(cluster: Cluster, device: DeviceSpec) -> bool:
+    """Whether what a node serves now may be half of a copy, which is nothing to be kept.
+
+    Where it has noted that the hold has ended, hosts have written to it since.
+    """
+    noting, active = nodes_with_newer_hold(cluster, device), cluster.active_node(device.name)
+    if active in noting:
+        return is_open_note(noting[active])
+    return bool(noting) and device.is_half_restored
+
+
+def kept_before(
+    cluster: Cluster, device: DeviceSpec, noted: Collection[RestoreOrder | None], *, stands: bool
+) -> str | None:
+    """Return the token of the restore point by which what is to be kept is kept; empty: none is.
+
+    None: what is on the device is to be kept now. It is not where it may be half of a copy: what
+    was kept before the hold is. Nor where an order stands that has kept it and has not begun.
+    """
+    there = {e.token for e in cluster.cib.points_of(device.name) if not e.is_deleting}
+    order = device.restore
+    if stands and order is not None and order.kept_token in there:
+        return order.kept_token
+    if not is_unknown(cluster, device):
+        return None
+    known = (each.kept_token for each in (*noted, order) if each is not None)
+    return next((token for token in known if token in there), "")
+
+
+def not_kept_problems(
+    cluster: Cluster, device: DeviceSpec, accepted: Collection[str]
+) -> tuple[Problem, ...]:
+    """Return that what is on the device would not be kept on all of its nodes, if so."""
+    active = cluster.active_node(device.name)
+    if active is None or KEPT_NOT_EVERYWHERE in accepted:
+        return ()  # Without one it is refused anyway.
+    others = [node for node in device.nodes if node.value != active]
+    out = [node.value for node in others if not cluster.is_in_sync(device, node)]
+    if not out and all(cluster.is_in_sync(device, node) for node in device.nodes):
+        return ()
+    return (
+        Problem(
+            KEPT_NOT_EVERYWHERE,
+            f"what is on device {device.name} would not be kept on all nodes: the replica on "
+            f"{', '.join(out or [active])} is not known to be in sync",
+            f"wait until it is: 'sanctl device show {device.name}'. What one node alone keeps is "
+            f"lost with it; --accept {KEPT_NOT_EVERYWHERE} goes on all the same",
+        ),
+    )

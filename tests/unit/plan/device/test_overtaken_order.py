@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""An order of an older CIB that nodes have noted more of is not carried out any further."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sanctl.errors import CommandError, Refused
+from sanctl.model.cib_change import SetParameter
+from sanctl.model.cluster import Cluster
+from sanctl.model.device_restore import (
+    ASKED,
+    COPYING,
+    DONE,
+    GIVEN_UP,
+    HELD,
+    ORDER_LIFE_S,
+    ORDERED,
+    RestoreOrder,
+)
+from sanctl.model.restore_point import PointFailure, PointOrder
+from sanctl.model.site_takeover import Successor, Takeover
+from sanctl.plan.device import restore_request, restoring
+from sanctl.plan.device.noted_hold import closes_older, is_older, may_be_base, note_after_start
+from sanctl.plan.device.restoring import Begin, CopyFromSite, Stuck
+from sanctl.plan.site import hold_release
+from tests.unit.model.test_site import SITE
+from tests.unit.plan.device.test_held_restore import (
+    HELD_ORDER,
+    HOLDS,
+    LATER,
+    NEXT,
+    SESSIONS,
+    ordered,
+    request,
+)
+from tests.unit.plan.device.test_noted_hold import BEFORE
+from tests.unit.plan.device.test_older_cib import HALF, NOW_S, as_ordered, given, older
+from tests.unit.plan.device.test_restoring import COPY, FROM_SITE, KEPT, SPEC, asked, step
+
+THIRD = COPY._replace(point="third", token="4" * 16, digest="e" * 64)
+WROTE = "what hosts wrote before the order, and the point that is to keep it"
+
+
+def with_takeover(seen: Cluster) -> Cluster:
+    takeover = Takeover("web", "far", SPEC.uuid, Successor("web", COPY.uuid, "to-far", 7))
+    return replace(seen, cib=replace(seen.cib, takeovers=(takeover,)))
+
+
+def has_point(seen: Cluster, order: RestoreOrder, now_s: float) -> Cluster:
+    """Return the cluster with the order for the point by which an order keeps the device."""
+    made = PointOrder("kept7", order.kept_token, int(now_s))
+    device = replace(seen.cib.devices[0], point_order=made)
+    return replace(seen, cib=replace(seen.cib, devices=(device,)))
+
+
+def unsure_and_not_kept() -> tuple[RestoreOrder, Cluster]:
+    """Return an order that is given while a standby has noted a hold, and hosts write on n1."""
+    seen = older(n2=HALF)
+    order = given(seen)
+    assert order.is_unsure and order.kept_token == "8" * 16
+    return order, has_point(as_ordered(order), order, NOW_S)
+
+
+def failed(seen: Cluster, order: RestoreOrder) -> Cluster:
+    """Return the cluster once that point could not be made, as the pool is full."""
+    failure = PointFailure(order.kept_token, "SAN-SNAP-007", "the pool is full")
+    return replace(seen, cib=replace(seen.cib, point_failures={("web", "n1"): failure}))
+
+
+def test_nothing_is_written_over_what_is_not_kept() -> None:
+    """A give-up was an order to begin: it skipped what had been the reason for it."""
+    order, seen = unsure_and_not_kept()
+    late_s = ORDER_LIFE_S + 1.0
+    for found in (failed(seen, order), seen):
+        stuck = step(found, now_s=NOW_S + late_s, waited_s=late_s)
+        assert isinstance(stuck, Stuck), WROTE
+        assert restoring.plan_given_up(found, "web", order) == ()
+    few = KEPT._replace(token=order.kept_token, nodes=("n1",))
+    stuck = step(replace(seen, cib=replace(seen.cib, points=(few,))))
+    assert isinstance(stuck, Stuck) and stuck.problem.code == "SAN-REST-012"
+    # So it is of a plain order, where n2 comes back with its note afterwards.
+    plain = FROM_SITE._replace(token="f" * 16, given_s=3000)
+    back = failed(as_ordered(plain, n2=HALF._replace(given_s=4000)), plain)
+    assert isinstance(step(back), Stuck) and restoring.plan_given_up(back, "web", plain) == ()
+    with pytest.raises(CommandError, match="SAN-REST-015"):
+        restoring.plan_begun(back, "web", plain)
+
+
+def test_another_order_takes_the_place_of_one_that_cannot_keep_what_it_is_to() -> None:
+    order, seen = unsure_and_not_kept()
+    again = replace(request(), token="9" * 16, kept=PointOrder("anew", "a" * 16, 0))
+    other = replace(asked(copy=THIRD), token="9" * 16, holds=True, kept=again.kept)
+    # The same one is waited for while the point may still come.
+    assert restore_request.plan_restore(seen, again, SESSIONS, NOW_S + 1) == ()
+    for found, wanted, now_s in (
+        (failed(seen, order), again, NOW_S + 1),
+        (seen, again, NOW_S + 1000),
+        (failed(seen, order), other, NOW_S + 1),
+    ):
+        point, *changes = restore_request.plan_restore(found, wanted, {}, now_s)
+        assert isinstance(point, SetParameter) and point.parameter == "point"
+        new = ordered(tuple(changes))
+        assert new.is_unsure and new.state == ORDERED and new.kept_token == "a" * 16
+        assert new.token == "9" * 16 and new.given_s > order.given_s
+    # What it has kept is not kept once more.
+    kept = KEPT._replace(token=order.kept_token)
+    there = replace(seen, cib=replace(seen.cib, points=(kept,)))
+    new = ordered(restore_request.plan_restore(there, other, {}, NOW_S + 1000))
+    assert new.kept_token == order.kept_token and new.is_unsure and new.copy == THIRD
+    assert restore_request.plan_restore(there, again, {}, NOW_S + 1000) == ()
+    # One that is sure is withdrawn first.
+    sure = as_ordered(FROM_SITE._replace(token="f" * 16))
+    with pytest.raises(Refused, match="SAN-REST-005"):
+        restore_request.plan_restore(sure, other, {}, NOW_S)
+
+
+@pytest.mark.parametrize("state", [ORDERED, COPYING])
+@pytest.mark.parametrize("ends", [DONE, GIVEN_UP])
+def test_an_order_that_has_ended_is_not_carried_out_again(state: str, ends: str) -> None:
+    """Hosts have written since: the CIB is older, and says that it is under way."""
+    order = HOLDS if state == ORDERED else HOLDS.in_state(COPYING)
+    noted = HOLDS.in_state(ends)
+    if not is_older(str(order), str(noted)):
+        return
+    seen = as_ordered(order, n1=noted, n2=noted)
+    found = step(seen)
+    assert isinstance(found, Stuck) and found.problem.code == "SAN-REST-015"
+    assert "is held no more" in found.problem.text
+    with pytest.raises(Refused, match="SAN-REST-015"):
+        hold_release.plan_released(seen, SPEC.name)
+    lets_in = ordered(hold_release.plan_released(seen, SPEC.name, None, ("SAN-REST-015",)))
+    assert lets_in.state == GIVEN_UP and not closes_older(str(lets_in), str(noted))
+    # What is ordered now keeps what they wrote.
+    changes = restore_request.plan_restore(seen, request(), {}, NOW_S)
+    new = ordered(changes)
+    assert new.state == ORDERED and new.is_unsure and new.kept_token == "8" * 16
+    assert any(getattr(each, "parameter", "") == "point" for each in changes)
+
+
+def test_what_has_ended_and_is_said_to_be_held_is_kept() -> None:
+    seen = as_ordered(HELD_ORDER, n1=HELD_ORDER.in_state(DONE))
+    new = given(seen)
+    assert new.base is None and new.is_unsure and new.kept_token == "8" * 16
+
+
+def test_a_later_state_of_the_same_order_goes_on() -> None:
+    for noted in (HALF, HALF.in_state(HELD)):
+        assert isinstance(step(as_ordered(HOLDS, n2=noted)), Begin)
+    # But for what the device was held as: all is read.
+    seen = as_ordered(NEXT, n2=NEXT.in_state(COPYING))
+    assert step(seen) == Begin(goal=CopyFromSite(site=SITE, copy=LATER))
+    assert restoring.plan_given_up(seen, "web", NEXT) == ()
+    with pytest.raises(Refused, match="SAN-REST-013"):
+        restoring.plan_cancelled(seen, SPEC.name)
+    # One that was withdrawn since does not.
+    assert isinstance(step(as_ordered(NEXT, n2=NEXT.withdrawn)), Stuck)
+
+
+def test_a_device_is_not_what_it_was_held_as_after_the_next_copy_has_begun() -> None:
+    """A withdrawal by a CIB of before the begin has the same token, and a later state."""
+    back, begun = NEXT.withdrawn, NEXT.in_state(COPYING)
+    assert back.state == HELD and back.copy == COPY and begun.copy == LATER
+    assert is_older(str(back), str(begun)) and closes_older(str(back), str(begun))
+    seen = as_ordered(back, n2=begun)
+    with pytest.raises(Refused, match="SAN-REST-015"):
+        hold_release.plan_released(seen, SPEC.name)
+    assert given(seen).base is None
+    # Its own end is later.
+    assert not is_older(str(begun.in_state(HELD)), str(begun))
+    assert not is_older(str(back), str(NEXT))
+
+
+def test_a_start_does_not_say_that_the_next_copy_has_not_begun() -> None:
+    """Another node may have begun it, and brought a part of it here, before all lost power."""
+    assert note_after_start(str(NEXT), str(NEXT)) == str(NEXT.in_state(COPYING))
+    assert not may_be_base(NEXT, str(NEXT.in_state(COPYING)))
+    for order in (HOLDS, HELD_ORDER, NEXT.in_state(COPYING)):
+        assert note_after_start(str(order), str(order)) is None
+    for text in ("", str(HELD_ORDER), str(NEXT.withdrawn)):
+        assert note_after_start(text, str(NEXT)) is None, "this CIB says something else"
+    assert note_after_start("damaged", "damaged") is None
+
+
+@pytest.mark.parametrize(
+    "seen", [older(n2=HELD_ORDER), as_ordered(HELD_ORDER, n1=NEXT._replace(turn=ASKED))]
+)
+def test_hosts_are_let_in_beside_no_other_device_where_the_cib_is_older(seen: Cluster) -> None:
+    """Both refusals are accepted, or none lets hosts in."""
+    both = ("SAN-REST-015", "SAN-REST-017")
+    if seen.cib.devices[0].restore == BEFORE:
+        seen = with_takeover(seen)
+    with pytest.raises(Refused, match="SAN-REST-017"):
+        hold_release.plan_released(seen, SPEC.name, None, both[:1])
+    with pytest.raises(Refused, match="SAN-REST-015"):
+        hold_release.plan_released(seen, SPEC.name, None, both[1:])
+    assert ordered(hold_release.plan_released(seen, SPEC.name, None, both)).state == GIVEN_UP
+
+
+def test_the_sites_that_may_know_of_another_device_are_asked() -> None:
+    seen = older(n2=NEXT)
+    assert hold_release.sites_to_ask(seen, seen.cib.devices[0]) == ("far",)
+    seen = as_ordered(FROM_SITE._replace(state=DONE))
+    assert hold_release.sites_to_ask(seen, seen.cib.devices[0]) == ()
+
+
+def test_a_failback_ends_no_hold_that_nodes_have_noted_alone() -> None:
+    for noted, said in ((NEXT, "is to be held as"), (None, "a note that cannot be read")):
+        seen = older(n2=noted)
+        plain = replace(request(LATER), holds=False)
+        with pytest.raises(Refused, match="SAN-REST-016") as refused:
+            restore_request.plan_restore(seen, plain, SESSIONS, NOW_S)
+        assert said in str(refused.value)
+        accepted = replace(plain, accepted=("SAN-REST-016",))
+        assert not ordered(restore_request.plan_restore(seen, accepted, SESSIONS, NOW_S)).holds
+    own = COPY._replace(uuid=SPEC.uuid)
+    seen = as_ordered(HELD_ORDER._replace(point=str(own)))
+    with pytest.raises(Refused, match="SAN-REST-016") as refused:
+        restore_request.plan_restore(seen, plain, SESSIONS, NOW_S)
+    assert "--takeover" not in refused.value.problems[0].hint, "no roles turn by it"
