@@ -45,6 +45,8 @@ HOME, THERE = "turn0", "turndr0"
 _DIE = "/run/sanctl/die-after"
 #: For so long a host that tries all the time is given nothing.
 _NOTHING_S = 10.0
+#: Longer than the deadlines of what is done meanwhile come to.
+_TRIES_S = 2400
 
 
 @pytest.fixture(scope="module")
@@ -134,10 +136,11 @@ def given_nothing(scenario: Scenario) -> Iterator[None]:
     """Have the host try to log in at home while the block lasts, and see that it gets nothing."""
     target = f"{scenario.iqn_prefix()}.{HOME}"
     portals = scenario.portals(("n1", "n2"))
-    with eager_host(scenario.bed, scenario.host, target, portals) as host:
+    with eager_host(scenario.bed, scenario.host, target, portals, within_s=_TRIES_S) as host:
         yield
         assert host.stdout is not None
         assert not select.select([host.stdout], [], [], _NOTHING_S)[0], "a host was let in"
+        assert host.poll() is None, "it tries no more"
     assert not who_may(scenario.bed, HOME)
 
 

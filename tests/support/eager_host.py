@@ -30,12 +30,12 @@ done
 
 @contextlib.contextmanager
 def eager_host(
-    bed: LabSession, host: Initiator, target: str, portals: Sequence[str]
+    bed: LabSession, host: Initiator, target: str, portals: Sequence[str], *, within_s: int = 500
 ) -> Iterator[subprocess.Popen[str]]:
-    """Have the host i1 try to log in for as long as the block lasts."""
+    """Have the host i1 try to log in for as long as the block lasts, and `within_s` at most."""
     script = _EAGER.format(portals=" ".join(portals), target=target)
     try:
-        with bed.stream("i1", f"timeout 500 bash -c {shlex.quote(script)}") as process:
+        with bed.stream("i1", f"timeout {within_s} bash -c {shlex.quote(script)}") as process:
             yield process
     finally:
         host.sh("pkill -f '[r]ead=.*sha256sum'; pkill -x iscsiadm; sleep 1")
