@@ -66,9 +66,10 @@ def at_start(runner: Runner, device: Device, data: str) -> Device:
         older_cib.note(device.name, _NOT_KNOWN)
         return as_known(runner, device, data)
     if noted and (device.restore or _may_be_open(noted)):
-        note.write(_CLAIMED)
-        # Without room the start fails: it would be said that the next copy has not begun.
+        # Without room the start fails: it would be said that the next copy has not begun. Before
+        # the state file, by which a start that is tried again would not come here.
         noted_hold.keep_after_start(device.name, device.restore, data)
+        note.write(_CLAIMED)
     return as_known(runner, device, data)
 
 
@@ -104,6 +105,7 @@ def as_known(runner: Runner, device: Device, data: str | None = None) -> Device:
             if not _note_end(device.name, order, data):
                 return device
         older_cib.forget(device.name)
+        older_cib.forget_unnoted(device.name)
         note.remove()
     except (SanctlError, OSError):
         return device.closed(_NOT_KNOWN)
@@ -172,12 +174,14 @@ def close_before_promotion(device: Device) -> None:
 def _note(name: str, order: str, data: str | None = None) -> None:
     note = state_files.of_device(name, _KIND)
     said = note.read()
-    # One that follows a hold is noted as well: half of it is no device for a host.
-    if not said and not _may_claim(order) and not noted_hold.read(name, data):
+    if not said and not _may_claim(order):
+        # Also where the other note cannot be read: an action without the order asks the CIB then.
         if not note.exists():
             note.write()
-        older_cib.forget(name)
-        return
+        # One that follows a hold is noted as well: half of it is no device for a host.
+        if not noted_hold.read(name, data):
+            older_cib.forget(name)
+            return
     wanted = f"{_CLAIMED} {order}"
     if said == wanted:
         return

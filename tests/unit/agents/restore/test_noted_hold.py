@@ -210,6 +210,26 @@ def test_a_node_that_starts_does_not_say_what_may_have_begun_elsewhere(
         assert replica.boot(in_cib, str(order)).restore and not published()
 
 
+def test_a_start_that_fails_for_want_of_room_says_it_when_it_is_tried_again(
+    in_cib: InCib, replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where no stop has come in between: the state file stands then."""
+    later = COPY._replace(point="later", token="5" * 16)
+    following = HOLDS._replace(token="6" * 16, given_s=2000, point=str(later), base=COPY)
+    assert seen(following).restore and replica.noted == following
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "no space left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(noted_hold, "write_atomically", full)
+        with pytest.raises(OSError, match="no space"):
+            replica.boot(in_cib, str(following))
+    again = closure.as_ordered(DEVICE, str(following))
+    assert closure.at_start(RUNNER, again, str(replica.data)).restore
+    assert replica.noted == following.in_state(COPYING)
+
+
 def test_a_note_that_a_damaged_disk_gives_does_no_harm_to_what_is_published(
     in_cib: InCib, replica: Replica
 ) -> None:
@@ -280,6 +300,24 @@ def test_what_cannot_be_read_or_written(
     replica.note.write_text(f"{HOLDS}\n")
     in_cib.order = str(HOLDS._replace(holds=False, state=DONE))
     assert closure.as_known(RUNNER, DEVICE) == DEVICE and not published()
+
+
+def test_a_plain_restore_beside_a_note_that_cannot_be_read(
+    in_cib: InCib, replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An action that was ordered before it lets no host in, and what it could not note is over."""
+
+    def broken(*_: object) -> str:
+        raise OSError(5, "input/output error")
+
+    in_cib.order = str(ORDER)
+    with monkeypatch.context() as patched:
+        patched.setattr(noted_hold, "read_text_or", broken)
+        assert seen(ORDER).restore and parse_replica_state(published()).is_hold_unnoted
+        assert closure.as_known(RUNNER, DEVICE).restore
+    in_cib.order = str(ORDER._replace(state=DONE))
+    assert closure.as_known(RUNNER, DEVICE) == DEVICE and not published()
+    assert replica.noted is None
 
 
 def test_without_its_disk_a_node_goes_by_the_cib(in_cib: InCib, replica: Replica) -> None:
