@@ -159,7 +159,8 @@ CODES = {
     "may accept it.",
     "SAN-REST-018": "What is on a device is not known, as the CIB is older than what a node has "
     "noted beside its data (SAN-HLT-170): it may be half of a copy at a second site. So it is not "
-    "kept by a restore point or a backup, nothing older goes in its favour, and its shape stays.",
+    "kept by a restore point or a backup, nothing older goes in its favour, its shape stays, and "
+    "it takes over no other device.",
     "SAN-REST-019": "The node that serves a device has not published its replica's state, so it is "
     "not known whether it has noted a hold that the CIB does not know of. An order that is given "
     "without that, and given up, would let hosts in to whatever is on the device; what is pruned "

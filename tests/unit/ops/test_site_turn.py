@@ -540,3 +540,20 @@ def test_a_turn_that_is_not_known_lets_no_host_in(
     run("replicate takeover web", monkeypatch, capsys)
     run("replicate failback web --release", monkeypatch, capsys)
     assert order_of(sites).state == DONE
+
+
+def test_the_roles_do_not_turn_while_the_cib_is_older(
+    sites: Sites, away: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The hosts of the other device would be out, and none could be let in to this one."""
+    run("replicate failback web --from far --copy back --hold --yes", monkeypatch, capsys)
+    held = order_of(sites)
+    ended = held._replace(given_s=held.given_s + 1).in_state(DONE)
+    sites.bed.cluster.in_contact["n2"] = f" {OLDER_KEY}={packed(str(ended))}"
+    sites.bed.cluster.tick()
+    text = run("replicate takeover web", monkeypatch, capsys, status=4)
+    assert "SAN-REST-018" in text and order_of(sites) == held, "not even asked"
+    sites.bed.cluster.in_contact.clear()
+    sites.bed.cluster.tick()
+    run("replicate takeover web", monkeypatch, capsys)
+    assert order_of(sites).turn == TURNED
