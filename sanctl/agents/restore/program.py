@@ -106,6 +106,7 @@ def _carry_out(name: str) -> None:
             is_closed_here=closure.is_closed(name),
             now_s=time.time(),
             waited_s=unit.waited_s(name, known.token) if known is not None else 0.0,
+            noted_here=_noted_here(name),
         )
         order = device.restore if device else None
         if device is None or order is None or isinstance(step, restoring.NothingToDo):
@@ -163,6 +164,17 @@ def _carry_out(name: str) -> None:
                     _fail(name, order, _problem_of(error, order))
                     time.sleep(_AGAIN_S)
                 return
+
+
+def _noted_here(name: str) -> str:
+    """Return what is noted beside the data here; empty also where that is not known.
+
+    It is looked at once more, and has to be readable, before anything is written.
+    """
+    try:
+        return noted_hold.read(name)
+    except OSError:
+        return ""
 
 
 class _Begin:

@@ -124,6 +124,15 @@ def nodes_with_newer_hold(cluster: Cluster, device: DeviceSpec) -> dict[str, Res
     }
 
 
+def newer_s(cluster: Cluster, device: DeviceSpec, now_s: float = 0.0) -> int:
+    """Return when an order is given: after each other one of the device, whatever the clocks say.
+
+    By that a node tells an older CIB from a newer one (noted_hold.py).
+    """
+    known = (device.restore, *(cluster.replica(device.name, n).noted_hold for n in device.nodes))
+    return max(int(now_s), *(order.given_s + 1 for order in known if order is not None), 0)
+
+
 def _is_behind(order: RestoreOrder | None, noted: RestoreOrder | None) -> bool:
     """Whether an order in the CIB does not know of one that was noted.
 

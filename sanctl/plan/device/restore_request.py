@@ -35,6 +35,7 @@ from sanctl.plan.device.restore_refusals import (
     being_restored_problem,
     ends_hold_problem,
     is_overtaken,
+    newer_s,
     nodes_with_newer_hold,
     not_said_problems,
 )
@@ -190,7 +191,7 @@ def plan_restore(
                 token=request.token,
                 point=goal.point,
                 point_token=goal.token,
-                given_s=_given_s(cluster, device, now_s),
+                given_s=newer_s(cluster, device, now_s),
                 state=ORDERED if order.state == HELD else order.state,
                 holds=request.holds,
                 base=order.copy if order.state == HELD else None,
@@ -234,7 +235,7 @@ def plan_restore(
         goal.point,
         goal.token,
         kept_token,
-        _given_s(cluster, device, now_s),
+        newer_s(cluster, device, now_s),
         # A node of an earlier release cannot read it, so it is there only where it says something.
         may_keep_on_few=bool(before)
         or (
@@ -248,15 +249,6 @@ def plan_restore(
     )
     # One patch: no host is served between the point that keeps the present state and the copy.
     return (*kept_changes, *order_changes(device, ordered))
-
-
-def _given_s(cluster: Cluster, device: DeviceSpec, now_s: float) -> int:
-    """Return when an order is given: after each other one of the device, whatever the clocks say.
-
-    By that a node tells an older CIB from a newer one (noted_hold.py).
-    """
-    known = (device.restore, *(cluster.replica(device.name, n).noted_hold for n in device.nodes))
-    return max(int(now_s), *(order.given_s + 1 for order in known if order is not None), 0)
 
 
 def _refuse_end_of_hold(

@@ -31,6 +31,7 @@ from sanctl.plan.cluster.preconditions import (
     quorum_problems,
     refuse_unless_changeable,
 )
+from sanctl.plan.device.noted_hold import is_older
 from sanctl.plan.device.release_needs import needed
 from sanctl.plan.device.restore_kept import kept_point_of, unkept_problem
 from sanctl.plan.device.restore_refusals import (
@@ -119,6 +120,7 @@ def next_step(
     is_closed_here: bool,
     now_s: float,
     waited_s: float,
+    noted_here: str = "",
 ) -> Step:
     """Return what the node that serves a device does next for an order to restore it.
 
@@ -131,6 +133,7 @@ def next_step(
         waited_s: how long ago this node has first seen the order, by a clock that is not set: the
             other node's, which has given it, may differ from this one's by hours, and hosts were
             kept out for as long.
+        noted_here: what is noted beside the data here of a hold, whether that is published or not.
     """
     device = cluster.cib.device(name)
     order = device.restore if device else None
@@ -138,15 +141,18 @@ def next_step(
         return NothingToDo()
     if order.state == HELD:
         return NothingToDo()  # A command goes on.
+    noting = nodes_with_newer_hold(cluster, device)
+    own = RestoreOrder.parse(noted_here)
+    if own is not None and is_older(str(order), noted_here):
+        noting[here] = own
+    if is_overtaken(order, noting):
+        return Stuck(problem=older_cib_problem(device, noting))
     if order.backup is not None:
         # Given with the device itself: it has never held anything else, and no host was let in.
         repository, backup = order.backup
         if not is_closed_here:
             return Wait(why=f"{here} still lets hosts in")
         return CopyBackup(repository=repository, backup=backup)
-    noting = nodes_with_newer_hold(cluster, device)
-    if is_overtaken(order, noting):
-        return Stuck(problem=older_cib_problem(device, noting))
     found = _open_step(
         cluster,
         device,
@@ -156,7 +162,7 @@ def next_step(
         now_s=now_s,
         waited_s=waited_s,
     )
-    if isinstance(found, GiveUp) and is_unsure(cluster, device, order):
+    if isinstance(found, GiveUp) and (order.is_unsure or noting):
         return Stuck(problem=found.problem)
     if noting and isinstance(found, Begin) and isinstance(found.goal, CopyFromSite):
         # It has begun where this CIB does not say so: the device is not its base any more.
@@ -396,18 +402,6 @@ def plan_cancelled(cluster: Cluster, name: DeviceName) -> tuple[Change, ...]:
         # What is on the device stays there, so nobody needs the restore point of it.
         return (*changes, ClearParameter(name=name, parameter="point"))
     return changes
-
-
-def plan_distrusted(device: DeviceSpec) -> tuple[Change, ...]:
-    """Return the change that goes with an operator's choice of a replica; often none.
-
-    The replica that is kept may lack what the copy has, or what was written of it so far: the next
-    process reads all of it, and one that runs does not end the order.
-    """
-    order = device.restore
-    if order is None or not (order.is_of_holds or order.state == COPYING):
-        return ()
-    return order_changes(device, order.distrusted)
 
 
 def _standing(cluster: Cluster, name: str, order: RestoreOrder) -> DeviceSpec:

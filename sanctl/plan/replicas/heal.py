@@ -41,7 +41,7 @@ from sanctl.plan.cluster.preconditions import (
     no_replica_problem,
     refuse_unless_changeable,
 )
-from sanctl.plan.device.restoring import plan_distrusted
+from sanctl.plan.device.restore_distrust import plan_distrusted
 from sanctl.plan.drbd.data_generations import (
     ONLY_REPLICA,
     Relation,
@@ -292,7 +292,7 @@ def plan_heal(
                 f"stop its hosts first (unmount, log out), then --accept {ACCEPT_SERVED}",
             )
         )
-    return (*_changes(now, kept, others), *plan_distrusted(device))
+    return (*_changes(now, kept, others), *plan_distrusted(cluster, device))
 
 
 def _changes(

@@ -454,3 +454,20 @@ def test_an_order_that_is_given_up_beside_a_newer_note_lets_no_host_in(
     held.run()
     assert held.state == ORDERED and "SAN-SITE-01" in held.report() and slept[-1:] == [0.0]
     assert held.device.read_bytes() == FIRST
+
+
+@pytest.mark.parametrize("state", [ORDERED, COPYING])
+def test_what_has_ended_here_is_not_written_again_where_that_is_not_published(
+    held: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    """As after a restart of attrd. What hosts wrote since would be gone."""
+    data = tmp_path / "web.data"
+    data.touch()
+    monkeypatch.setattr(lost_writes, "data_file", lambda _name: str(data))
+    order = held.bed.order()._replace(base=None)
+    Path(noted_hold.path_of(str(data))).write_text(f"{order.in_state(DONE)}\n")
+    held.device.write_bytes(PRESENT)
+    held.bed.set_restore(str(order if state == ORDERED else order.in_state(COPYING)))
+    held.run()
+    assert held.device.read_bytes() == PRESENT and held.state == state
+    assert "SAN-REST-015" in held.report()

@@ -32,6 +32,7 @@ from sanctl.model.release_needs import HELD_COPIES
 from sanctl.model.site_copy import SiteCopy
 from sanctl.model.site_takeover import Successor, Takeover
 from sanctl.plan.device import restore_progress, restore_refusals, restore_request, restoring
+from sanctl.plan.device.restore_distrust import plan_distrusted
 from sanctl.plan.device.restoring import Begin, Copy, CopyFromSite, GiveUp, NothingToDo, Wait
 from sanctl.plan.health.restore_health import restore_findings
 from sanctl.plan.health.site_health import site_findings
@@ -245,30 +246,34 @@ def test_what_would_change_the_device_is_refused() -> None:
         restore_refusals.refuse_deletion_of(needing(HELD_ORDER), KEPT)
 
 
+def distrusted(seen: Cluster) -> tuple[Change, ...]:
+    return plan_distrusted(seen, seen.cib.devices[0])
+
+
 def test_a_choice_of_a_replica_has_all_read() -> None:
     """The one that is kept may lack the copy, or a part of it."""
-    found = ordered(restoring.plan_distrusted(needing(HELD_ORDER).cib.devices[0]))
+    found = ordered(distrusted(needing(HELD_ORDER)))
     assert found.state == COPYING and found.copy == COPY and found.holds
     # A process that began before ends nothing.
     assert found.token != HELD_ORDER.token and found.point_token == found.token
-    found = ordered(restoring.plan_distrusted(needing(NEXT).cib.devices[0]))
+    found = ordered(distrusted(needing(NEXT)))
     assert found.state == COPYING and found.copy == LATER and found.base is None
     for order in (HOLDS, HOLDS.in_state(COPYING)):
-        found = ordered(restoring.plan_distrusted(needing(order).cib.devices[0]))
+        found = ordered(distrusted(needing(order)))
         assert found.state == order.state and found.token != order.token
     back = NEXT._replace(point="kept", point_token=KEPT.token, holds=False)
-    found = ordered(restoring.plan_distrusted(needing(back).cib.devices[0]))
+    found = ordered(distrusted(needing(back)))
     assert found.point_token == KEPT.token and found.state == COPYING
     # So it is of one that is not to be held: what was filled so far may be on the other replica.
     to_point = RestoreOrder("1" * 16, "good", GOOD.token, KEPT.token, 1000, COPYING)
     backup = RestoreOrder.from_backup("1" * 16, "far", "b", 1000)
     for order in (FROM_SITE.in_state(COPYING), to_point, backup):
-        found = ordered(restoring.plan_distrusted(cluster(order).cib.devices[0]))
+        found = ordered(distrusted(cluster(order)))
         assert found.state == COPYING and found.token != order.token and not found.holds
         assert found.point == order.point and found.kept_token == order.kept_token
         assert found.point_token == (GOOD.token if order is to_point else found.token)
     for other in (FROM_SITE, FROM_SITE.in_state(DONE), None):
-        assert restoring.plan_distrusted(cluster(other).cib.devices[0]) == ()
+        assert distrusted(cluster(other)) == ()
     assert HELD_ORDER._replace(token="f" * 16).distrusted.token == "0" * 16
 
 

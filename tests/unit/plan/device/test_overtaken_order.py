@@ -18,12 +18,19 @@ from sanctl.model.device_restore import (
     HELD,
     ORDER_LIFE_S,
     ORDERED,
+    TURNED,
     RestoreOrder,
 )
 from sanctl.model.restore_point import PointFailure, PointOrder
 from sanctl.model.site_takeover import Successor, Takeover
-from sanctl.plan.device import restore_request, restoring
-from sanctl.plan.device.noted_hold import closes_older, is_older, may_be_base, note_after_start
+from sanctl.plan.device import restore_distrust, restore_request, restoring
+from sanctl.plan.device.noted_hold import (
+    closes_older,
+    is_older,
+    may_be_base,
+    next_note,
+    note_after_start,
+)
 from sanctl.plan.device.restoring import Begin, CopyFromSite, Stuck
 from sanctl.plan.site import hold_release
 from tests.unit.model.test_site import SITE
@@ -38,7 +45,7 @@ from tests.unit.plan.device.test_held_restore import (
 )
 from tests.unit.plan.device.test_noted_hold import BEFORE
 from tests.unit.plan.device.test_older_cib import HALF, NOW_S, as_ordered, given, older
-from tests.unit.plan.device.test_restoring import COPY, FROM_SITE, KEPT, SPEC, asked, step
+from tests.unit.plan.device.test_restoring import COPY, FROM_SITE, GOOD, KEPT, SPEC, asked, step
 
 THIRD = COPY._replace(point="third", token="4" * 16, digest="e" * 64)
 WROTE = "what hosts wrote before the order, and the point that is to keep it"
@@ -220,3 +227,70 @@ def test_a_failback_ends_no_hold_that_nodes_have_noted_alone() -> None:
     with pytest.raises(Refused, match="SAN-REST-016") as refused:
         restore_request.plan_restore(seen, plain, SESSIONS, NOW_S)
     assert "--takeover" not in refused.value.problems[0].hint, "no roles turn by it"
+
+
+def test_a_node_goes_by_its_own_note_also_where_it_is_not_published() -> None:
+    """As after a restart of attrd: what is published of replicas is gone with it."""
+    for order in (HOLDS, HOLDS.in_state(COPYING)):
+        found = step(as_ordered(order), noted_here=str(HELD_ORDER.in_state(DONE)))
+        assert isinstance(found, Stuck) and found.problem.code == "SAN-REST-015"
+        # One that cannot be read is another order's from the next monitor on (noted_hold.py).
+        for noted in (str(order), str(BEFORE), "damaged", ""):
+            assert not isinstance(step(as_ordered(order), noted_here=noted), Stuck)
+    begun = str(NEXT.in_state(COPYING))
+    goal = CopyFromSite(site=SITE, copy=LATER)
+    assert step(as_ordered(NEXT), noted_here=begun) == Begin(goal=goal), "all is read"
+    seen = as_ordered(NEXT)
+    gone = replace(seen, cib=replace(seen.cib, sites=()))
+    assert isinstance(step(gone, noted_here=begun), Stuck)
+    assert isinstance(step(gone, noted_here=str(NEXT)), restoring.GiveUp)
+
+
+@pytest.mark.parametrize("order", [HOLDS, HOLDS.in_state(COPYING), HELD_ORDER, NEXT])
+def test_a_choice_of_a_replica_carries_out_nothing_of_an_older_cib(order: RestoreOrder) -> None:
+    """Its token made the order newer than the notes: what hosts wrote since was overwritten."""
+    noted = order._replace(given_s=9000).in_state(DONE)
+    seen = as_ordered(order, n1=noted, n2=noted)
+    changes = restore_distrust.plan_distrusted(seen, seen.cib.devices[0])
+    new = ordered(changes)
+    # Nothing is said of what is on the device, and no node takes it for an older one.
+    assert new.state == ORDERED and new.is_unsure and new.base is None and new.copy == order.copy
+    assert RestoreOrder.parse(str(new)) == new and new.token != order.token and new.holds
+    assert next_note(str(new), str(noted)) == str(new)
+    # It waits until what is there is kept, which the next order of an operator does.
+    late_s = ORDER_LIFE_S + 1.0
+    there = as_ordered(new)
+    assert isinstance(step(there, now_s=9001.0, waited_s=1.0), restoring.Wait)
+    assert isinstance(step(there, now_s=9000 + late_s, waited_s=late_s), Stuck)
+    assert restoring.plan_given_up(there, "web", new) == ()
+    for copy in (new.copy, THIRD):
+        assert copy is not None
+        again = ordered(restore_request.plan_restore(there, request(copy), {}, NOW_S))
+        assert again.kept_token == "8" * 16 and again.copy == copy and again.is_unsure
+    # One that goes on is read as a whole, as ever.
+    same = order.in_state(COPYING)
+    seen = as_ordered(order, n2=same)
+    if order.state == ORDERED:
+        assert not ordered(restore_distrust.plan_distrusted(seen, seen.cib.devices[0])).is_unsure
+    ended = as_ordered(order.in_state(DONE), n2=noted)
+    assert restore_distrust.plan_distrusted(ended, ended.cib.devices[0]) == ()
+
+
+def test_how_far_the_turn_is_stays_through_a_choice_of_a_replica() -> None:
+    turned = HELD_ORDER._replace(turn=TURNED)
+    seen = as_ordered(turned, n2=NEXT._replace(given_s=9000))
+    new = ordered(restore_distrust.plan_distrusted(seen, seen.cib.devices[0]))
+    assert new.turn == TURNED and RestoreOrder.parse(str(new)) == new
+    point = RestoreOrder("1" * 16, "good", GOOD.token, KEPT.token, 1000, COPYING)
+    seen = as_ordered(point, n2=NEXT._replace(given_s=9000))
+    new = ordered(restore_distrust.plan_distrusted(seen, seen.cib.devices[0]))
+    assert new.point_token == GOOD.token and not new.holds and new.is_unsure
+
+
+def test_a_device_that_was_created_from_a_backup_is_not_filled_with_it_once_more() -> None:
+    """The CIB is of before it was whole; hosts have written since, and then it was held."""
+    order = RestoreOrder.from_backup("1" * 16, "far", "b", HOLDS.given_s - 1)
+    for noted in (HELD_ORDER, HELD_ORDER.in_state(DONE)):
+        found = step(as_ordered(order, n1=noted))
+        assert isinstance(found, Stuck) and found.problem.code == "SAN-REST-015"
+    assert isinstance(step(as_ordered(order)), restoring.CopyBackup)

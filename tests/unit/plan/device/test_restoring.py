@@ -110,10 +110,17 @@ def step(
     is_closed: bool = True,
     now_s: float = 1010.0,
     waited_s: float | None = None,
+    noted_here: str = "",
 ) -> restoring.Step:
     waited = now_s - ORDER.given_s if waited_s is None else waited_s
     return restoring.next_step(
-        seen, "web", here, is_closed_here=is_closed, now_s=now_s, waited_s=waited
+        seen,
+        "web",
+        here,
+        is_closed_here=is_closed,
+        now_s=now_s,
+        waited_s=waited,
+        noted_here=noted_here,
     )
 
 
