@@ -141,6 +141,9 @@ def next_step(
         return NothingToDo()
     if order.state == HELD:
         return NothingToDo()  # A command goes on.
+    if not any(known == name for known, _ in cluster.cib.replicas):
+        # attrd gives no answer, or was restarted: another node may have noted that this has ended.
+        return Wait(why="what nodes have noted of it is not known")
     noting = nodes_with_newer_hold(cluster, device)
     own = RestoreOrder.parse(noted_here)
     if own is not None and is_older(str(order), noted_here):

@@ -246,6 +246,17 @@ def test_a_node_goes_by_its_own_note_also_where_it_is_not_published() -> None:
     assert isinstance(step(gone, noted_here=str(NEXT)), restoring.GiveUp)
 
 
+@pytest.mark.parametrize("order", [HOLDS, HOLDS.in_state(COPYING), FROM_SITE.in_state(COPYING)])
+def test_nothing_is_written_while_no_node_says_what_it_has_noted(order: RestoreOrder) -> None:
+    """Also by an order that has begun: another node may have noted its end."""
+    seen = as_ordered(order)
+    silent = replace(seen, cib=replace(seen.cib, replicas={}))
+    late_s = ORDER_LIFE_S + 1.0
+    found = step(silent, now_s=NOW_S + late_s, waited_s=late_s)
+    assert found == restoring.Wait(why="what nodes have noted of it is not known")
+    assert not isinstance(step(seen), restoring.Wait)
+
+
 @pytest.mark.parametrize("order", [HOLDS, HOLDS.in_state(COPYING), HELD_ORDER, NEXT])
 def test_a_choice_of_a_replica_carries_out_nothing_of_an_older_cib(order: RestoreOrder) -> None:
     """Its token made the order newer than the notes: what hosts wrote since was overwritten."""
