@@ -50,9 +50,8 @@ def closes_older(order: str, noted: str) -> bool:
 def next_note(order: str, noted: str) -> str | None:
     """Return what is noted beside the data once an order is known; None: what is noted stays.
 
-    Only an order of a hold begins a note; each later one goes on with it. Where that has ended here
-    an order by which the device is filled is noted, also one of an older CIB. What an older CIB
-    says that the device is, or was before that was known here, is not.
+    Only an order of a hold begins a note; each later one goes on with it, and where that has ended
+    here each later one by which the device is filled anew. What an older CIB says is not noted.
 
     Args:
         order: the device's parameter `restore`.
@@ -65,11 +64,11 @@ def next_note(order: str, noted: str) -> str | None:
     if last is None:
         # Nothing, or what cannot be read: only another hold says what the device is.
         return order if found.is_of_holds else None
-    if found.is_open and not found.is_held and not last.is_open:
-        return order
-    if is_older(order, noted) or (found.is_open and not _goes_on(found, last)):
+    if is_older(order, noted):
+        # Also where that has ended: by its note the older order is not carried out (restoring.py).
         return None
-    return order
+    fills_anew = not found.is_held and not last.is_open
+    return order if not found.is_open or fills_anew or _goes_on(found, last) else None
 
 
 def note_after_start(order: str, noted: str) -> str | None:

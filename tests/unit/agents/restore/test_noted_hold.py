@@ -17,10 +17,12 @@ from sanctl.model.device_restore import (
     GIVEN_UP,
     HELD,
     OLDER_KEY,
+    ORDERED,
     RestoreOrder,
     packed,
 )
 from sanctl.parse.published_state import parse_replica_state
+from sanctl.plan.device.restoring import Stuck
 from sanctl.system import state_files
 from tests.unit.agents.restore.test_closure import (
     COPY,
@@ -31,6 +33,8 @@ from tests.unit.agents.restore.test_closure import (
     InCib,
     in_cib,
 )
+from tests.unit.plan.device.test_held_restore import needing
+from tests.unit.plan.device.test_restoring import step
 
 __all__ = ["in_cib"]
 
@@ -136,6 +140,26 @@ def test_an_older_cib_does_not_begin_the_hold_again(in_cib: InCib, replica: Repl
     assert replica.boot(in_cib, str(HELD_ORDER)).restore
     assert closure.as_known(RUNNER, closure.as_ordered(DEVICE, str(HELD_ORDER))).restore
     assert replica.noted == ended, "what hosts wrote since is not that copy"
+
+
+@pytest.mark.parametrize("state", [ORDERED, COPYING])
+@pytest.mark.parametrize("later_s", [0, 1000])
+def test_an_older_cib_carries_out_no_order_that_has_ended_here(
+    in_cib: InCib, replica: Replica, state: str, later_s: int
+) -> None:
+    """Also where the note is of a later hold: what hosts wrote since would be overwritten."""
+    order = HOLDS._replace(state=state)
+    last = HELD_ORDER._replace(given_s=HELD_ORDER.given_s + later_s)
+    ended = last.in_state(DONE)
+    seen(last)
+    in_cib.order = str(ended)
+    assert closure.as_known(RUNNER, DEVICE) == DEVICE and replica.noted == ended
+    assert replica.boot(in_cib, str(order)).restore
+    assert replica.noted == ended and parse_replica_state(published()).noted_hold == ended
+    for _ in range(2):
+        assert seen(order).restore and replica.noted == ended
+    found = step(needing(order), noted_here=str(replica.noted))
+    assert isinstance(found, Stuck) and found.problem.code == "SAN-REST-015"
 
 
 def test_an_order_of_an_older_cib_does_not_take_the_note_away(

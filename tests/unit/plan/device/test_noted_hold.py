@@ -88,9 +88,10 @@ def test_a_hold_that_has_ended_here_is_not_begun_again() -> None:
     """A CIB of before the end says that the device is the copy; hosts have written to it since."""
     for order in (HELD_ORDER, NEXT):
         assert next_note(str(order), str(ENDED)) is None
-    # By these it is filled, whichever CIB says so: half of it is no device for a host.
-    for order in (HOLDS, HOLDS.in_state(COPYING)):
-        assert next_note(str(order), str(ENDED)) == str(order)
+    # Nor by an order to fill it which that CIB has: the end would be forgotten here.
+    for order in (HOLDS, HOLDS.in_state(COPYING), BEFORE.in_state(COPYING)):
+        for noted in (ENDED, ENDED._replace(given_s=9000)):
+            assert next_note(str(order), str(noted)) is None
     assert may_be_base(HOLDS, str(ENDED)), "it says nothing of what the device is"
     assert not may_be_base(NEXT, str(ENDED))
     # Once all is read it is another hold.
