@@ -35,8 +35,9 @@ def is_older(order: str, noted: str) -> bool:
     if found.given_s != last.given_s:
         return found.given_s < last.given_s
     if found.token == last.token:
-        # Withdrawn, by a CIB of before it began.
-        is_withdrawn = found.state == HELD and last.state in _FILLS and found.copy != last.copy
+        # Withdrawn, by a CIB of before it began; or released after that.
+        is_before = found.state in {HELD, DONE} and last.state in _FILLS
+        is_withdrawn = is_before and found.copy != last.copy
         return is_withdrawn or _STATES.index(found.state) < _STATES.index(last.state)
     return (int(found.token, 16) - int(last.token, 16)) % 2**64 > _MOST_CHOICES
 

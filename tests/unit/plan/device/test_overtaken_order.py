@@ -175,8 +175,13 @@ def test_a_device_is_not_what_it_was_held_as_after_the_next_copy_has_begun() -> 
     with pytest.raises(Refused, match="SAN-REST-015"):
         hold_release.plan_released(seen, SPEC.name)
     assert given(seen).base is None
+    # So it is where hosts were let in to what it was by then.
+    let_in = back.in_state(DONE)
+    assert is_older(str(let_in), str(begun)) and closes_older(str(let_in), str(begun))
+    assert is_older(str(let_in), str(begun.in_state(HELD)))
     # Its own end is later.
-    assert not is_older(str(begun.in_state(HELD)), str(begun))
+    for state in (HELD, DONE):
+        assert not is_older(str(begun.in_state(state)), str(begun))
     assert not is_older(str(back), str(NEXT))
 
 
