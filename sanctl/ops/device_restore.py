@@ -21,9 +21,9 @@ from sanctl.ops.session import Session
 from sanctl.ops.snapshot import await_active_node
 from sanctl.plan.cluster.convergence import Progress, access_progress
 from sanctl.plan.cluster.preconditions import existing_device
-from sanctl.plan.device.restore_kept import is_unknown
+from sanctl.plan.device.restore_kept import kept_before
 from sanctl.plan.device.restore_progress import given_up_problem, progress_text
-from sanctl.plan.device.restore_refusals import held_problem
+from sanctl.plan.device.restore_refusals import held_problem, nodes_with_newer_hold
 from sanctl.plan.device.restore_request import (
     RestoreRequest,
     plan_restore,
@@ -58,8 +58,10 @@ def check_restore(session: Session, request: RestoreRequest) -> Checked:
     now_s = session.clock.wall_s()
     cluster = session.observe()
     changes = plan_restore(cluster, request, session.host_sessions(), now_s)
-    is_lost = is_unknown(cluster, existing_device(cluster, request.device))
-    kept = None if is_lost else request.kept
+    device = existing_device(cluster, request.device)
+    noted = nodes_with_newer_hold(cluster, device).values()
+    is_kept_before = kept_before(cluster, device, noted, stands=False) is not None
+    kept = None if is_kept_before else request.kept
     return Checked(replace(request, shown=shown_of(cluster, request), kept=kept), not changes)
 
 

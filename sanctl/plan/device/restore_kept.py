@@ -11,7 +11,7 @@ from collections.abc import Collection
 from sanctl.errors import Problem
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
-from sanctl.model.device_restore import RestoreOrder
+from sanctl.model.device_restore import ORDERED, RestoreOrder
 from sanctl.model.restore_point import RestorePoint
 from sanctl.plan.device.restore_refusals import is_open_note, nodes_with_newer_hold
 
@@ -72,30 +72,39 @@ def lacks_kept(cluster: Cluster, device: DeviceSpec, order: RestoreOrder, now_s:
 def is_unknown(cluster: Cluster, device: DeviceSpec) -> bool:
     """Whether what a node serves now may be half of a copy, which is nothing to be kept.
 
-    Where it has noted that the hold has ended, hosts have written to it since.
+    Where it has noted that the hold has ended, hosts have written to it since. An order that has
+    not begun, as far as it has noted, has found there what hosts wrote.
     """
     noting, active = nodes_with_newer_hold(cluster, device), cluster.active_node(device.name)
     if active in noting:
-        return is_open_note(noting[active])
+        noted = noting[active]
+        return is_open_note(noted) and not (noted is not None and _is_first(noted))
     return bool(noting) and device.is_half_restored
+
+
+def _is_first(order: RestoreOrder) -> bool:
+    """Whether an order says that nothing was written by it or by one before it."""
+    return order.state == ORDERED and order.base is None and not order.is_unsure
 
 
 def kept_before(
     cluster: Cluster, device: DeviceSpec, noted: Collection[RestoreOrder | None], *, stands: bool
 ) -> str | None:
-    """Return the token of the restore point by which what is to be kept is kept; empty: none is.
+    """Return the token of the restore point by which what is to be kept is kept.
 
-    None: what is on the device is to be kept now. It is not where it may be half of a copy: what
-    was kept before the hold is. Nor where an order stands that has kept it and has not begun.
+    None: what is on the device is to be kept now. It is not where it may be half of a copy, no node
+    has noted the end of that, and what was kept before the hold is there. Nor where an order stands
+    that has kept it and has not begun. In doubt it is kept: that costs but room.
     """
     there = {e.token for e in cluster.cib.points_of(device.name) if not e.is_deleting}
     order = device.restore
     if stands and order is not None and order.kept_token in there:
         return order.kept_token
-    if not is_unknown(cluster, device):
+    if not is_unknown(cluster, device) or not all(map(is_open_note, noted)):
         return None
-    known = (each.kept_token for each in (*noted, order) if each is not None)
-    return next((token for token in known if token in there), "")
+    # Not by the CIB's order: hosts may have written between that and the hold.
+    known = (each.kept_token for each in noted if each is not None)
+    return next((token for token in known if token in there), None)
 
 
 def not_kept_problems(

@@ -126,7 +126,7 @@ def test_the_question_says_what_is_on_it(
     assert order_of(sites).state == HELD
 
 
-def test_the_question_says_that_what_is_not_known_is_lost(
+def test_what_is_not_known_is_kept_where_nothing_of_before_is(
     sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It may be half of a copy, and the CIB is older than the hold that a node has noted."""
@@ -143,9 +143,9 @@ def test_the_question_says_that_what_is_not_known_is_lost(
 
     monkeypatch.setattr(fake, "_restore", notes)
     asks = _FIRST.replace(" --yes", "")
-    assert "what is on it now is lost" in run(asks, monkeypatch, capsys, status=2)
+    assert "what is on it now is kept as web@before" in run(asks, monkeypatch, capsys, status=2)
     made = data(_FIRST, monkeypatch, capsys)
-    assert made["held"] and made["kept"] is None
+    assert made["held"] and made["kept"].startswith("before-restore-")
 
 
 @pytest.mark.parametrize(

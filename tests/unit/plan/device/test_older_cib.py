@@ -97,8 +97,9 @@ def test_an_order_that_is_given_up_lets_no_host_in_to_half_a_copy(
     with pytest.raises(Refused, match="SAN-REST-013") as refused:
         restoring.plan_cancelled(seen, SPEC.name)
     assert "takes its place" in refused.value.problems[0].hint
-    # It begins as any other, and is done.
-    assert isinstance(step(seen), Begin)
+    # It begins as any other, once what is there is kept, and is done.
+    kept = KEPT._replace(token=order.kept_token)
+    assert isinstance(step(replace(seen, cib=replace(seen.cib, points=(kept,)))), Begin)
     begun = ordered(restoring.plan_begun(seen, "web", order))
     assert begun.token == order.token and not begun.is_unsure and begun.holds is holds
     assert step(needing(begun)) == restoring.CopyFromSite(site=SITE, copy=LATER)
@@ -123,6 +124,29 @@ def test_an_order_of_an_older_cib_that_is_given_up_lets_no_host_in() -> None:
     assert next_note(str(HALF), str(up)) == str(HALF)
 
 
+def test_what_may_be_half_of_a_copy_is_kept_where_nothing_of_before_is() -> None:
+    """It costs but room, and it may be what hosts wrote: the first hold may not have begun."""
+    begun = HOLDS._replace(kept_token="4" * 16).in_state(COPYING)
+    unsure = HOLDS._replace(kept_token="4" * 16, is_unsure=True)
+    for noted in (begun, unsure, HOLDS._replace(kept_token="4" * 16), None):
+        wanted = request()
+        changes = restore_request.plan_restore(older(n1=noted), wanted, SESSIONS, NOW_S)
+        assert ordered(changes).kept_token == "8" * 16 and ordered(changes).is_unsure
+        assert any(getattr(each, "parameter", "") == "point" for each in changes)
+        # What is not to be kept is not.
+        without = replace(wanted, kept=None)
+        new = ordered(restore_request.plan_restore(older(n1=noted), without, SESSIONS, NOW_S))
+        assert new.kept_token == ""
+    # As little where it was begun as far as is known, and hosts have written since its point.
+    first = HOLDS._replace(kept_token=KEPT.token)
+    assert given(older(n1=first)).kept_token == "8" * 16
+    for noted in (HALF.in_state(DONE), HALF._replace(given_s=9000).in_state(DONE)):
+        assert given(older(n1=HALF, n2=noted)).kept_token == "8" * 16
+    # What an older CIB keeps is of before what hosts wrote.
+    copying = as_ordered(HALF, n1=begun._replace(given_s=9000))
+    assert given(copying).kept_token == "8" * 16
+
+
 def test_what_is_half_of_a_copy_is_not_kept_and_what_was_kept_before_is() -> None:
     order = given(older(n1=HALF, n2=HALF))
     hint = being_restored_problem(as_ordered(order).cib.devices[0]).hint
@@ -131,7 +155,7 @@ def test_what_is_half_of_a_copy_is_not_kept_and_what_was_kept_before_is() -> Non
     assert isinstance(step(as_ordered(order)), Begin)
     gone = older(n1=HALF)
     gone = replace(gone, cib=replace(gone.cib, points=(GOOD,)))
-    assert given(gone).kept_token == "" and not given(gone).may_keep_on_few
+    assert given(gone).kept_token == "8" * 16 and not given(gone).may_keep_on_few
     # Where the node that serves has noted nothing of it, hosts have been let in there.
     wanted = replace(request(), kept=PointOrder("before", "4" * 16, 0))
     changes = restore_request.plan_restore(older(n2=HALF), wanted, SESSIONS, NOW_S)
