@@ -161,8 +161,8 @@ CODES = {
     "noted beside its data (SAN-HLT-170): it may be half of a copy at a second site. So it is not "
     "kept by a restore point or a backup, nothing older goes in its favour, its shape stays, and "
     "it takes over no other device.",
-    "SAN-REST-019": "The node that serves a device has not published its replica's state, so it is "
-    "not known whether it has noted a hold that the CIB does not know of. An order that is given "
+    "SAN-REST-019": "A node with a running replica has not published its state, so it is not "
+    "known whether it has noted a hold that the CIB does not know of. An order that is given "
     "without that, and given up, would let hosts in to whatever is on the device; what is pruned "
     "may be the last that is whole.",
     "SAN-SCHED-001": "A schedule of restore points is a list of rules, separated by commas: an "

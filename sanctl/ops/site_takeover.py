@@ -19,7 +19,7 @@ from sanctl.model.site_copy import SiteCopy, WantedCopy
 from sanctl.model.site_takeover import Claim, Ending, Successor, Takeover
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.preconditions import existing_device
-from sanctl.plan.device.restore_refusals import unknown_content_problem
+from sanctl.plan.device.restore_refusals import refuse_unknown_content
 from sanctl.plan.site.definition import existing_site
 from sanctl.plan.site.group_choice import (
     devices_taking_over,
@@ -90,7 +90,7 @@ def take_over(
     Raises:
         Refused: there is no such device, it was not made from a copy or does not hold it yet, the
             site has a newer one, or others of its group were not made from the same moment; or what
-            is on one is not known, as the CIB is older than what nodes have noted.
+            is on one is not known, as the CIB is older than what nodes have noted, or may be.
         CommandError: a third device goes on already, a copy has come meanwhile, or the site cannot
             be reached.
     """
@@ -98,9 +98,8 @@ def take_over(
     if looked.problems and not allows_older:
         raise Refused(*looked.problems)
     devices, cluster = looked.devices, session.observe()
-    unknown = [unknown_content_problem(cluster, device) for device in devices]
-    if any(unknown):
-        raise Refused(*filter(None, unknown))
+    for device in devices:
+        refuse_unknown_content(cluster, device)
     done: dict[str, TakenOver] = {}
     for site_name in dict.fromkeys(copy_taken(device).site for device in devices):
         done |= _take_over(

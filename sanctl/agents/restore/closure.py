@@ -138,6 +138,18 @@ def note(name: str, order: str = "") -> None:
     made.write(made.read())
 
 
+def note_of_others(name: str, newest: str) -> None:
+    """Note beside the data what other nodes have noted, and publish it: so the CIB is older.
+
+    Raises:
+        OSError: it cannot be noted.
+    """
+    noted_hold.keep_of_others(name, newest)
+    kept = noted_hold.read(name)
+    if kept:
+        older_cib.note(name, kept)
+
+
 def is_closed(name: str) -> bool:
     """Whether the kernel lets no host in to the device on this node, and none is there.
 

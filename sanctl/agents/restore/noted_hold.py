@@ -45,6 +45,20 @@ def keep_after_start(name: str, order: str, data: str) -> None:
         write_atomically(path_of(data), f"{text}\n", mode=0o600)
 
 
+def keep_of_others(name: str, newest: str) -> None:
+    """Note the newest order that other nodes have noted, if what is noted here is older.
+
+    Raises:
+        OSError: the pool takes no writes, or what is noted cannot be read.
+    """
+    from sanctl.plan.device import noted_hold  # noqa: PLC0415 - rarely needed
+
+    data = lost_writes.data_file(name)
+    text = noted_hold.note_of_others(newest, read(name, data)) if data is not None else None
+    if data is not None and text is not None:
+        write_atomically(path_of(data), f"{text}\n", mode=0o600)
+
+
 def keep(name: str, order: str, data: str | None = None) -> bool:
     """Note an order, stable on the disk when this returns, unless it says nothing new of a hold.
 

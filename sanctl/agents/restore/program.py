@@ -124,8 +124,11 @@ def _carry_out(name: str) -> None:
                 _fail(name, order, problem)
                 _give_up(session, name, order)
                 return
-            case restoring.Stuck(problem=problem):
+            case restoring.Stuck(problem=problem, noted=noted):
                 _fail(name, order, problem)
+                if noted is not None:
+                    # Also once the node that has noted it is gone again.
+                    closure.note_of_others(name, str(noted))
                 return
             case restoring.Begin(goal=restoring.CopyFromSite(site=site, copy=copy, base=base)):
                 with begin.gives_up():

@@ -12,6 +12,8 @@ Light: the agents read them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sanctl.model.device_restore import COPYING, DONE, GIVEN_UP, HELD, ORDERED, RestoreOrder
 
 #: So often at most an operator's choice of a replica changes the token of one order.
@@ -83,6 +85,29 @@ def note_after_start(order: str, noted: str) -> str | None:
     if order != noted or last is None or last.base is None:
         return None
     return str(last.in_state(COPYING))
+
+
+def note_of_others(newest: str, noted: str) -> str | None:
+    """Return what is noted once other nodes have said what they have noted; None: that stays.
+
+    Where the CIB's order is not carried out because of that, it is not either once they are gone.
+
+    Args:
+        newest: the newest order that they have noted.
+        noted: what is noted here; empty: nothing.
+    """
+    if noted and (RestoreOrder.parse(noted) is None or not is_older(noted, newest)):
+        return None
+    return newest
+
+
+def newest_of(orders: Iterable[RestoreOrder | None]) -> RestoreOrder | None:
+    """Return the newest of the orders that nodes have noted; None: none can be read."""
+    found: RestoreOrder | None = None
+    for each in orders:
+        if each is not None and (found is None or is_older(str(found), str(each))):
+            found = each
+    return found
 
 
 def may_be_base(order: RestoreOrder, noted: str) -> bool:

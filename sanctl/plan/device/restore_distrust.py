@@ -6,11 +6,17 @@ The replica that is kept may lack what the order says of the device, or what was
 
 from __future__ import annotations
 
+from sanctl.errors import Refused
 from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.device_restore import COPYING, ORDERED, RestoreOrder
-from sanctl.plan.device.restore_refusals import is_overtaken, newer_s, nodes_with_newer_hold
+from sanctl.plan.device.restore_refusals import (
+    is_overtaken,
+    newer_s,
+    nodes_with_newer_hold,
+    not_said_problems,
+)
 from sanctl.plan.device.restoring import order_changes
 
 
@@ -22,10 +28,15 @@ def plan_distrusted(cluster: Cluster, device: DeviceSpec) -> tuple[Change, ...]:
     Where nodes have noted more than the CIB's order, which is not carried out, neither is the one
     that takes its place: it is newer than what they have noted, and what is there may be what hosts
     have written since that ended.
+
+    Raises:
+        Refused: an order is open, and what a node has noted of it is not known.
     """
     order = device.restore
     if order is None:
         return ()
+    if order.is_open and (silent := not_said_problems(cluster, device)):
+        raise Refused(*silent)
     if order.is_open and is_overtaken(order, nodes_with_newer_hold(cluster, device)):
         return order_changes(device, _waiting(cluster, device, order))
     if not (order.is_of_holds or order.state == COPYING):

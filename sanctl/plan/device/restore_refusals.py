@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from sanctl.errors import Problem, Refused
 from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import MEMBER_STATES, Role
 from sanctl.model.device import DeviceSpec
 from sanctl.model.device_restore import HELD, ORDERED, RestoreOrder
 from sanctl.model.restore_point import RestorePoint
@@ -93,19 +94,34 @@ def unsure_problem(device: DeviceSpec, order: RestoreOrder) -> Problem:
     )
 
 
+def silent_nodes(cluster: Cluster, device: DeviceSpec) -> tuple[str, ...]:
+    """Return the nodes on which a replica runs, and which do not say what they have noted of it.
+
+    As after a restart of their attrd, until the next monitor. Any of them may have noted that an
+    order has ended, or a newer one.
+    """
+    return tuple(
+        node.value
+        for node in device.nodes
+        if cluster.mon.state(node) in MEMBER_STATES
+        and cluster.mon.role(device.name, node) is not Role.STOPPED
+        and (device.name.value, node.value) not in cluster.cib.replicas
+    )
+
+
 def not_said_problems(cluster: Cluster, device: DeviceSpec) -> tuple[Problem, ...]:
-    """Return that the node which serves a device does not say what it has noted of a hold, if so.
+    """Return that nodes with a replica do not say what they have noted of a hold, if so.
 
     An order that does not know of it would let hosts in where it is given up.
     """
-    active = cluster.active_node(device.name)
-    if active is None or (device.name.value, active) in cluster.cib.replicas:
+    silent = silent_nodes(cluster, device)
+    if not silent:
         return ()
     return (
         Problem(
             "SAN-REST-019",
-            f"{active} serves device {device.name} and does not say what it has noted beside its "
-            "data: that it was held, say, and that the CIB is older than that",
+            f"what {', '.join(silent)} has noted beside the data of device {device.name} is not "
+            "known: that it was held, say, and that the CIB is older than that",
             "try again in a minute; 'sanctl status' shows whether its state is known",
         ),
     )
@@ -228,7 +244,7 @@ def unknown_content_problem(cluster: Cluster, device: DeviceSpec) -> Problem | N
 
 
 def refuse_unknown_content(cluster: Cluster, device: DeviceSpec) -> None:
-    """Raise Refused if what is on a device is not known, also where its node does not say so."""
+    """Raise Refused if what is on a device is not known, also where a node does not say so."""
     problem = unknown_content_problem(cluster, device)
     problems = not_said_problems(cluster, device) if problem is None else (problem,)
     if problems:

@@ -31,14 +31,16 @@ from sanctl.plan.cluster.preconditions import (
     quorum_problems,
     refuse_unless_changeable,
 )
-from sanctl.plan.device.noted_hold import is_older
+from sanctl.plan.device.noted_hold import is_older, newest_of
 from sanctl.plan.device.release_needs import needed
 from sanctl.plan.device.restore_kept import kept_point_of, unkept_problem
 from sanctl.plan.device.restore_refusals import (
     held_problem,
     is_overtaken,
     nodes_with_newer_hold,
+    not_said_problems,
     older_cib_problem,
+    silent_nodes,
     unsure_problem,
 )
 
@@ -104,9 +106,16 @@ class CopyFromSite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stuck:
-    """This node cannot go on, and hosts stay out: what is on the device may be of two states."""
+    """This node cannot go on, and hosts stay out: what is on the device may be of two states.
+
+    Attributes:
+        problem: why.
+        noted: the newest order that nodes have noted, by which this one is not carried out: it is
+            to be noted here as well. None: that is not the reason.
+    """
 
     problem: Problem
+    noted: RestoreOrder | None = None
 
 
 Step = NothingToDo | Wait | GiveUp | Begin | Copy | CopyBackup | CopyFromSite | Stuck
@@ -141,15 +150,16 @@ def next_step(
         return NothingToDo()
     if order.state == HELD:
         return NothingToDo()  # A command goes on.
-    if not any(known == name for known, _ in cluster.cib.replicas):
-        # attrd gives no answer, or was restarted: another node may have noted that this has ended.
-        return Wait(why="what nodes have noted of it is not known")
+    silent = silent_nodes(cluster, device)
+    if silent:
+        # attrd gives no answer, or was restarted: each of them may have noted that this has ended.
+        return Wait(why=f"what {', '.join(silent)} has noted of it is not known")
     noting = nodes_with_newer_hold(cluster, device)
     own = RestoreOrder.parse(noted_here)
     if own is not None and is_older(str(order), noted_here):
         noting[here] = own
     if is_overtaken(order, noting):
-        return Stuck(problem=older_cib_problem(device, noting))
+        return Stuck(problem=older_cib_problem(device, noting), noted=newest_of(noting.values()))
     if order.backup is not None:
         # Given with the device itself: it has never held anything else, and no host was let in.
         repository, backup = order.backup
@@ -316,9 +326,9 @@ def plan_begun(cluster: Cluster, name: str, order: RestoreOrder) -> tuple[Change
 
     Raises:
         CommandError: the order does not stand any more, also by what a node has noted that is back
-            since.
+            since; or what one has noted is not known.
     """
-    device = _standing(cluster, name, order)
+    device = _said(cluster, name, order)
     noting = nodes_with_newer_hold(cluster, device)
     if is_overtaken(order, noting):
         raise CommandError(older_cib_problem(device, noting))
@@ -357,9 +367,10 @@ def plan_given_up(cluster: Cluster, name: str, order: RestoreOrder) -> tuple[Cha
     A device that was held before is held again. None of an order that is unsure.
 
     Raises:
-        CommandError: the order does not stand any more, or the copy has begun.
+        CommandError: the order does not stand any more, or the copy has begun; or what a node has
+            noted is not known.
     """
-    device = _standing(cluster, name, order)
+    device = _said(cluster, name, order)
     assert order.state != COPYING
     return () if is_unsure(cluster, device, order) else order_changes(device, order.withdrawn)
 
@@ -373,7 +384,8 @@ def plan_cancelled(cluster: Cluster, name: DeviceName) -> tuple[Change, ...]:
 
     Raises:
         Refused: there is no such device, it cannot be changed now, the copy has begun, or it has
-            ended and the device is held; or what is on the device is not known.
+            ended and the device is held; or what is on the device, or what a node has noted of it,
+            is not known.
     """
     device = existing_device(cluster, name)
     if not device.is_restoring:
@@ -394,6 +406,8 @@ def plan_cancelled(cluster: Cluster, name: DeviceName) -> tuple[Change, ...]:
         )
     if order.state == HELD:
         raise Refused(held_problem(device, order))
+    if silent := not_said_problems(cluster, device):
+        raise Refused(*silent)
     noting = nodes_with_newer_hold(cluster, device)
     if is_overtaken(order, noting):
         raise Refused(older_cib_problem(device, noting))
@@ -405,6 +419,14 @@ def plan_cancelled(cluster: Cluster, name: DeviceName) -> tuple[Change, ...]:
         # What is on the device stays there, so nobody needs the restore point of it.
         return (*changes, ClearParameter(name=name, parameter="point"))
     return changes
+
+
+def _said(cluster: Cluster, name: str, order: RestoreOrder) -> DeviceSpec:
+    """Return the device, if its order stands and each node says what it has noted of it."""
+    device = _standing(cluster, name, order)
+    if silent := not_said_problems(cluster, device):
+        raise CommandError(*silent)
+    return device
 
 
 def _standing(cluster: Cluster, name: str, order: RestoreOrder) -> DeviceSpec:

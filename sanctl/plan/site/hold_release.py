@@ -19,6 +19,7 @@ from sanctl.plan.device.restore_refusals import (
     being_restored_problem,
     is_overtaken,
     nodes_with_newer_hold,
+    not_said_problems,
     older_cib_problem,
 )
 from sanctl.plan.device.restoring import order_changes, unreadable_problem
@@ -44,12 +45,13 @@ def plan_released(
 
     Raises:
         Refused: there is no such device, it cannot be changed now, is being restored still, or is
-            held as another copy; or what nodes have noted is newer; or another device goes on
-            instead of it, or may do.
+            held as another copy; or what nodes have noted is newer, or not known; or another
+            device goes on instead of it, or may do.
     """
     device = existing_device(cluster, name)
     order, noting = device.restore, nodes_with_newer_hold(cluster, device)
-    if not device.is_restoring and not noting:
+    silent = not_said_problems(cluster, device)
+    if not (device.is_restoring or noting or silent):
         return ()
     refuse_unless_changeable(cluster, device)
     if device.is_restoring and order is None:
@@ -57,7 +59,7 @@ def plan_released(
     is_held = order is not None and order.state == HELD and copy in {None, order.copy}
     if device.is_restoring and not is_held and (copy or not is_overtaken(order, noting)):
         raise Refused(being_restored_problem(device))
-    problems = []
+    problems = [*silent]
     if GOES_ON_ELSEWHERE not in accepted:
         problems += _elsewhere_problems(cluster, device, noting)
     if noting and (OLDER_CIB not in accepted or not all(noting.values())):

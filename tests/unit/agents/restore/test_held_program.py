@@ -471,3 +471,16 @@ def test_what_has_ended_here_is_not_written_again_where_that_is_not_published(
     held.run()
     assert held.device.read_bytes() == PRESENT and held.state == state
     assert "SAN-REST-015" in held.report()
+
+
+def test_what_another_node_has_noted_is_kept_beside_the_data_here(
+    held: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The older order would go on where that node leaves again."""
+    noted: list[str] = []
+    monkeypatch.setattr(closure, "note_of_others", lambda _name, text: noted.append(text))
+    ended = held.bed.order()._replace(given_s=9000).in_state(DONE)
+    held.bed.cluster.in_contact["n2"] = f" {OLDER_KEY}={packed(str(ended))}"
+    held.bed.cluster.tick()
+    held.run()
+    assert noted == [str(ended)] and held.device.read_bytes() == FIRST

@@ -162,6 +162,27 @@ def test_an_older_cib_carries_out_no_order_that_has_ended_here(
     assert isinstance(found, Stuck) and found.problem.code == "SAN-REST-015"
 
 
+@pytest.mark.parametrize("order", [HOLDS._replace(state=COPYING), ORDER._replace(state=COPYING)])
+def test_what_another_node_has_noted_is_noted_here(
+    in_cib: InCib, replica: Replica, order: RestoreOrder
+) -> None:
+    """So the older order does not go on once that node leaves again."""
+    ended = HELD_ORDER._replace(given_s=9000).in_state(DONE)
+    in_cib.order = str(order)
+    assert seen(order).restore and not published()
+    closure.note_of_others("web", str(ended))
+    assert replica.noted == ended
+    for _ in range(2):
+        assert seen(order).restore and replica.noted == ended
+        assert parse_replica_state(published()).noted_hold == ended
+    found = step(needing(order), noted_here=str(replica.noted))
+    assert isinstance(found, Stuck) and found.problem.code == "SAN-REST-015"
+    # A later one takes its place, as ever, and the CIB of the end is the newer one here, too.
+    in_cib.order = str(ended)
+    assert closure.as_known(RUNNER, DEVICE) == DEVICE and not published()
+    assert replica.noted == ended
+
+
 def test_an_order_of_an_older_cib_does_not_take_the_note_away(
     in_cib: InCib, replica: Replica
 ) -> None:

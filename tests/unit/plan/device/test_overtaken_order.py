@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from sanctl.errors import CommandError, Refused
 from sanctl.model.cib_change import SetParameter
 from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import NodeState
 from sanctl.model.device_restore import (
     ASKED,
     COPYING,
@@ -30,6 +32,7 @@ from sanctl.plan.device.noted_hold import (
     may_be_base,
     next_note,
     note_after_start,
+    note_of_others,
 )
 from sanctl.plan.device.restoring import Begin, CopyFromSite, Stuck
 from sanctl.plan.site import hold_release
@@ -45,7 +48,16 @@ from tests.unit.plan.device.test_held_restore import (
 )
 from tests.unit.plan.device.test_noted_hold import BEFORE
 from tests.unit.plan.device.test_older_cib import HALF, NOW_S, as_ordered, given, older
-from tests.unit.plan.device.test_restoring import COPY, FROM_SITE, GOOD, KEPT, SPEC, asked, step
+from tests.unit.plan.device.test_restoring import (
+    COPY,
+    FROM_SITE,
+    GOOD,
+    KEPT,
+    SPEC,
+    asked,
+    cluster,
+    step,
+)
 
 THIRD = COPY._replace(point="third", token="4" * 16, digest="e" * 64)
 WROTE = "what hosts wrote before the order, and the point that is to keep it"
@@ -258,8 +270,88 @@ def test_nothing_is_written_while_no_node_says_what_it_has_noted(order: RestoreO
     silent = replace(seen, cib=replace(seen.cib, replicas={}))
     late_s = ORDER_LIFE_S + 1.0
     found = step(silent, now_s=NOW_S + late_s, waited_s=late_s)
-    assert found == restoring.Wait(why="what nodes have noted of it is not known")
+    assert found == restoring.Wait(why="what n1, n2 has noted of it is not known")
     assert not isinstance(step(seen), restoring.Wait)
+
+
+def without_state(seen: Cluster, node: str) -> Cluster:
+    """Return the cluster while a node's attrd has not published the state of its replica."""
+    replicas = {key: state for key, state in seen.cib.replicas.items() if key[1] != node}
+    return replace(seen, cib=replace(seen.cib, replicas=replicas))
+
+
+@pytest.mark.parametrize("silent", ["n1", "n2"])
+@pytest.mark.parametrize("order", [HOLDS, HOLDS.in_state(COPYING), NEXT, FROM_SITE])
+def test_nothing_goes_on_while_a_node_does_not_say_what_it_has_noted(
+    order: RestoreOrder, silent: str
+) -> None:
+    """It may be the one that has noted the end: a replica that runs there, and says nothing."""
+    seen = without_state(as_ordered(order), silent)
+    found = step(seen, now_s=NOW_S, waited_s=ORDER_LIFE_S + 1.0)
+    assert isinstance(found, restoring.Wait) and silent in found.why
+    other = request(THIRD)
+    asks: list[Callable[[], object]] = [
+        lambda: restore_distrust.plan_distrusted(seen, seen.cib.devices[0]),
+        lambda: restore_request.plan_restore(seen, other, SESSIONS, NOW_S),
+    ]
+    if order.state == ORDERED:
+        asks += [
+            lambda: restoring.plan_begun(seen, "web", order),
+            lambda: restoring.plan_given_up(seen, "web", order),
+            lambda: restoring.plan_cancelled(seen, SPEC.name),
+        ]
+    for ask in asks:
+        with pytest.raises((CommandError, Refused), match=f"SAN-REST-019: what {silent} has"):
+            ask()
+
+
+def test_what_a_node_has_noted_is_noted_here_too() -> None:
+    """Where that one leaves again, the older order would go on."""
+    plain = FROM_SITE.in_state(COPYING)
+    ended, later = HELD_ORDER.in_state(DONE)._replace(given_s=9000), HALF._replace(given_s=9001)
+    for order, notes, newest in (
+        (HOLDS, {"n2": ended}, ended),
+        (plain, {"n2": ended}, ended),
+        (plain, {"n1": ended, "n2": later}, later),
+        (plain, {"n2": None}, None),
+    ):
+        found = step(as_ordered(order, **notes))
+        assert isinstance(found, Stuck) and found.noted == newest
+    # One that waits for something else is no such order.
+    found = step(replace(as_ordered(plain), cib=replace(as_ordered(plain).cib, sites=())))
+    assert isinstance(found, Stuck) and found.noted is None
+
+
+def test_a_note_of_another_node_takes_the_place_of_an_older_one() -> None:
+    ended, later = str(HELD_ORDER.in_state(DONE)), str(HALF._replace(given_s=9001))
+    for noted in ("", str(HOLDS), str(HALF), str(HELD_ORDER), str(BEFORE)):
+        assert note_of_others(ended, noted) == ended
+    for noted in (ended, later, "damaged"):
+        assert note_of_others(ended, noted) is None
+    assert note_of_others(later, ended) == later
+
+
+def test_a_node_that_is_away_or_has_no_replica_running_is_not_waited_for() -> None:
+    states = (NodeState.ONLINE, NodeState.OFFLINE)
+    for seen in (
+        cluster(HOLDS.in_state(COPYING), sites=(SITE,), states=states),
+        cluster(HOLDS.in_state(COPYING), sites=(SITE,), runs_on=("n1",)),
+    ):
+        assert isinstance(step(without_state(seen, "n2")), CopyFromSite)
+
+
+@pytest.mark.parametrize("silent", ["n1", "n2"])
+@pytest.mark.parametrize("order", [HELD_ORDER, HELD_ORDER.in_state(DONE)])
+def test_no_host_is_let_in_while_a_node_does_not_say_what_it_has_noted(
+    order: RestoreOrder, silent: str
+) -> None:
+    seen = without_state(as_ordered(order), silent)
+    with pytest.raises(Refused, match="SAN-REST-019"):
+        hold_release.plan_released(seen, SPEC.name)
+    # Its note may be newer than those that are known, and than the order that would be given.
+    seen = without_state(as_ordered(order, n1=NEXT, n2=NEXT), silent)
+    with pytest.raises(Refused, match="SAN-REST-019"):
+        hold_release.plan_released(seen, SPEC.name, None, ("SAN-REST-015", "SAN-REST-017"))
 
 
 @pytest.mark.parametrize("order", [HOLDS, HOLDS.in_state(COPYING), HELD_ORDER, NEXT])
