@@ -40,12 +40,15 @@ class Checked(NamedTuple):
     """A restore that may be ordered.
 
     Attributes:
-        request: the same, of nothing but what has its names now, and what can be kept.
+        request: the same, of nothing but what has its names now.
         is_under_way: the same one is under way already.
+        is_lost: what is on the device now is not kept, as it may be half of a copy. It may be by
+            the time of the order, which says so itself.
     """
 
     request: RestoreRequest
     is_under_way: bool
+    is_lost: bool
 
 
 def check_restore(session: Session, request: RestoreRequest) -> Checked:
@@ -60,9 +63,8 @@ def check_restore(session: Session, request: RestoreRequest) -> Checked:
     changes = plan_restore(cluster, request, session.host_sessions(), now_s)
     device = existing_device(cluster, request.device)
     noted = nodes_with_newer_hold(cluster, device).values()
-    is_kept_before = kept_before(cluster, device, noted, stands=False) is not None
-    kept = None if is_kept_before else request.kept
-    return Checked(replace(request, shown=shown_of(cluster, request), kept=kept), not changes)
+    is_lost = request.kept is None or kept_before(cluster, device, noted, stands=False) is not None
+    return Checked(replace(request, shown=shown_of(cluster, request)), not changes, is_lost)
 
 
 def restore_device(

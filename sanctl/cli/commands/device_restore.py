@@ -75,9 +75,9 @@ def restore(
     )
     command_line = f"device restore {name} --to {point}{' --no-keep' if no_keep else ''}"
     with env.session() as session:
-        request, is_under_way = check_restore(session, request)
+        request, is_under_way, is_lost = check_restore(session, request)
         if not yes and not is_under_way:
-            kept = "is lost" if request.kept is None else f"is kept as {wanted}@{kept_name}"
+            kept = "is lost" if is_lost else f"is kept as {wanted}@{kept_name}"
             click.echo(
                 f"device {wanted}: what is on it now {kept}, and what it held at restore point "
                 f"{goal} comes back. No host is let in meanwhile; {STILL_MOUNTED}.",

@@ -126,9 +126,9 @@ def failback(
             # Before the roles have turned no host may write here either.
             holds=holds or takes_over,
         )
-        request, is_under_way = check_restore(session, request)
+        request, is_under_way, is_lost = check_restore(session, request)
         if not yes and not is_under_way:
-            kept = "is lost" if request.kept is None else f"is kept as {device}@{kept_name}"
+            kept = "is lost" if is_lost else f"is kept as {device}@{kept_name}"
             if held := _held_copy(session.observe(), device):
                 kept = f"is copy {held.name}"
             click.echo(

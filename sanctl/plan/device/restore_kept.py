@@ -62,11 +62,12 @@ def kept_point_of(cluster: Cluster, device: DeviceSpec, order: RestoreOrder) -> 
 
 def lacks_kept(cluster: Cluster, device: DeviceSpec, order: RestoreOrder, now_s: float) -> bool:
     """Whether what an order is to keep is not kept, and nobody is about to: it cannot begin."""
+    if unkept_problem(cluster, device, order) is not None:
+        return True
     if not order.kept_token or order.base is not None or kept_point_of(cluster, device, order):
         return False
     made = device.point_order
-    is_awaited = made is not None and made.token == order.kept_token and made.is_open(now_s)
-    return not is_awaited or unkept_problem(cluster, device, order) is not None
+    return made is None or made.token != order.kept_token or not made.is_open(now_s)
 
 
 def is_unknown(cluster: Cluster, device: DeviceSpec) -> bool:
@@ -99,7 +100,8 @@ def kept_before(
     there = {e.token for e in cluster.cib.points_of(device.name) if not e.is_deleting}
     order = device.restore
     if stands and order is not None and order.kept_token in there:
-        return order.kept_token
+        # Where some nodes lack it, and that was not accepted, it is kept anew.
+        return order.kept_token if unkept_problem(cluster, device, order) is None else None
     if not is_unknown(cluster, device) or not all(map(is_open_note, noted)):
         return None
     # Not by the CIB's order: hosts may have written between that and the hold.

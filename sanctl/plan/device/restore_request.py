@@ -175,7 +175,7 @@ def plan_restore(
         if goal.is_that_of(order) and not (
             order.state == ORDERED
             and is_unsure(cluster, device, order)
-            and lacks_kept(cluster, device, order, now_s)
+            and lacks_kept(cluster, device, _as_accepted(request, order), now_s)
         ):
             # One that lets hosts in at its end is not to do that before they are to be let in.
             if order.state != HELD and request.holds and not order.holds:
@@ -236,8 +236,10 @@ def plan_restore(
         goal.token,
         kept_token,
         newer_s(cluster, device, now_s),
-        # A node of an earlier release cannot read it, so it is there only where it says something.
-        may_keep_on_few=bool(before)
+        # A node of an earlier release cannot read it, so it is there only where it says something:
+        # what was kept before a hold is all that there is; what an order that stands has kept is on
+        # all nodes, or that was accepted.
+        may_keep_on_few=(before is not None and _may_keep_before(order, stands=stands))
         or (
             before is None
             and _may_keep_on_few(request)
@@ -270,6 +272,14 @@ def _refuse_end_of_hold(
 def _turn_kept(request: RestoreRequest, order: RestoreOrder, goal: _Goal) -> str:
     """Return how far the turn of the roles stays, where an order takes the place of another."""
     return order.turn_towards(SiteCopy.parse(goal.point)) if request.holds else ""
+
+
+def _may_keep_before(order: RestoreOrder | None, *, stands: bool) -> bool:
+    return order is None or not stands or order.may_keep_on_few
+
+
+def _as_accepted(request: RestoreRequest, order: RestoreOrder) -> RestoreOrder:
+    return order._replace(may_keep_on_few=order.may_keep_on_few or _may_keep_on_few(request))
 
 
 def _may_keep_on_few(request: RestoreRequest) -> bool:
