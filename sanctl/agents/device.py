@@ -156,7 +156,9 @@ def _start(device: Device, turn: contextlib.ExitStack) -> int:
             clone_file.make(_RUNNER, device, str(pool.path))
         files = device_files.prepare(_RUNNER, device, str(pool.path))
     # Before the target is made, which lets hosts in. What cannot be read may say that it is held.
-    device = restore_closure.at_start(_RUNNER, device, files.data)
+    with failure_cleanup.note_start_failure(device):
+        # It needs room, so it may fail where the pool is full, and not for good.
+        device = restore_closure.at_start(_RUNNER, device, files.data)
     is_new = not exists(files.metadata)
     steps.done("files", f"device files in {pool.path}")
     only_peer = isolation.first_peer(_RUNNER, device)

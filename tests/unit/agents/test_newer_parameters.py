@@ -30,6 +30,7 @@ from sanctl.agents.replica import (
     resource_file,
 )
 from sanctl.agents.reservations import hooks
+from sanctl.agents.restore import closure
 from sanctl.agents.sync import settling
 from sanctl.drivers import gate, lio, page_cache, pool_files, pool_mount
 from sanctl.drivers.page_cache import WriteState
@@ -229,3 +230,21 @@ def test_a_start_gives_a_replica_that_is_up_no_other_activity_log(
     stopped.fake.states["vol1"] = SECONDARY if is_up else None
     assert device.start() == ocf.SUCCESS
     assert given == [67 if is_up else None]
+
+
+def test_a_start_that_cannot_note_what_a_device_was_held_as_is_tried_again(
+    stopped: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a full pool, until there is room."""
+    assert not stopped.is_up
+
+    def full(*_: object) -> None:
+        raise OSError(28, "no space left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(closure, "at_start", full)
+        with pytest.raises(OSError, match="no space"):
+            device.start()
+    assert state_files.of_node("failed-start.vol1").exists()
+    assert device.start() == ocf.SUCCESS
+    assert not state_files.of_node("failed-start.vol1").exists()
