@@ -70,6 +70,15 @@ def lacks_kept(cluster: Cluster, device: DeviceSpec, order: RestoreOrder, now_s:
     return made is None or made.token != order.kept_token or not made.is_open(now_s)
 
 
+def is_kept_by_nobody(cluster: Cluster, device: DeviceSpec, order: RestoreOrder) -> bool:
+    """Whether an order waits for a point that nobody makes (restore_distrust.py)."""
+    if not (order.is_unsure and order.state == ORDERED and order.kept_token):
+        return False
+    made = device.point_order
+    is_made = made is not None and made.token == order.kept_token
+    return not is_made and kept_point_of(cluster, device, order) is None
+
+
 def is_unknown(cluster: Cluster, device: DeviceSpec) -> bool:
     """Whether what a node serves now may be half of a copy, which is nothing to be kept.
 

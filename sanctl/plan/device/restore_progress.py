@@ -8,6 +8,7 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.device_restore import COPYING, HELD, TURNED, RestoreOrder, RestoreReport
 from sanctl.model.names import format_bytes
+from sanctl.plan.device.restore_kept import is_kept_by_nobody
 from sanctl.plan.device.restoring import goal_of, unreadable_problem
 
 
@@ -34,8 +35,22 @@ def stuck_problem(cluster: Cluster, device: DeviceSpec) -> Problem | None:
         goal = goal_of(cluster, device, order, active)
         if isinstance(goal, Problem):
             return goal
+    if is_kept_by_nobody(cluster, device, order):
+        return _unkept_problem(device, order)
     report = report_of(cluster, device)
     return Problem(report.code, report.text) if report is not None and report.code else None
+
+
+def _unkept_problem(device: DeviceSpec, order: RestoreOrder) -> Problem:
+    """Return that an order waits for another one, which keeps what is there."""
+    name, holds = device.name, " --hold" if order.holds else ""
+    return Problem(
+        "SAN-REST-018",
+        f"what is on device {name} is not known, and nothing keeps it: a replica was chosen while "
+        "the CIB was older than what nodes have noted",
+        f"fill it anew, which keeps what is there first: 'sanctl replicate failback {name} --from "
+        f"SITE --copy COPY{holds}', or 'sanctl device restore {name} --to POINT'",
+    )
 
 
 def given_up_problem(cluster: Cluster, device: DeviceSpec, order: RestoreOrder) -> Problem:

@@ -9,7 +9,7 @@ from sanctl.errors import Problem, Refused
 from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import MEMBER_STATES, Role
 from sanctl.model.device import DeviceSpec
-from sanctl.model.device_restore import HELD, ORDERED, RestoreOrder
+from sanctl.model.device_restore import HELD, KEPT_PREFIX, ORDERED, RestoreOrder
 from sanctl.model.restore_point import RestorePoint
 from sanctl.model.utc_time import utc_text
 from sanctl.plan.device.noted_hold import is_older
@@ -195,7 +195,34 @@ def older_cib_text(device: DeviceSpec, noting: Mapping[str, RestoreOrder | None]
         else f"{node} has a note that cannot be read"
         for node, order in sorted(noting.items())
     )
-    return f"device {device.name} was held, and the CIB is older than that: {said}"
+    order = device.restore
+    half = (
+        f"; by the CIB it was being filled from {order.source}, and may hold parts of two states"
+        if order is not None and device.is_half_restored
+        else ""
+    )
+    return f"device {device.name} was held, and the CIB is older than that: {said}{half}"
+
+
+def half_problem(
+    cluster: Cluster, device: DeviceSpec, noting: Mapping[str, RestoreOrder | None]
+) -> Problem | None:
+    """Return that a device may be half of a copy by the CIB itself, so no host is let in.
+
+    None: it is not, or the node that serves has noted the end of that: hosts have written since.
+    """
+    noted = noting.get(cluster.active_node(device.name) or "")
+    if not device.is_half_restored or (noted is not None and not noted.is_open):
+        return None
+    name = device.name
+    return Problem(
+        "SAN-REST-013",
+        f"no host is let in to device {name}: {older_cib_text(device, noting)}; the node that "
+        "serves it has noted no end of that",
+        "start the other nodes: one of them may have the newer CIB; or fill it anew: 'sanctl "
+        f"replicate failback {name} --from SITE --copy COPY --hold', or 'sanctl device restore "
+        f"{name} --to POINT'",
+    )
 
 
 def older_cib_hint(device: DeviceSpec, noting: Mapping[str, RestoreOrder | None]) -> str:
@@ -269,6 +296,10 @@ def refuse_deletion_of(cluster: Cluster, point: RestorePoint) -> None:
     if device.is_restoring and (
         order is None or point.token in {order.point_token, order.kept_token}
     ):
+        raise Refused(being_restored_problem(device))
+    is_of_before = point.name.startswith(KEPT_PREFIX)
+    if order is not None and order.is_open and order.is_unsure and is_of_before:
+        # After a choice of a replica no order says which of them is of before the hold.
         raise Refused(being_restored_problem(device))
     noting = nodes_with_newer_hold(cluster, device)
     problem = unknown_content_problem(cluster, device)

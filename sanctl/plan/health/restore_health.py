@@ -46,7 +46,8 @@ def restore_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
         way = f"delete it: 'sanctl device delete {device.name}'"
     elif device.restore and device.restore.copy:
         way = (
-            f"take another copy: 'sanctl replicate failback {device.name} --from SITE --copy COPY'"
+            f"take another copy: 'sanctl replicate failback {device.name} --from SITE --copy COPY"
+            + (" --hold'" if device.restore.holds else "'")
             + (f"; or {way}" if device.restore.kept_token else "")
         )
     if is_held and order is not None:
@@ -81,6 +82,9 @@ def _unnoted_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]
     if not nodes:
         return
     what = "by which order it is held" if device.is_restoring else "that it is held no more"
+    if device.is_restoring and device.restore is not None and not device.restore.is_of_holds:
+        # One that follows a hold is noted as well; where the note cannot be read, it may.
+        what = "its restore, which is noted where it was held before"
     yield Finding(
         code="SAN-HLT-175",
         severity=Severity.WARNING,

@@ -17,6 +17,7 @@ from sanctl.plan.cluster.preconditions import existing_device, refuse_unless_cha
 from sanctl.plan.device.restore_refusals import (
     OLDER_CIB,
     being_restored_problem,
+    half_problem,
     is_overtaken,
     nodes_with_newer_hold,
     not_said_problems,
@@ -45,8 +46,8 @@ def plan_released(
 
     Raises:
         Refused: there is no such device, it cannot be changed now, is being restored still, or is
-            held as another copy; or what nodes have noted is newer, or not known; or another
-            device goes on instead of it, or may do.
+            held as another copy; or it may be half of a copy; or what nodes have noted is
+            newer, or not known; or another device goes on instead of it, or may do.
     """
     device = existing_device(cluster, name)
     order, noting = device.restore, nodes_with_newer_hold(cluster, device)
@@ -59,6 +60,9 @@ def plan_released(
     is_held = order is not None and order.state == HELD and copy in {None, order.copy}
     if device.is_restoring and not is_held and (copy or not is_overtaken(order, noting)):
         raise Refused(being_restored_problem(device))
+    half = half_problem(cluster, device, noting)
+    if half is not None:
+        raise Refused(half)
     problems = [*silent]
     if GOES_ON_ELSEWHERE not in accepted:
         problems += _elsewhere_problems(cluster, device, noting)
@@ -93,7 +97,7 @@ def _elsewhere_problems(
         return [goes_on_problem(device, rivals)]
     known = (*((device.restore,) if device.is_restoring else ()), *noting.values())
     asked = [each for each in known if each is not None and each.turn == ASKED]
-    return [_asked_problem(device, asked[0])] if asked else []
+    return [_asked_problem(device, asked[0], is_older=bool(noting))] if asked else []
 
 
 def _let_in(device: DeviceSpec, noting: Mapping[str, RestoreOrder | None]) -> RestoreOrder:
@@ -129,14 +133,20 @@ def rivals_after_turn(
     )
 
 
-def _asked_problem(device: DeviceSpec, order: RestoreOrder) -> Problem:
+def _asked_problem(device: DeviceSpec, order: RestoreOrder, *, is_older: bool) -> Problem:
+    """Return that a turn broke off; where the CIB is older the takeover alone is refused."""
     name, site = device.name, order.copy.site if order.copy is not None else "SITE"
     return Problem(
         GOES_ON_ELSEWHERE,
         f"the turn of the roles of device {name} was begun, and broke off: whether site {site} has "
         "noted that it goes on is not known here, and hosts may write to the other one",
-        f"'sanctl replicate takeover {name}' notes it, or says that it was; then again. --accept "
-        f"{GOES_ON_ELSEWHERE} lets hosts in all the same: keep them off the other one",
+        (
+            f"'sanctl replicate failback {name} --from {site} --copy COPY --takeover' fills it "
+            "anew, and turns the roles"
+            if is_older
+            else f"'sanctl replicate takeover {name}' notes it, or says that it was; then again"
+        )
+        + f". --accept {GOES_ON_ELSEWHERE} lets hosts in all the same: keep them off the other one",
     )
 
 

@@ -161,6 +161,12 @@ def test_what_cannot_be_noted_is_a_finding() -> None:
     for order, codes, said in (
         (HELD_ORDER, ["SAN-HLT-175", "SAN-HLT-167"], "by which order it is held"),
         (ENDED, ["SAN-HLT-175"], "that it is held no more"),
+        # Of a device that was never held, as where the disk gives an error.
+        (
+            FROM_SITE,
+            ["SAN-HLT-175", "SAN-HLT-110"],
+            "its restore, which is noted where it was held before",
+        ),
     ):
         seen = needing(order)
         state = replace(seen.cib.replicas["web", "n2"], is_hold_unnoted=True)

@@ -25,7 +25,7 @@ from sanctl.model.device_restore import (
 )
 from sanctl.model.restore_point import PointFailure, PointOrder
 from sanctl.model.site_takeover import Successor, Takeover
-from sanctl.plan.device import restore_distrust, restore_request, restoring
+from sanctl.plan.device import restore_distrust, restore_points, restore_request, restoring
 from sanctl.plan.device.noted_hold import (
     closes_older,
     is_older,
@@ -35,6 +35,7 @@ from sanctl.plan.device.noted_hold import (
     note_of_others,
 )
 from sanctl.plan.device.restoring import Begin, CopyFromSite, Stuck
+from sanctl.plan.health.restore_health import restore_findings
 from sanctl.plan.site import hold_release
 from tests.unit.model.test_site import SITE
 from tests.unit.plan.device.test_held_restore import (
@@ -130,6 +131,16 @@ def test_another_order_takes_the_place_of_one_that_cannot_keep_what_it_is_to() -
     new = ordered(restore_request.plan_restore(there, other, {}, NOW_S + 1000))
     assert new.kept_token == order.kept_token and new.is_unsure and new.copy == THIRD
     assert restore_request.plan_restore(there, again, {}, NOW_S + 1000) == ()
+    # Nor is it kept where some of the nodes lack it, and nobody has accepted that.
+    few = replace(seen, cib=replace(seen.cib, points=(kept._replace(nodes=("n1",)),)))
+    for wanted in (again, other):
+        point, *changes = restore_request.plan_restore(few, wanted, {}, NOW_S + 1)
+        assert isinstance(point, SetParameter) and point.parameter == "point"
+        new = ordered(tuple(changes))
+        assert new.kept_token == "a" * 16 and not new.may_keep_on_few
+    accepts = replace(again, accepted=("SAN-REST-012",))
+    new = ordered(restore_request.plan_restore(few, accepts, {}, NOW_S + 1))
+    assert new == order._replace(may_keep_on_few=True)
     # One that is sure is withdrawn first.
     sure = as_ordered(FROM_SITE._replace(token="f" * 16))
     with pytest.raises(Refused, match="SAN-REST-005"):
@@ -303,6 +314,57 @@ def test_nothing_goes_on_while_a_node_does_not_say_what_it_has_noted(
     for ask in asks:
         with pytest.raises((CommandError, Refused), match=f"SAN-REST-019: what {silent} has"):
             ask()
+
+
+def test_no_host_is_let_in_to_what_the_cib_says_is_half_of_a_copy() -> None:
+    """Unless the node that serves has noted the end: what hosts wrote since is whole there."""
+    both = ("SAN-REST-015", "SAN-REST-017")
+    half, ended = FROM_SITE.in_state(COPYING), HELD_ORDER.in_state(DONE)._replace(given_s=9000)
+    for notes in ({"n2": ended}, {"n1": HALF._replace(given_s=9000), "n2": ended}):
+        seen = as_ordered(half, **notes)
+        with pytest.raises(Refused, match=r"SAN-REST-013: .* parts of two states") as refused:
+            hold_release.plan_released(seen, SPEC.name, None, both)
+        assert "failback web --from SITE" in refused.value.problems[0].hint
+    seen = as_ordered(half, n1=ended)
+    assert ordered(hold_release.plan_released(seen, SPEC.name, None, both)).state == GIVEN_UP
+    with pytest.raises(Refused, match=r"SAN-REST-015: .* was being filled from"):
+        hold_release.plan_released(seen, SPEC.name)
+
+
+def test_a_turn_that_broke_off_is_taken_up_by_a_failback_where_the_cib_is_older() -> None:
+    seen = older(n2=NEXT._replace(turn=ASKED))
+    with pytest.raises(Refused, match="SAN-REST-017") as refused:
+        hold_release.plan_released(seen, SPEC.name)
+    assert "--copy COPY --takeover" in refused.value.problems[0].hint
+    assert "replicate takeover web" not in refused.value.problems[0].hint, "which is refused"
+
+
+def test_an_order_of_a_choice_of_a_replica_says_what_it_waits_for() -> None:
+    seen = as_ordered(HOLDS.in_state(COPYING), n2=HELD_ORDER._replace(given_s=9000).in_state(DONE))
+    new = ordered(restore_distrust.plan_distrusted(seen, seen.cib.devices[0]))
+    (finding,) = restore_findings(as_ordered(new), as_ordered(new).cib.devices[0])
+    assert finding.code == "SAN-HLT-111" and "a replica was chosen" in finding.what
+    assert "failback web --from SITE --copy COPY --hold'" in finding.do
+    assert "device restore web --to POINT" in finding.do
+    # One whose point is about to be made does not.
+    _, waits = unsure_and_not_kept()
+    (finding,) = restore_findings(waits, waits.cib.devices[0])
+    assert finding.code == "SAN-HLT-110"
+
+
+def test_no_point_of_before_a_restore_is_deleted_while_an_order_is_unsure() -> None:
+    """After a choice of a replica no order names the one of before the hold."""
+    point = KEPT._replace(name="before-restore-1")
+    unsure = HOLDS._replace(kept_token="a" * 16, is_unsure=True)
+    for order, is_kept in ((unsure, True), (unsure._replace(is_unsure=False), False)):
+        seen = as_ordered(order)
+        seen = replace(seen, cib=replace(seen.cib, points=(GOOD, point)))
+        assert restore_points.plan_point_deletion(seen, SPEC.name, GOOD.name)
+        if is_kept:
+            with pytest.raises(Refused, match="SAN-REST-005"):
+                restore_points.plan_point_deletion(seen, SPEC.name, point.name)
+        else:
+            assert restore_points.plan_point_deletion(seen, SPEC.name, point.name)
 
 
 def test_what_a_node_has_noted_is_noted_here_too() -> None:
