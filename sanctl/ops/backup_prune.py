@@ -9,6 +9,7 @@ from sanctl.drivers import backup_notes
 from sanctl.drivers.borg import Borg
 from sanctl.errors import Busy, Problem
 from sanctl.model.backup import BackupName
+from sanctl.ops.noted_state import await_noted
 from sanctl.ops.session import Session
 from sanctl.parse.borg import uuid_of
 from sanctl.plan.device.backup_pruning import Pruning, plan_pruning
@@ -105,6 +106,7 @@ def _plan(
     session: Session, borg: Borg, device: str, keep: Mapping[str, int], *, of_all_uuids: bool
 ) -> Pruning:
     backups = borg.backups()
+    await_noted(session, device)
     # The last question before they go: a restore may have begun while the repository was read.
     cluster = session.observe()
     present = next((each for each in cluster.cib.devices if each.name.value == device), None)

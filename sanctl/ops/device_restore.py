@@ -17,6 +17,7 @@ from sanctl.model.names import DeviceName
 from sanctl.model.site_copy import SiteCopy
 from sanctl.ops.cib_room import within_room
 from sanctl.ops.device_change import DeviceOutcome, change_device
+from sanctl.ops.noted_state import await_noted
 from sanctl.ops.session import Session
 from sanctl.ops.snapshot import await_active_node
 from sanctl.plan.cluster.convergence import Progress, access_progress
@@ -58,6 +59,7 @@ def check_restore(session: Session, request: RestoreRequest) -> Checked:
         Refused: it may not.
     """
     await_active_node(session, request.device, timeout_s=_ROLE_S)
+    await_noted(session, request.device.value)
     now_s = session.clock.wall_s()
     cluster = session.observe()
     changes = plan_restore(cluster, request, session.host_sessions(), now_s)

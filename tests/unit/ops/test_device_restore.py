@@ -22,13 +22,17 @@ from sanctl.model.device_restore import (
     COPYING,
     DONE,
     GIVEN_UP,
+    OLDER_KEY,
     REPORT_PREFIX,
     RestoreOrder,
     RestoreReport,
+    packed,
 )
 from sanctl.model.host_session import SESSIONS_ATTRIBUTE
 from sanctl.model.names import ByteSize, DeviceName
 from sanctl.model.restore_point import PointOrder, RestorePoint
+from sanctl.model.site_copy import SiteCopy
+from sanctl.ops import noted_state
 from sanctl.ops.device_change import DeviceOutcome
 from sanctl.ops.device_restore import check_restore, order_progress, restore_device
 from sanctl.ops.session import Session
@@ -209,6 +213,45 @@ def test_hosts_that_are_logged_in(bed: Bed, sessions: dict[str, str | None], who
 def test_hosts_of_other_devices_do_not_matter(bed: Bed) -> None:
     bed.cluster.private_attributes["n1", SESSIONS_ATTRIBUTE] = f"{I1},10.0.0.7=db"
     assert not check_restore(bed.session, bed.request()).is_under_way
+
+
+def test_what_is_to_be_kept_is_decided_when_the_order_is_given(bed: Bed) -> None:
+    """The node with the newer CIB may be back by then, and have let hosts in."""
+    bed.point("before", 7)
+    (point,) = [each for each in bed.seen().cib.points if each.name == "before"]
+    copy = SiteCopy("far", "web", "e" * 32, "to-far", "4" * 16, "c" * 64)
+    half = RestoreOrder("5" * 16, str(copy), "5" * 16, point.token, 9000, COPYING, holds=True)
+    bed.cluster.in_contact["n1"] = f" {OLDER_KEY}={packed(str(half))}"
+    bed.cluster.tick()
+    checked = check_restore(bed.session, bed.request())
+    assert checked.is_lost and checked.request.kept == bed.request().kept
+    bed.cluster.in_contact.clear()
+    bed.cluster.tick()
+    bed.restore(checked.request)
+    assert bed.order().kept_token == f"{51:016x}"
+
+
+def test_a_node_that_does_not_say_what_it_has_noted_is_waited_for(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for a moment after a restart of its attrd."""
+    said: list[Cluster] = []
+    own = bed.session.observe
+
+    def observe() -> Cluster:
+        seen = own()
+        said.append(seen)
+        if len(said) > 3:
+            return seen
+        replicas = {key: each for key, each in seen.cib.replicas.items() if key[1] != "n2"}
+        return replace(seen, cib=replace(seen.cib, replicas=replicas))
+
+    monkeypatch.setattr(bed.session, "observe", observe)
+    assert not check_restore(bed.session, bed.request()).is_under_way
+    said.clear()
+    monkeypatch.setattr(noted_state, "_SAID_S", 0.0)
+    with pytest.raises(Refused, match="SAN-REST-019"):
+        check_restore(bed.session, bed.request())
 
 
 def test_points_that_cannot_be_used(bed: Bed) -> None:
