@@ -122,7 +122,9 @@ def not_said_problems(cluster: Cluster, device: DeviceSpec) -> tuple[Problem, ..
             "SAN-REST-019",
             f"what {', '.join(silent)} has noted beside the data of device {device.name} is not "
             "known: that it was held, say, and that the CIB is older than that",
-            "try again in a minute; 'sanctl status' shows whether its state is known",
+            "try again in a minute; 'sanctl status' shows whether its state is known. A node that "
+            "stays silent is not waited for while its replica is stopped: 'sanctl node standby "
+            f"{silent[0]}'",
         ),
     )
 
@@ -280,7 +282,8 @@ def refuse_unknown_content(cluster: Cluster, device: DeviceSpec) -> None:
 
 def refuse_while_restoring(cluster: Cluster, device: DeviceSpec) -> None:
     """Raise Refused if a device is going back to a restore point, or what is on it is not known."""
-    if device.is_restoring:
+    order = device.restore
+    if device.is_restoring and not is_overtaken(order, nodes_with_newer_hold(cluster, device)):
         raise Refused(being_restored_problem(device))
     problem = unknown_content_problem(cluster, device)
     if problem is not None:

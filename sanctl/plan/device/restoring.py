@@ -220,7 +220,7 @@ def _open_step(
     hint = (
         f"the clock here and that of the node which gave the order differ by {off_s} s: set them; "
         "then again"
-        if off_s > _CLOCKS_S
+        if off_s > _CLOCKS_S and not order.is_unsure
         else ""
     )
     return GiveUp(problem=Problem("SAN-REST-007", f"after {ORDER_LIFE_S} s {why}", hint))

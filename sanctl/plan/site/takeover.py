@@ -95,7 +95,8 @@ def before_turn(name: DeviceName, problem: Problem) -> Problem:
 def plan_turn(cluster: Cluster, names: Sequence[DeviceName], turn: str) -> tuple[Change, ...]:
     """Return the changes that say of held devices how far the turn of the roles is; often none.
 
-    A device that is not held lets hosts in already, and needs no word of it.
+    Also of one that is to hold a later copy, and is the one of before still. A device that is not
+    held lets hosts in already, and needs no word of it.
     """
     found = (cluster.cib.device(name) for name in names)
     return tuple(
@@ -105,7 +106,7 @@ def plan_turn(cluster: Cluster, names: Sequence[DeviceName], turn: str) -> tuple
         for device in found
         if device is not None
         and device.restore is not None
-        and device.restore.state == HELD
+        and device.restore.is_held
         and device.restore.turn != turn
     )
 

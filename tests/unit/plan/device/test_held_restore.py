@@ -406,7 +406,7 @@ def test_how_far_the_turn_is_is_said_of_held_devices_alone() -> None:
     order = RestoreOrder.parse(change.value)
     assert order == HELD_ORDER._replace(turn=ASKED)
     assert plan_turn(needing(order), [SPEC.name], ASKED) == ()
-    for other in (NEXT, FROM_SITE.in_state(DONE)):
+    for other in (HOLDS, NEXT.in_state(COPYING), FROM_SITE.in_state(DONE)):
         assert plan_turn(needing(other), [SPEC.name], ASKED) == ()
     assert plan_turn(cluster(None), [SPEC.name, DeviceName.parse("none")], ASKED) == ()
 

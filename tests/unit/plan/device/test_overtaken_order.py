@@ -26,6 +26,7 @@ from sanctl.model.device_restore import (
 from sanctl.model.restore_point import PointFailure, PointOrder
 from sanctl.model.site_takeover import Successor, Takeover
 from sanctl.plan.device import restore_distrust, restore_points, restore_request, restoring
+from sanctl.plan.device.alteration import plan_resize
 from sanctl.plan.device.noted_hold import (
     closes_older,
     is_older,
@@ -37,6 +38,7 @@ from sanctl.plan.device.noted_hold import (
 from sanctl.plan.device.restoring import Begin, CopyFromSite, Stuck
 from sanctl.plan.health.restore_health import restore_findings
 from sanctl.plan.site import hold_release
+from sanctl.plan.site.takeover import plan_turn
 from tests.unit.model.test_site import SITE
 from tests.unit.plan.device.test_held_restore import (
     HELD_ORDER,
@@ -350,6 +352,35 @@ def test_an_order_of_a_choice_of_a_replica_says_what_it_waits_for() -> None:
     _, waits = unsure_and_not_kept()
     (finding,) = restore_findings(waits, waits.cib.devices[0])
     assert finding.code == "SAN-HLT-110"
+
+
+def test_an_order_that_is_overtaken_is_not_said_to_be_withdrawn_by_a_command() -> None:
+    """`--cancel` refuses it."""
+    seen = as_ordered(HOLDS, n2=HELD_ORDER.in_state(DONE))
+    with pytest.raises(Refused, match="SAN-REST-018") as refused:
+        plan_resize(seen, SPEC.name, replace(SPEC.size, bytes=SPEC.size.bytes * 2))
+    assert "--cancel" not in refused.value.problems[0].hint
+    with pytest.raises(Refused, match="SAN-REST-005") as refused:
+        plan_resize(as_ordered(HOLDS), SPEC.name, replace(SPEC.size, bytes=SPEC.size.bytes * 2))
+    assert "--cancel" in refused.value.problems[0].hint
+
+
+def test_how_far_the_turn_is_is_noted_of_what_is_to_be_held_again() -> None:
+    """A failback with `--hold` may be given while the site is asked."""
+    (change,) = plan_turn(as_ordered(NEXT), [SPEC.name], ASKED)
+    assert isinstance(change, SetParameter)
+    assert RestoreOrder.parse(change.value) == NEXT._replace(turn=ASKED)
+    assert plan_turn(as_ordered(HOLDS), [SPEC.name], ASKED) == ()
+
+
+def test_no_clock_is_blamed_for_an_order_that_is_newer_than_each_note() -> None:
+    order = HOLDS._replace(given_s=90_000_000, is_unsure=True)
+    late_s = ORDER_LIFE_S + 1.0
+    for each, is_blamed in ((order, False), (order._replace(is_unsure=False), True)):
+        seen = replace(as_ordered(each), cib=replace(as_ordered(each).cib, points=()))
+        found = step(seen, now_s=NOW_S, waited_s=late_s)
+        assert isinstance(found, Stuck | restoring.GiveUp)
+        assert bool(found.problem.hint) is is_blamed
 
 
 def test_no_point_of_before_a_restore_is_deleted_while_an_order_is_unsure() -> None:
