@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from sanctl.drivers.site_link import SiteLink
-from sanctl.errors import CommandError, Problem, Refused
+from sanctl.errors import CommandError, Problem, Refused, SanctlError
 from sanctl.model.cib_change import RemoveTakeover
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
@@ -279,8 +280,10 @@ def _take_over(
             changed = link.take_over(site.path, site.mark, claims)
         except CommandError as error:
             if {each.code for each in error.problems} <= TURN_REFUSALS:
-                # The site says that it has noted nothing.
-                _say_turn_as_before(session, devices)
+                # The site says that it has noted nothing. What it refuses is what is said, also
+                # where that cannot be noted here: then the turn is one that broke off.
+                with contextlib.suppress(SanctlError):
+                    _say_turn_as_before(session, devices)
             raise
         found = link.takeovers(site.path, site.mark)
         known = known_takeovers(session.observe(), site.name, found)

@@ -220,15 +220,16 @@ def _release(
             session, device, None, timeout_s=timeout_s, accepted=accepted
         )
     kept = kept_point(outcome.cluster, outcome.device) if outcome.changed else None
+    order = existing_device(outcome.cluster, device).restore
+    if order is None or order.held_copy is None:
+        # Where the CIB is older than what nodes have noted nothing is said of what it is.
+        held = None
 
     def text() -> None:
         if not outcome.changed:
             print(f"device {device} is not held")
             return
-        order = existing_device(outcome.cluster, device).restore
-        # Where the CIB is older than what nodes have noted nothing is said of what it is.
-        is_copy = order is not None and order.held_copy is not None
-        what = f": it is copy {held.name}" if held and is_copy else ""
+        what = f": it is copy {held.name}" if held else ""
         print(f"hosts are let in to device {device}{what}")
         print(STILL_MOUNTED)
 

@@ -30,6 +30,7 @@ from sanctl.model.release_needs import HELD_COPIES
 from sanctl.model.site_takeover import Successor, Takeover
 from sanctl.ops import site_takeover
 from sanctl.plan.device.restoring import plan_cancelled
+from sanctl.plan.site.takeover import plan_turn
 from tests.support.json_contract import breaches
 from tests.unit.ops.test_replicate import Sites
 from tests.unit.ops.test_site_restore import copy_of_back, device_uuid, run, run_any, sites
@@ -540,6 +541,38 @@ def test_a_turn_that_is_not_known_lets_no_host_in(
     run("replicate takeover web", monkeypatch, capsys)
     run("replicate failback web --release", monkeypatch, capsys)
     assert order_of(sites).state == DONE
+
+
+@pytest.mark.usefixtures("away")
+def test_what_the_cib_said_is_no_copy_that_hosts_are_let_in_to(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was older than what a node has noted, so nothing is said of what the device is."""
+    run("replicate failback web --from far --copy back --hold --yes", monkeypatch, capsys)
+    held = order_of(sites)
+    ended = held._replace(given_s=held.given_s + 1).in_state(DONE)
+    sites.bed.cluster.in_contact["n2"] = f" {OLDER_KEY}={packed(str(ended))}"
+    sites.bed.cluster.tick()
+    release = "replicate failback web --release --accept SAN-REST-015 --accept SAN-REST-017"
+    assert data(release, monkeypatch, capsys)["copy"] is None
+
+
+def test_a_refusal_of_the_site_is_said_also_where_the_turn_cannot_be_noted_as_before(
+    sites: Sites, away: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def older(*_words: Any, **_options: Any) -> Any:
+        raise CommandError(Problem("SAN-SITE-036", "a newer one"))
+
+    def full(cluster: Any, names: Any, turn: str) -> Any:
+        if turn != ASKED:
+            raise CommandError(Problem("SAN-CLU-004", "no quorum"))
+        return plan_turn(cluster, names, turn)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SiteLink, "take_over", older)
+        patched.setattr(site_takeover, "plan_turn", full)
+        text = run(_TURN, monkeypatch, capsys, status=5)
+    assert "SAN-SITE-036" in text and order_of(sites).turn == ASKED
 
 
 def test_the_roles_do_not_turn_while_the_cib_is_older(
