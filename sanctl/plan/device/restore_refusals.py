@@ -18,6 +18,8 @@ from sanctl.plan.device.noted_hold import is_older
 OLDER_CIB = "SAN-REST-015"
 #: The refusal to end a hold by a failback that does not hold.
 ENDS_HOLD = "SAN-REST-016"
+#: With these a replica runs, and each monitor publishes its state.
+_RUNS = frozenset({Role.PROMOTED, Role.UNPROMOTED, Role.STARTED, Role.PROMOTING, Role.DEMOTING})
 
 
 def being_restored_problem(device: DeviceSpec) -> Problem:
@@ -98,13 +100,15 @@ def silent_nodes(cluster: Cluster, device: DeviceSpec) -> tuple[str, ...]:
     """Return the nodes on which a replica runs, and which do not say what they have noted of it.
 
     As after a restart of their attrd, until the next monitor. Any of them may have noted that an
-    order has ended, or a newer one.
+    order has ended, or a newer one. One that starts counts where a hold is known: a start may take
+    minutes.
     """
+    roles = _RUNS | ({Role.STARTING} if knows_hold(cluster, device) else set())
     return tuple(
         node.value
         for node in device.nodes
         if cluster.mon.state(node) in MEMBER_STATES
-        and cluster.mon.role(device.name, node) is not Role.STOPPED
+        and cluster.mon.role(device.name, node) in roles
         and (device.name.value, node.value) not in cluster.cib.replicas
     )
 
@@ -127,6 +131,18 @@ def not_said_problems(cluster: Cluster, device: DeviceSpec) -> tuple[Problem, ..
             f"{silent[0]}'",
         ),
     )
+
+
+def knows_hold(cluster: Cluster, device: DeviceSpec) -> bool:
+    """Whether the CIB's order is one of a hold, or nodes have noted a newer one of one."""
+    order = device.restore
+    is_of_holds = order is not None and order.is_of_holds
+    return is_of_holds or bool(nodes_with_newer_hold(cluster, device))
+
+
+def not_said_of_hold_problems(cluster: Cluster, device: DeviceSpec) -> tuple[Problem, ...]:
+    """Return the same where a hold is known; an ordinary order ends without that."""
+    return not_said_problems(cluster, device) if knows_hold(cluster, device) else ()
 
 
 def nodes_with_newer_hold(cluster: Cluster, device: DeviceSpec) -> dict[str, RestoreOrder | None]:

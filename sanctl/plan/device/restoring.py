@@ -38,7 +38,7 @@ from sanctl.plan.device.restore_refusals import (
     held_problem,
     is_overtaken,
     nodes_with_newer_hold,
-    not_said_problems,
+    not_said_of_hold_problems,
     older_cib_problem,
     silent_nodes,
     unsure_problem,
@@ -150,14 +150,14 @@ def next_step(
         return NothingToDo()
     if order.state == HELD:
         return NothingToDo()  # A command goes on.
-    silent = silent_nodes(cluster, device)
-    if silent:
-        # attrd gives no answer, or was restarted: each of them may have noted that this has ended.
-        return Wait(why=f"what {', '.join(silent)} has noted of it is not known")
     noting = nodes_with_newer_hold(cluster, device)
     own = RestoreOrder.parse(noted_here)
     if own is not None and is_older(str(order), noted_here):
         noting[here] = own
+    silent = silent_nodes(cluster, device)
+    if silent and (order.is_of_holds or noting or waited_s <= ORDER_LIFE_S):
+        # attrd gives no answer, or was restarted: each of them may have noted that this has ended.
+        return Wait(why=f"what {', '.join(silent)} has noted of it is not known")
     if is_overtaken(order, noting):
         return Stuck(problem=older_cib_problem(device, noting), noted=newest_of(noting.values()))
     if order.backup is not None:
@@ -406,7 +406,7 @@ def plan_cancelled(cluster: Cluster, name: DeviceName) -> tuple[Change, ...]:
         )
     if order.state == HELD:
         raise Refused(held_problem(device, order))
-    if silent := not_said_problems(cluster, device):
+    if silent := not_said_of_hold_problems(cluster, device):
         raise Refused(*silent)
     noting = nodes_with_newer_hold(cluster, device)
     if is_overtaken(order, noting):
@@ -422,9 +422,9 @@ def plan_cancelled(cluster: Cluster, name: DeviceName) -> tuple[Change, ...]:
 
 
 def _said(cluster: Cluster, name: str, order: RestoreOrder) -> DeviceSpec:
-    """Return the device, if its order stands and each node says what it has noted of it."""
+    """Return the device, if its order stands and what nodes have noted of a hold is known."""
     device = _standing(cluster, name, order)
-    if silent := not_said_problems(cluster, device):
+    if silent := not_said_of_hold_problems(cluster, device):
         raise CommandError(*silent)
     return device
 

@@ -276,7 +276,7 @@ def test_a_node_goes_by_its_own_note_also_where_it_is_not_published() -> None:
     assert isinstance(step(gone, noted_here=str(NEXT)), restoring.GiveUp)
 
 
-@pytest.mark.parametrize("order", [HOLDS, HOLDS.in_state(COPYING), FROM_SITE.in_state(COPYING)])
+@pytest.mark.parametrize("order", [HOLDS, HOLDS.in_state(COPYING), NEXT])
 def test_nothing_is_written_while_no_node_says_what_it_has_noted(order: RestoreOrder) -> None:
     """Also by an order that has begun: another node may have noted its end."""
     seen = as_ordered(order)
@@ -294,7 +294,7 @@ def without_state(seen: Cluster, node: str) -> Cluster:
 
 
 @pytest.mark.parametrize("silent", ["n1", "n2"])
-@pytest.mark.parametrize("order", [HOLDS, HOLDS.in_state(COPYING), NEXT, FROM_SITE])
+@pytest.mark.parametrize("order", [HOLDS, HOLDS.in_state(COPYING), NEXT])
 def test_nothing_goes_on_while_a_node_does_not_say_what_it_has_noted(
     order: RestoreOrder, silent: str
 ) -> None:

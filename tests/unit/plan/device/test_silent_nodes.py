@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What goes on while a node with a replica has not said what it has noted of a hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sanctl.errors import Refused
+from sanctl.model.cluster import Cluster
+from sanctl.model.crm_mon import MonNode, NodeState, Role
+from sanctl.model.device_restore import COPYING, GIVEN_UP, ORDER_LIFE_S, RestoreOrder
+from sanctl.plan.device import restoring
+from sanctl.plan.device.restoring import CopyFromSite, GiveUp, Wait
+from tests.unit.plan.device.test_held_restore import HOLDS, NEXT, ordered
+from tests.unit.plan.device.test_older_cib import NOW_S, as_ordered
+from tests.unit.plan.device.test_overtaken_order import without_state
+from tests.unit.plan.device.test_restoring import FROM_SITE, SPEC, step
+
+LATE_S = ORDER_LIFE_S + 1.0
+#: Of a device that was not held, as far as the CIB and the nodes say.
+ORDINARY = FROM_SITE.in_state(COPYING)
+
+
+def silent(order: RestoreOrder, **noted: RestoreOrder | None) -> Cluster:
+    """Return the cluster with an order while n2 says nothing."""
+    return without_state(as_ordered(order, **noted), "n2")
+
+
+def with_role(seen: Cluster, role: Role | None) -> Cluster:
+    """Return the cluster with a role of n2; None: no instance is known, in maintenance."""
+    instances = tuple(
+        replace(each, role=role) if each.node == "n2" and role else each
+        for each in seen.mon.instances
+        if each.node != "n2" or role
+    )
+    state = NodeState.ONLINE if role else NodeState.MAINTENANCE
+    nodes = (MonNode(name="n1", state=NodeState.ONLINE), MonNode(name="n2", state=state))
+    return replace(seen, mon=replace(seen.mon, nodes=nodes, instances=instances))
+
+
+def late_step(seen: Cluster, *, noted_here: str = "") -> restoring.Step:
+    return step(seen, now_s=NOW_S, waited_s=LATE_S, noted_here=noted_here)
+
+
+def test_an_ordinary_order_waits_no_longer_for_it_than_for_anything_else() -> None:
+    for order in (FROM_SITE, ORDINARY):
+        found = step(silent(order), now_s=NOW_S, waited_s=ORDER_LIFE_S)
+        assert found == Wait(why="what n2 has noted of it is not known")
+    given_up = late_step(silent(FROM_SITE))
+    assert isinstance(given_up, GiveUp) and given_up.problem.code == "SAN-REST-007"
+    assert isinstance(late_step(silent(ORDINARY)), CopyFromSite)
+    for changes in (
+        restoring.plan_given_up(silent(FROM_SITE), "web", FROM_SITE),
+        restoring.plan_cancelled(silent(FROM_SITE), SPEC.name),
+    ):
+        assert ordered(changes).state == GIVEN_UP
+    assert ordered(restoring.plan_begun(silent(FROM_SITE), "web", FROM_SITE)) == ORDINARY
+    # One of a hold does, also where a node alone says that there was one.
+    later = NEXT._replace(given_s=9000)
+    assert isinstance(late_step(silent(HOLDS)), Wait)
+    assert isinstance(late_step(silent(ORDINARY, n1=later)), Wait)
+    assert isinstance(late_step(silent(ORDINARY), noted_here=str(later)), Wait)
+    with pytest.raises(Refused, match="SAN-REST-019"):
+        restoring.plan_cancelled(silent(FROM_SITE, n1=later), SPEC.name)
+
+
+@pytest.mark.parametrize("role", [Role.STARTING, Role.STOPPING, Role.UNKNOWN, None])
+def test_a_replica_that_does_not_run_yet_or_any_more_says_nothing(role: Role | None) -> None:
+    """Its start publishes its state, which may be minutes away."""
+    assert isinstance(step(with_role(silent(ORDINARY), role)), CopyFromSite)
+    # It starts by what it has noted, and that may be the end of a hold.
+    held = step(with_role(silent(HOLDS.in_state(COPYING)), role))
+    assert isinstance(held, Wait if role is Role.STARTING else CopyFromSite)
+
+
+@pytest.mark.parametrize("role", [Role.UNPROMOTED, Role.STARTED, Role.PROMOTING, Role.DEMOTING])
+def test_a_replica_that_runs_is_waited_for(role: Role) -> None:
+    assert isinstance(step(with_role(silent(ORDINARY), role)), Wait)
