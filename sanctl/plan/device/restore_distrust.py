@@ -15,7 +15,7 @@ from sanctl.plan.device.restore_refusals import (
     is_overtaken,
     newer_s,
     nodes_with_newer_hold,
-    not_said_problems,
+    not_said_of_hold_problems,
 )
 from sanctl.plan.device.restoring import order_changes
 
@@ -30,12 +30,13 @@ def plan_distrusted(cluster: Cluster, device: DeviceSpec) -> tuple[Change, ...]:
     have written since that ended.
 
     Raises:
-        Refused: an order is open, and what a node has noted of it is not known.
+        Refused: an order is open, a hold is known, and what a node has noted of it is not: by the
+            order's new token the end of the same one would be carried out again.
     """
     order = device.restore
     if order is None:
         return ()
-    if order.is_open and (silent := not_said_problems(cluster, device)):
+    if order.is_open and (silent := not_said_of_hold_problems(cluster, device)):
         raise Refused(*silent)
     if order.is_open and is_overtaken(order, nodes_with_newer_hold(cluster, device)):
         return order_changes(device, _waiting(cluster, device, order))

@@ -10,10 +10,10 @@ import pytest
 from sanctl.errors import Refused
 from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import MonNode, NodeState, Role
-from sanctl.model.device_restore import COPYING, GIVEN_UP, ORDER_LIFE_S, RestoreOrder
-from sanctl.plan.device import restoring
+from sanctl.model.device_restore import COPYING, DONE, GIVEN_UP, ORDER_LIFE_S, RestoreOrder
+from sanctl.plan.device import restore_distrust, restoring
 from sanctl.plan.device.restoring import CopyFromSite, GiveUp, Wait
-from tests.unit.plan.device.test_held_restore import HOLDS, NEXT, ordered
+from tests.unit.plan.device.test_held_restore import HELD_ORDER, HOLDS, NEXT, ordered
 from tests.unit.plan.device.test_older_cib import NOW_S, as_ordered
 from tests.unit.plan.device.test_overtaken_order import without_state
 from tests.unit.plan.device.test_restoring import FROM_SITE, SPEC, step
@@ -78,3 +78,20 @@ def test_a_replica_that_does_not_run_yet_or_any_more_says_nothing(role: Role | N
 @pytest.mark.parametrize("role", [Role.UNPROMOTED, Role.STARTED, Role.PROMOTING, Role.DEMOTING])
 def test_a_replica_that_runs_is_waited_for(role: Role) -> None:
     assert isinstance(step(with_role(silent(ORDINARY), role)), Wait)
+
+
+def test_a_choice_of_a_replica_waits_for_it_only_where_a_hold_is_known() -> None:
+    for order in (FROM_SITE, ORDINARY):
+        seen = silent(order)
+        changes = restore_distrust.plan_distrusted(seen, seen.cib.devices[0])
+        if order.state == COPYING:
+            assert ordered(changes) == order.distrusted
+        else:
+            assert changes == ()
+    # The end of the same order may be noted there: by its new token it would be carried out again.
+    again = HOLDS.in_state(COPYING).distrusted
+    back = as_ordered(again, n2=HELD_ORDER.in_state(DONE))
+    assert isinstance(step(back), CopyFromSite)
+    for seen in (silent(HOLDS.in_state(COPYING)), silent(ORDINARY, n1=NEXT)):
+        with pytest.raises(Refused, match="SAN-REST-019"):
+            restore_distrust.plan_distrusted(seen, seen.cib.devices[0])
