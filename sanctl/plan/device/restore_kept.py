@@ -13,7 +13,7 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.device_restore import ORDERED, RestoreOrder
 from sanctl.model.restore_point import RestorePoint
-from sanctl.plan.device.restore_refusals import is_open_note, nodes_with_newer_hold
+from sanctl.plan.device.restore_refusals import nodes_with_newer_hold
 
 #: The refusal of an order that would keep what is on the device on few nodes; may be accepted.
 KEPT_NOT_EVERYWHERE = "SAN-REST-012"
@@ -80,21 +80,23 @@ def is_kept_by_nobody(cluster: Cluster, device: DeviceSpec, order: RestoreOrder)
 
 
 def is_unknown(cluster: Cluster, device: DeviceSpec) -> bool:
-    """Whether what a node serves now may be half of a copy, which is nothing to be kept.
+    """Whether what is on a device now is half of a copy, or a copy: nothing to be kept.
 
-    Where it has noted that the hold has ended, hosts have written to it since. An order that has
-    not begun, as far as it has noted, has found there what hosts wrote.
+    Each of its nodes says so. One that does not may have let hosts in since, and what they wrote
+    has come to the others by a resync, beside which their notes stay as they were.
     """
-    noting, active = nodes_with_newer_hold(cluster, device), cluster.active_node(device.name)
-    if active in noting:
-        noted = noting[active]
-        return is_open_note(noted) and not (noted is not None and _is_first(noted))
-    return bool(noting) and device.is_half_restored
+    noting = nodes_with_newer_hold(cluster, device)
+    return all(
+        node.value in noting and _may_have_begun(noting[node.value]) for node in device.nodes
+    )
 
 
-def _is_first(order: RestoreOrder) -> bool:
-    """Whether an order says that nothing was written by it or by one before it."""
-    return order.state == ORDERED and order.base is None and not order.is_unsure
+def _may_have_begun(noted: RestoreOrder | None) -> bool:
+    """Whether an order lets no host in, and it or one before it may have written something."""
+    if noted is None:
+        return True
+    is_first = noted.state == ORDERED and noted.base is None and not noted.is_unsure
+    return noted.is_open and not is_first
 
 
 def kept_before(
@@ -102,16 +104,16 @@ def kept_before(
 ) -> str | None:
     """Return the token of the restore point by which what is to be kept is kept.
 
-    None: what is on the device is to be kept now. It is not where it may be half of a copy, no node
-    has noted the end of that, and what was kept before the hold is there. Nor where an order stands
-    that has kept it and has not begun. In doubt it is kept: that costs but room.
+    None: what is on the device is to be kept now. It is not where each node has noted that it may
+    be half of a copy, and what was kept before the hold is there. Nor where an order stands that
+    has kept it and has not begun. In doubt it is kept: that costs but room.
     """
     there = {e.token for e in cluster.cib.points_of(device.name) if not e.is_deleting}
     order = device.restore
     if stands and order is not None and order.kept_token in there:
         # Where some nodes lack it, and that was not accepted, it is kept anew.
         return order.kept_token if unkept_problem(cluster, device, order) is None else None
-    if not is_unknown(cluster, device) or not all(map(is_open_note, noted)):
+    if not is_unknown(cluster, device):
         return None
     # Not by the CIB's order: hosts may have written between that and the hold.
     known = (each.kept_token for each in noted if each is not None)

@@ -221,7 +221,8 @@ def test_what_is_to_be_kept_is_decided_when_the_order_is_given(bed: Bed) -> None
     (point,) = [each for each in bed.seen().cib.points if each.name == "before"]
     copy = SiteCopy("far", "web", "e" * 32, "to-far", "4" * 16, "c" * 64)
     half = RestoreOrder("5" * 16, str(copy), "5" * 16, point.token, 9000, COPYING, holds=True)
-    bed.cluster.in_contact["n1"] = f" {OLDER_KEY}={packed(str(half))}"
+    for node in ("n1", "n2"):
+        bed.cluster.in_contact[node] = f" {OLDER_KEY}={packed(str(half))}"
     bed.cluster.tick()
     checked = check_restore(bed.session, bed.request())
     assert checked.is_lost and checked.request.kept == bed.request().kept

@@ -165,6 +165,25 @@ def test_what_is_half_of_a_copy_is_not_kept_and_what_was_kept_before_is() -> Non
         restore_request.plan_restore(older(n2=HALF), wanted, {}, NOW_S)
 
 
+@pytest.mark.parametrize(
+    "seen",
+    [
+        # n2 has served with hosts in, and has filled the replica of n1: its note did not go.
+        older(n1=HALF),
+        older(n1=HALF, n2=HALF.in_state(GIVEN_UP)._replace(given_s=9000)),
+        older(n1=HALF, n2=HOLDS._replace(kept_token=KEPT.token)),
+        # So it may be where the CIB is in the middle of a copy.
+        as_ordered(
+            FROM_SITE._replace(kept_token=KEPT.token).in_state(COPYING),
+            n2=HALF._replace(given_s=9000),
+        ),
+    ],
+)
+def test_what_any_replica_may_have_of_hosts_is_kept(seen: Cluster) -> None:
+    """A note lies beside the data of its node, and says nothing of what a resync has brought."""
+    assert given(seen).kept_token == "8" * 16
+
+
 def test_what_a_device_is_held_as_by_an_older_cib_is_no_base() -> None:
     """Nor is it that copy where the same one is ordered, or where that is released."""
     turned = HELD_ORDER._replace(turn=TURNED)
