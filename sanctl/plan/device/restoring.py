@@ -154,7 +154,8 @@ def next_step(
     own = RestoreOrder.parse(noted_here)
     if own is not None and is_older(str(order), noted_here):
         noting[here] = own
-    silent = silent_nodes(cluster, device)
+    # A new device that is made from a backup was never held.
+    silent = () if order.backup is not None else silent_nodes(cluster, device)
     if silent and (order.is_of_holds or noting or waited_s <= ORDER_LIFE_S):
         # attrd gives no answer, or was restarted: each of them may have noted that this has ended.
         return Wait(why=f"what {', '.join(silent)} has noted of it is not known")

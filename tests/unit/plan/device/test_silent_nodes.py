@@ -12,7 +12,7 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import MonNode, NodeState, Role
 from sanctl.model.device_restore import COPYING, DONE, GIVEN_UP, ORDER_LIFE_S, RestoreOrder
 from sanctl.plan.device import restore_distrust, restoring
-from sanctl.plan.device.restoring import CopyFromSite, GiveUp, Wait
+from sanctl.plan.device.restoring import CopyBackup, CopyFromSite, GiveUp, Wait
 from tests.unit.plan.device.test_held_restore import HELD_ORDER, HOLDS, NEXT, ordered
 from tests.unit.plan.device.test_older_cib import NOW_S, as_ordered
 from tests.unit.plan.device.test_overtaken_order import without_state
@@ -95,3 +95,9 @@ def test_a_choice_of_a_replica_waits_for_it_only_where_a_hold_is_known() -> None
     for seen in (silent(HOLDS.in_state(COPYING)), silent(ORDINARY, n1=NEXT)):
         with pytest.raises(Refused, match="SAN-REST-019"):
             restore_distrust.plan_distrusted(seen, seen.cib.devices[0])
+
+
+def test_a_new_device_is_filled_from_its_backup_at_once() -> None:
+    """It has never been held."""
+    order = RestoreOrder.from_backup("1" * 16, "far", "b", HOLDS.given_s - 1)
+    assert isinstance(step(silent(order)), CopyBackup)
