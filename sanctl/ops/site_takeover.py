@@ -18,6 +18,7 @@ from sanctl.model.names import DeviceName
 from sanctl.model.site import ProvenCopy, Site
 from sanctl.model.site_copy import SiteCopy, WantedCopy
 from sanctl.model.site_takeover import Claim, Ending, Successor, Takeover
+from sanctl.ops.noted_state import await_noted
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.device.restore_refusals import refuse_unknown_content
@@ -98,7 +99,10 @@ def take_over(
     looked = _look(session, session.observe(), names, connect, allows_mix=allows_mix)
     if looked.problems and not allows_older:
         raise Refused(*looked.problems)
-    devices, cluster = looked.devices, session.observe()
+    devices = looked.devices
+    for device in devices:
+        await_noted(session, device.name.value)
+    cluster = session.observe()
     for device in devices:
         refuse_unknown_content(cluster, device)
     done: dict[str, TakenOver] = {}

@@ -289,9 +289,12 @@ def unknown_content_problem(cluster: Cluster, device: DeviceSpec) -> Problem | N
 
 
 def refuse_unknown_content(cluster: Cluster, device: DeviceSpec) -> None:
-    """Raise Refused if what is on a device is not known, also where a node does not say so."""
+    """Raise Refused if what is on a device is not known.
+
+    Also where a node does not say so of a device of which a hold is known.
+    """
     problem = unknown_content_problem(cluster, device)
-    problems = not_said_problems(cluster, device) if problem is None else (problem,)
+    problems = not_said_of_hold_problems(cluster, device) if problem is None else (problem,)
     if problems:
         raise Refused(*problems)
 

@@ -588,5 +588,7 @@ def test_the_roles_do_not_turn_while_the_cib_is_older(
     assert "SAN-REST-018" in text and order_of(sites) == held, "not even asked"
     sites.bed.cluster.in_contact.clear()
     sites.bed.cluster.tick()
+    # As for a moment after a restart of its attrd.
+    sites.bed.cluster.attribute("n2", "sanctl-web", None)
     run("replicate takeover web", monkeypatch, capsys)
     assert order_of(sites).turn == TURNED

@@ -12,6 +12,7 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import MonNode, NodeState, Role
 from sanctl.model.device_restore import COPYING, DONE, GIVEN_UP, ORDER_LIFE_S, RestoreOrder
 from sanctl.plan.device import restore_distrust, restoring
+from sanctl.plan.device.restore_refusals import refuse_unknown_content
 from sanctl.plan.device.restoring import CopyBackup, CopyFromSite, GiveUp, Wait
 from tests.unit.plan.device.test_held_restore import HELD_ORDER, HOLDS, NEXT, ordered
 from tests.unit.plan.device.test_older_cib import NOW_S, as_ordered
@@ -101,3 +102,17 @@ def test_a_new_device_is_filled_from_its_backup_at_once() -> None:
     """It has never been held."""
     order = RestoreOrder.from_backup("1" * 16, "far", "b", HOLDS.given_s - 1)
     assert isinstance(step(silent(order)), CopyBackup)
+
+
+@pytest.mark.parametrize("order", [None, ORDINARY, FROM_SITE.in_state(DONE), HELD_ORDER])
+def test_what_is_on_a_device_is_asked_of_it_only_where_a_hold_is_known(
+    order: RestoreOrder | None,
+) -> None:
+    seen = silent(order or FROM_SITE)
+    device = replace(seen.cib.devices[0], restore=order, is_restoring=bool(order and order.is_open))
+    seen = replace(seen, cib=replace(seen.cib, devices=(device,)))
+    if order == HELD_ORDER:
+        with pytest.raises(Refused, match="SAN-REST-019"):
+            refuse_unknown_content(seen, device)
+    else:
+        refuse_unknown_content(seen, device)
