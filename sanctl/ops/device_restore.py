@@ -24,7 +24,7 @@ from sanctl.plan.cluster.convergence import Progress, access_progress
 from sanctl.plan.cluster.preconditions import existing_device
 from sanctl.plan.device.restore_kept import kept_before
 from sanctl.plan.device.restore_progress import given_up_problem, progress_text
-from sanctl.plan.device.restore_refusals import held_problem, nodes_with_newer_hold
+from sanctl.plan.device.restore_refusals import held_problem
 from sanctl.plan.device.restore_request import (
     RestoreRequest,
     plan_restore,
@@ -64,8 +64,7 @@ def check_restore(session: Session, request: RestoreRequest) -> Checked:
     cluster = session.observe()
     changes = plan_restore(cluster, request, session.host_sessions(), now_s)
     device = existing_device(cluster, request.device)
-    noted = nodes_with_newer_hold(cluster, device).values()
-    is_lost = request.kept is None or kept_before(cluster, device, noted, stands=False) is not None
+    is_lost = request.kept is None or kept_before(cluster, device, stands=False) is not None
     return Checked(replace(request, shown=shown_of(cluster, request)), not changes, is_lost)
 
 

@@ -99,14 +99,12 @@ def _may_have_begun(noted: RestoreOrder | None) -> bool:
     return noted.is_open and not is_first
 
 
-def kept_before(
-    cluster: Cluster, device: DeviceSpec, noted: Collection[RestoreOrder | None], *, stands: bool
-) -> str | None:
+def kept_before(cluster: Cluster, device: DeviceSpec, *, stands: bool) -> str | None:
     """Return the token of the restore point by which what is to be kept is kept.
 
     None: what is on the device is to be kept now. It is not where each node has noted that it may
-    be half of a copy, and what was kept before the hold is there. Nor where an order stands that
-    has kept it and has not begun. In doubt it is kept: that costs but room.
+    be half of a copy, and the same point of before the hold, which is there. Nor where an order
+    stands that has kept it and has not begun. In doubt it is kept: that costs but room.
     """
     there = {e.token for e in cluster.cib.points_of(device.name) if not e.is_deleting}
     order = device.restore
@@ -116,8 +114,9 @@ def kept_before(
     if not is_unknown(cluster, device):
         return None
     # Not by the CIB's order: hosts may have written between that and the hold.
-    known = (each.kept_token for each in noted if each is not None)
-    return next((token for token in known if token in there), None)
+    noted = nodes_with_newer_hold(cluster, device).values()
+    tokens = {each.kept_token if each is not None else "" for each in noted}
+    return tokens.pop() if len(tokens) == 1 and tokens <= there else None
 
 
 def not_kept_problems(

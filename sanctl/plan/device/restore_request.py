@@ -213,7 +213,7 @@ def plan_restore(
         problems += _session_problems(cluster, device, request.accepted, sessions)
     kept_changes: tuple[Change, ...] = ()
     kept_token = request.kept.token if request.kept else ""
-    before = kept_before(cluster, device, noting.values(), stands=stands)
+    before = kept_before(cluster, device, stands=stands)
     if before is not None:
         kept_token = before
     if request.kept is None or before is not None:

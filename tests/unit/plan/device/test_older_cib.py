@@ -184,6 +184,14 @@ def test_what_any_replica_may_have_of_hosts_is_kept(seen: Cluster) -> None:
     assert given(seen).kept_token == "8" * 16
 
 
+def test_what_is_kept_is_the_point_that_each_node_has_noted() -> None:
+    """The order of one node may be of before hosts wrote what that of another has kept."""
+    other = HALF._replace(given_s=9000, kept_token=GOOD.token)
+    for notes in ({"n1": HALF, "n2": other}, {"n1": other, "n2": HALF}, {"n1": None, "n2": HALF}):
+        assert given(older(**notes)).kept_token == "8" * 16
+    assert given(older(n1=HALF, n2=HALF.in_state(HELD))).kept_token == KEPT.token
+
+
 def test_what_a_device_is_held_as_by_an_older_cib_is_no_base() -> None:
     """Nor is it that copy where the same one is ordered, or where that is released."""
     turned = HELD_ORDER._replace(turn=TURNED)
