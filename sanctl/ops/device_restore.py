@@ -83,6 +83,8 @@ def restore_device(
         NotConverged: it goes on.
     """
     name = request.device
+    # Also after a question to the operator: a node may be silent since.
+    await_noted(session, name.value)
     sessions: dict[str, tuple[HostSession, ...]] = session.host_sessions()
     token = request.token
 

@@ -52,6 +52,7 @@ from sanctl.model.device_restore import COPYING, REPORT_PREFIX, RestoreOrder, Re
 from sanctl.model.names import format_bytes
 from sanctl.model.restore_point import RestorePoint
 from sanctl.model.site_copy import SiteCopy
+from sanctl.ops.noted_state import await_noted
 from sanctl.ops.session import Session
 from sanctl.plan.device import restoring
 from sanctl.plan.device.noted_hold import may_be_base
@@ -208,6 +209,8 @@ class _Begin:
             self._was_tried = True
             ocf.crash_point("restore-ready")
             # What nodes have noted is asked for once more: one may be back since, with a newer one.
+            # One that is silent for a moment is waited for: else all is read again, for hours.
+            await_noted(self._session, self._name)
             self._session.change(
                 lambda seen: restoring.plan_begun(seen, self._name, order), can_wait=False
             )

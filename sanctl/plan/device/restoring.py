@@ -219,8 +219,8 @@ def _open_step(
     # An order to keep what is on the device is carried out for a minute by the clocks.
     off_s = round(abs(now_s - waited_s - order.given_s))
     hint = (
-        f"the clock here and that of the node which gave the order differ by {off_s} s: set them; "
-        "then again"
+        "the clock here and that of the node which gave the order, or an earlier one, differ by "
+        f"{off_s} s: set them; then again"
         if off_s > _CLOCKS_S and not order.is_unsure
         else ""
     )

@@ -51,8 +51,7 @@ def plan_released(
     """
     device = existing_device(cluster, name)
     order, noting = device.restore, nodes_with_newer_hold(cluster, device)
-    silent = not_said_problems(cluster, device)
-    if not (device.is_restoring or noting or silent):
+    if not (device.is_restoring or noting):
         return ()
     refuse_unless_changeable(cluster, device)
     if device.is_restoring and order is None:
@@ -63,7 +62,7 @@ def plan_released(
     half = half_problem(cluster, device, noting)
     if half is not None:
         raise Refused(half)
-    problems = [*silent]
+    problems = [*not_said_problems(cluster, device)]
     if GOES_ON_ELSEWHERE not in accepted:
         problems += _elsewhere_problems(cluster, device, noting)
     if noting and (OLDER_CIB not in accepted or not all(noting.values())):

@@ -255,6 +255,13 @@ def test_a_node_that_does_not_say_what_it_has_noted_is_waited_for(
         check_restore(bed.session, bed.request())
 
 
+def test_a_node_that_is_silent_after_the_question_is_waited_for(bed: Bed) -> None:
+    checked = check_restore(bed.session, bed.request())
+    bed.cluster.attribute("n2", "sanctl-web", None)
+    bed.restore(checked.request)
+    assert bed.order().state == DONE
+
+
 def test_points_that_cannot_be_used(bed: Bed) -> None:
     with pytest.raises(Refused, match="SAN-SNAP-009"):
         bed.restore(bed.request("none"))

@@ -456,6 +456,20 @@ def test_an_order_that_is_given_up_beside_a_newer_note_lets_no_host_in(
     assert held.device.read_bytes() == FIRST
 
 
+def test_what_the_site_has_read_for_hours_is_not_read_again_for_a_silent_node(
+    held: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its attrd was restarted as the copy was about to begin."""
+
+    def goes_silent(step: str) -> None:
+        if step == "restore-ready":
+            held.bed.cluster.attribute("n2", "sanctl-web", None)
+
+    monkeypatch.setattr(ocf, "crash_point", goes_silent)
+    held.run()
+    assert held.device.read_bytes() == LATER and held.state == HELD
+
+
 @pytest.mark.parametrize("state", [ORDERED, COPYING])
 def test_what_has_ended_here_is_not_written_again_where_that_is_not_published(
     held: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str

@@ -14,6 +14,7 @@ from sanctl.model.device_restore import COPYING, DONE, GIVEN_UP, ORDER_LIFE_S, R
 from sanctl.plan.device import restore_distrust, restoring
 from sanctl.plan.device.restore_refusals import refuse_unknown_content
 from sanctl.plan.device.restoring import CopyBackup, CopyFromSite, GiveUp, Wait
+from sanctl.plan.site import hold_release
 from tests.unit.plan.device.test_held_restore import HELD_ORDER, HOLDS, NEXT, ordered
 from tests.unit.plan.device.test_older_cib import NOW_S, as_ordered
 from tests.unit.plan.device.test_overtaken_order import without_state
@@ -116,3 +117,7 @@ def test_what_is_on_a_device_is_asked_of_it_only_where_a_hold_is_known(
             refuse_unknown_content(seen, device)
     else:
         refuse_unknown_content(seen, device)
+
+
+def test_a_release_of_what_is_not_held_changes_nothing() -> None:
+    assert hold_release.plan_released(silent(HELD_ORDER.in_state(DONE)), SPEC.name) == ()
