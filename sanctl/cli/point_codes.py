@@ -163,8 +163,8 @@ CODES = {
     "it takes over no other device.",
     "SAN-REST-019": "A node with a running replica has not published its state, so it is not "
     "known whether it has noted a hold that the CIB does not know of. An order that is given "
-    "without that, and given up, would let hosts in to whatever is on the device; what is pruned "
-    "may be the last that is whole.",
+    "without that, and given up, would let hosts in to whatever is on the device. Of a device of "
+    "which a hold is known, nothing that was ordered begins or ends either, and nothing is pruned.",
     "SAN-SCHED-001": "A schedule of restore points is a list of rules, separated by commas: an "
     "interval (15m, 1h, 1d, 2w) and how many to keep, such as 15m keep 8, 1h keep 24.",
     "SAN-SCHED-002": "A rule of a schedule cannot be kept: its interval is below a minute or above "

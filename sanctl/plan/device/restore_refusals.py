@@ -141,7 +141,10 @@ def knows_hold(cluster: Cluster, device: DeviceSpec) -> bool:
 
 
 def not_said_of_hold_problems(cluster: Cluster, device: DeviceSpec) -> tuple[Problem, ...]:
-    """Return the same where a hold is known; an ordinary order ends without that."""
+    """Return that nodes do not say what they have noted, where a hold is known.
+
+    Elsewhere an order ends without that, and nobody waits for them.
+    """
     return not_said_problems(cluster, device) if knows_hold(cluster, device) else ()
 
 
