@@ -15,13 +15,17 @@ from sanctl.plan.device.restore_refusals import silent_nodes
 _SAID_S = 30.0
 
 
-def await_noted(session: Session, name: str) -> None:
-    """Wait for a while, if a node does not say it; what is asked then refuses where none has."""
+def await_noted(session: Session, *names: str) -> None:
+    """Wait for a while, if a node does not say it; what is asked then refuses where none has.
+
+    As long for several devices as for one: a node that stays silent is so for all of them.
+    """
 
     def progress(seen: Cluster) -> Progress:
-        device = next((each for each in seen.cib.devices if each.name.value == name), None)
-        silent = silent_nodes(seen, device) if device is not None else ()
+        devices = [each for each in seen.cib.devices if each.name.value in names]
+        silent = dict.fromkeys(node for each in devices for node in silent_nodes(seen, each))
         return Progress(is_done=not silent, seen=f"{', '.join(silent)} does not say it")
 
+    what = f"what nodes have noted of {', '.join(names)}"
     with contextlib.suppress(NotConverged):
-        session.wait(progress, waiting_for=f"what nodes have noted of {name}", timeout_s=_SAID_S)
+        session.wait(progress, waiting_for=what, timeout_s=_SAID_S)

@@ -100,8 +100,7 @@ def take_over(
     if looked.problems and not allows_older:
         raise Refused(*looked.problems)
     devices = looked.devices
-    for device in devices:
-        await_noted(session, device.name.value)
+    await_noted(session, *(device.name.value for device in devices))
     cluster = session.observe()
     for device in devices:
         refuse_unknown_content(cluster, device)

@@ -17,6 +17,7 @@ import pytest
 from sanctl.cli.commands import replicate_takeover as commands
 from sanctl.errors import CommandError, Problem, Refused
 from sanctl.model.host_session import SESSIONS_ATTRIBUTE
+from sanctl.ops import noted_state
 from sanctl.ops.session import Session
 from sanctl.ops.site_takeover import give_back
 from tests.fakes.local_site import local_link
@@ -87,6 +88,19 @@ def test_both_are_made_from_the_newest_complete_moment(
     text = run("replicate giveback db --at far --yes --allow-mix", monkeypatch, capsys)
     assert text.count("has ended") == 1 and "takeover of db." in text
     assert [each.device for each in there.bed.seen().cib.takeovers] == ["web"]
+
+
+def test_a_node_that_stays_silent_is_waited_for_once_for_all_of_the_group(
+    there: Group, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for each in ("web", "db"):
+        run(f"replicate restore {each} --from far --to {each}-dr", monkeypatch, capsys)
+    with monkeypatch.context() as patched:
+        patched.setattr(noted_state, "silent_nodes", lambda _seen, _device: ("n2",))
+        began_s = there.bed.env.clock.monotonic_s()
+        run("replicate takeover web-dr", monkeypatch, capsys)
+    assert 30.0 <= there.bed.env.clock.monotonic_s() - began_s < 45.0
+    assert len(there.bed.seen().cib.takeovers) == 2
 
 
 def test_a_folder_that_cannot_be_listed_keeps_nobody_from_a_takeover_with_a_mix(
