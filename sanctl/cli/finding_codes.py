@@ -168,7 +168,8 @@ CODES = {
     "SAN-HLT-095": "The entry of a host in the CIB cannot be read by this release, or by none.",
     "SAN-HLT-110": "A device goes back to a restore point. Hosts are kept out until it is what it "
     "was then: they would see parts of two states. It goes on by itself, also after the death of "
-    "a process or of a node.",
+    "a process or of a node. Where a device was held, it waits for a node that has not said what "
+    "it has noted of that; the finding says so then.",
     "SAN-HLT-167": "A device is held as a copy at a second site (replicate failback --hold). No "
     "host is let in, on whichever node serves it, so nothing but a later copy changes it. That "
     "comes as what has changed since; 'sanctl replicate failback --release' lets hosts in. The "

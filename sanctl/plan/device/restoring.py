@@ -31,7 +31,7 @@ from sanctl.plan.cluster.preconditions import (
     quorum_problems,
     refuse_unless_changeable,
 )
-from sanctl.plan.device.noted_hold import is_older, newest_of
+from sanctl.plan.device.noted_hold import is_older, newest_of, next_note
 from sanctl.plan.device.release_needs import needed
 from sanctl.plan.device.restore_kept import kept_point_of, unkept_problem
 from sanctl.plan.device.restore_refusals import (
@@ -151,9 +151,11 @@ def next_step(
     if order.state == HELD:
         return NothingToDo()  # A command goes on.
     noting = nodes_with_newer_hold(cluster, device)
-    own = RestoreOrder.parse(noted_here)
-    if own is not None and is_older(str(order), noted_here):
-        noting[here] = own
+    # Before the next monitor publishes it. One that cannot be read may be of anything; an order of
+    # a hold takes its place before anything is written, and no other one does.
+    is_overruled = next_note(str(order), noted_here) is not None
+    if noted_here and is_older(str(order), noted_here) and not is_overruled:
+        noting[here] = RestoreOrder.parse(noted_here)
     # A new device that is made from a backup was never held.
     silent = () if order.backup is not None else silent_nodes(cluster, device)
     if silent and (order.is_of_holds or noting or waited_s <= ORDER_LIFE_S):

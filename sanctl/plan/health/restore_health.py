@@ -15,6 +15,7 @@ from sanctl.plan.device.restore_refusals import (
     is_open_note,
     is_overtaken,
     nodes_with_newer_hold,
+    not_said_of_hold_problems,
     older_cib_hint,
     older_cib_text,
 )
@@ -55,13 +56,17 @@ def restore_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
         return
     problem = stuck_problem(cluster, device)
     if problem is None:
+        # It goes on by itself where that is over in a minute, as each boot of a node is.
+        silent = not_said_of_hold_problems(cluster, device)
         yield Finding(
             code="SAN-HLT-110",
             severity=Severity.WARNING,
             subject=subject,
             what=f"it is being restored from {source}: {progress_text(cluster, device)}",
             why="no host is let in before it is what it was then",
-            do="wait; it goes on by itself, on whichever node serves the device",
+            do=f"it waits, as {silent[0].text}: {silent[0].hint}"
+            if silent
+            else "wait; it goes on by itself, on whichever node serves the device",
         )
         return
     yield Finding(

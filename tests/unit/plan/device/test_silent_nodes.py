@@ -11,11 +11,20 @@ from sanctl.errors import Refused
 from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import MonNode, NodeState, Role
 from sanctl.model.device_restore import COPYING, DONE, GIVEN_UP, ORDER_LIFE_S, RestoreOrder
-from sanctl.plan.device import restore_distrust, restoring
+from sanctl.plan.device import restore_distrust, restore_request, restoring
+from sanctl.plan.device.noted_hold import next_note
 from sanctl.plan.device.restore_refusals import refuse_unknown_content
-from sanctl.plan.device.restoring import CopyBackup, CopyFromSite, GiveUp, Wait
+from sanctl.plan.device.restoring import CopyBackup, CopyFromSite, GiveUp, Stuck, Wait
+from sanctl.plan.health.restore_health import restore_findings
 from sanctl.plan.site import hold_release
-from tests.unit.plan.device.test_held_restore import HELD_ORDER, HOLDS, NEXT, ordered
+from tests.unit.plan.device.test_held_restore import (
+    HELD_ORDER,
+    HOLDS,
+    NEXT,
+    SESSIONS,
+    ordered,
+    request,
+)
 from tests.unit.plan.device.test_older_cib import NOW_S, as_ordered
 from tests.unit.plan.device.test_overtaken_order import without_state
 from tests.unit.plan.device.test_restoring import FROM_SITE, SPEC, step
@@ -121,3 +130,41 @@ def test_what_is_on_a_device_is_asked_of_it_only_where_a_hold_is_known(
 
 def test_a_release_of_what_is_not_held_changes_nothing() -> None:
     assert hold_release.plan_released(silent(HELD_ORDER.in_state(DONE)), SPEC.name) == ()
+
+
+@pytest.mark.parametrize("order", [FROM_SITE, ORDINARY])
+def test_nothing_is_written_where_this_nodes_own_note_cannot_be_read(order: RestoreOrder) -> None:
+    """Also before the next monitor publishes that; it may be the end of a hold."""
+    found = late_step(as_ordered(order), noted_here="damaged")
+    assert isinstance(found, Stuck) and found.noted is None
+    assert "n1 has a note that cannot be read" in found.problem.text
+    assert "--accept" not in found.problem.hint
+    assert isinstance(late_step(silent(order), noted_here="damaged"), Wait)
+    # An order of a hold takes its place, so this is not for good.
+    unsure = FROM_SITE._replace(is_unsure=True)
+    for later in (HOLDS, HOLDS.in_state(COPYING), unsure):
+        assert next_note(str(later), "damaged") == str(later)
+        assert not isinstance(late_step(as_ordered(later), noted_here="damaged"), Stuck)
+
+
+def test_a_hold_that_waits_for_a_silent_node_says_for_which() -> None:
+    seen = silent(HOLDS.in_state(COPYING))
+    (finding,) = restore_findings(seen, seen.cib.devices[0])
+    assert finding.code == "SAN-HLT-110" and "it goes on by itself" not in finding.do
+    assert "what n2 has noted" in finding.do and "sanctl node standby n2" in finding.do
+    for goes_on in (silent(ORDINARY), as_ordered(HOLDS.in_state(COPYING))):
+        (finding,) = restore_findings(goes_on, goes_on.cib.devices[0])
+        assert finding.code == "SAN-HLT-110" and "it goes on by itself" in finding.do
+
+
+def test_a_copy_that_is_stuck_is_replaced_once_no_node_is_silent() -> None:
+    """What that has noted would be older than the new order, and that keeps nothing."""
+    stuck = silent(ORDINARY)
+    stuck = replace(stuck, cib=replace(stuck.cib, sites=()))
+    wanted = replace(request(), holds=False)
+    with pytest.raises(Refused, match="SAN-REST-019") as refused:
+        restore_request.plan_restore(stuck, wanted, SESSIONS, NOW_S)
+    assert "node standby n2" in refused.value.problems[0].hint
+    stopped = with_role(stuck, Role.STOPPED)
+    new = ordered(restore_request.plan_restore(stopped, wanted, SESSIONS, NOW_S))
+    assert new.state == COPYING and new.given_s > ORDINARY.given_s
