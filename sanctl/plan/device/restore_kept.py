@@ -13,7 +13,7 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.device_restore import ORDERED, RestoreOrder
 from sanctl.model.restore_point import RestorePoint
-from sanctl.plan.device.restore_refusals import nodes_with_newer_hold
+from sanctl.plan.device.restore_refusals import is_overtaken, nodes_with_newer_hold
 
 #: The refusal of an order that would keep what is on the device on few nodes; may be accepted.
 KEPT_NOT_EVERYWHERE = "SAN-REST-012"
@@ -104,17 +104,23 @@ def kept_before(cluster: Cluster, device: DeviceSpec, *, stands: bool) -> str | 
 
     None: what is on the device is to be kept now. It is not where each node has noted that it may
     be half of a copy, and the same point of before the hold, which is there. Nor where an order
-    stands that has kept it and has not begun. In doubt it is kept: that costs but room.
+    stands that has kept it and has not begun. In doubt it is kept: that costs but room. So it is
+    where an order has not begun, and is not carried out: it may have been given while hosts wrote.
     """
     there = {e.token for e in cluster.cib.points_of(device.name) if not e.is_deleting}
     order = device.restore
     if stands and order is not None and order.kept_token in there:
         # Where some nodes lack it, and that was not accepted, it is kept anew.
         return order.kept_token if unkept_problem(cluster, device, order) is None else None
+    noting = nodes_with_newer_hold(cluster, device)
+    if order is not None and order.state == ORDERED and is_overtaken(order, noting):
+        # Hosts were in where it was given. What the node that serves has noted now is what another
+        # one has noted (restoring.py, Stuck), and says nothing of what they wrote.
+        return None
     if not is_unknown(cluster, device):
         return None
     # Not by the CIB's order: hosts may have written between that and the hold.
-    noted = nodes_with_newer_hold(cluster, device).values()
+    noted = noting.values()
     tokens = {each.kept_token if each is not None else "" for each in noted}
     return tokens.pop() if len(tokens) == 1 and tokens <= there else None
 

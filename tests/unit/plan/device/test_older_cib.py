@@ -309,3 +309,17 @@ def test_a_node_that_lets_hosts_in_still_is_waited_for() -> None:
     assert step(seen) == restoring.Wait(why="n2 still lets hosts in")
     assert isinstance(step(seen, waited_s=ORDER_LIFE_S + 1.0), Stuck)
     assert HELD_COPIES in needing(order).cib.devices[0].needs
+
+
+def test_what_hosts_wrote_before_an_order_that_is_not_carried_out_is_kept() -> None:
+    """The note that the node which serves has by then is that of the node that came back.
+
+    With a clock behind it has given an ordinary order, older than that: hosts were in there.
+    """
+    noted = HALF._replace(given_s=9000)
+    late = FROM_SITE._replace(token="9" * 16, kept_token="4" * 16, given_s=3000)
+    stuck = step(as_ordered(late, n2=noted))
+    assert isinstance(stuck, Stuck) and stuck.noted == noted
+    new = given(as_ordered(late, n1=noted, n2=noted))
+    assert new.kept_token == "8" * 16 and new.is_unsure
+    assert given(older(n1=noted, n2=noted)).kept_token == KEPT.token
