@@ -157,7 +157,7 @@ def failback(
         if takes_over:
             print(f"it goes on instead of {found.device}.{found.uuid[:8]}")
         if holds:
-            _print_held(device, site)
+            _print_held(outcome.cluster, device, site)
         print(STILL_MOUNTED)
         if kept_name_or_none is not None:
             print(
@@ -267,9 +267,17 @@ def _held_copy(cluster: Cluster, name: DeviceName) -> SiteCopy | None:
     return order.copy if order is not None and order.state == HELD else None
 
 
-def _print_held(device: DeviceName, site: str) -> None:
+def _print_held(cluster: Cluster, device: DeviceName, site: str) -> None:
     print(
         "it is held: no host is let in. The last copy, and the turn of the roles: 'sanctl "
         f"replicate failback {device} --from {site} --copy COPY --takeover'"
     )
-    print(f"or let hosts in to this one: 'sanctl replicate failback {device} --release'")
+    release = f"'sanctl replicate failback {device} --release'"
+    taken = cluster.cib.takeovers_of(existing_device(cluster, device))
+    if taken:
+        print(
+            "or, where the other one is given up, let hosts in to this one: 'sanctl replicate "
+            f"giveback {device} --at {taken[0].site}' and then {release}"
+        )
+        return
+    print(f"or let hosts in to this one, unless another device goes on instead of it: {release}")

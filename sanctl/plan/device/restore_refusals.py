@@ -22,7 +22,7 @@ ENDS_HOLD = "SAN-REST-016"
 _RUNS = frozenset({Role.PROMOTED, Role.UNPROMOTED, Role.STARTED, Role.PROMOTING, Role.DEMOTING})
 
 
-def being_restored_problem(device: DeviceSpec) -> Problem:
+def being_restored_problem(cluster: Cluster, device: DeviceSpec) -> Problem:
     """Return that a device is going back to a restore point, or is held as a copy."""
     if device.restore is not None and device.restore.state == HELD:
         return held_problem(device, device.restore)
@@ -36,6 +36,8 @@ def being_restored_problem(device: DeviceSpec) -> Problem:
             if device.restore is not None
             and device.restore.state == ORDERED
             and not device.restore.is_unsure
+            # Nor where it has begun by what one has noted (restoring.py, plan_cancelled).
+            and not nodes_with_newer_hold(cluster, device)
             else ""
         ),
     )
@@ -57,10 +59,11 @@ def held_problem(device: DeviceSpec, order: RestoreOrder) -> Problem:
     )
 
 
-def ends_hold_problem(device: DeviceSpec, order: RestoreOrder | None) -> Problem:
+def ends_hold_problem(cluster: Cluster, device: DeviceSpec, order: RestoreOrder | None) -> Problem:
     """Return that a failback would end a hold, and let hosts in, without having been told to.
 
     Args:
+        cluster: as observed.
         device: the device.
         order: by which it is held; None: by what a node has noted, and it cannot be read.
     """
@@ -78,10 +81,24 @@ def ends_hold_problem(device: DeviceSpec, order: RestoreOrder | None) -> Problem
         "that, and let hosts in",
         "with --hold it stays held"
         + ("" if is_own else ", with --takeover the roles turn first")
-        + "; 'sanctl replicate "
-        f"failback {name} --release' lets hosts in to what it is held as; --accept {ENDS_HOLD} "
-        "lets them in to the copy that was named, and turns nothing",
+        + _hold_end_text(cluster, device)
+        + f"; --accept {ENDS_HOLD} lets them in to the copy that was named, and turns nothing",
     )
+
+
+def _hold_end_text(cluster: Cluster, device: DeviceSpec) -> str:
+    """Return by which command a hold ends, or is withdrawn; empty: by none."""
+    name, order = device.name, device.restore
+    if order is None or not device.is_restoring or nodes_with_newer_hold(cluster, device):
+        return ""
+    if order.state == HELD:
+        return (
+            f"; 'sanctl replicate failback {name} --release' lets hosts in to what it is held as, "
+            "unless another device goes on instead of it"
+        )
+    if order.state == ORDERED and order.base is None and not order.is_unsure:
+        return f"; 'sanctl device restore {name} --cancel' withdraws that"
+    return ""
 
 
 def unsure_problem(device: DeviceSpec, order: RestoreOrder) -> Problem:
@@ -203,9 +220,12 @@ def _is_of(order: RestoreOrder | None, noted: RestoreOrder | None) -> bool:
     return same and noted.point == order.point
 
 
-def older_cib_problem(device: DeviceSpec, noting: Mapping[str, RestoreOrder | None]) -> Problem:
+def older_cib_problem(
+    cluster: Cluster, device: DeviceSpec, noting: Mapping[str, RestoreOrder | None]
+) -> Problem:
     """Return that the CIB is older than what nodes have noted of a device that was held."""
-    return Problem(OLDER_CIB, older_cib_text(device, noting), older_cib_hint(device, noting))
+    hint = older_cib_hint(cluster, device, noting)
+    return Problem(OLDER_CIB, older_cib_text(device, noting), hint)
 
 
 def older_cib_text(device: DeviceSpec, noting: Mapping[str, RestoreOrder | None]) -> str:
@@ -246,7 +266,9 @@ def half_problem(
     )
 
 
-def older_cib_hint(device: DeviceSpec, noting: Mapping[str, RestoreOrder | None]) -> str:
+def older_cib_hint(
+    cluster: Cluster, device: DeviceSpec, noting: Mapping[str, RestoreOrder | None]
+) -> str:
     """Return what is to be done where the CIB is older than what nodes have noted."""
     name = device.name
     first = (
@@ -254,6 +276,9 @@ def older_cib_hint(device: DeviceSpec, noting: Mapping[str, RestoreOrder | None]
         f"or fill the device anew, from a copy at a site: 'sanctl replicate failback {name} --from "
         "SITE --copy COPY --hold', which lets no host in beside another device"
     )
+    if half_problem(cluster, device, noting) is not None:
+        # No acceptance lets hosts in to that.
+        return f"{first}; or from a restore point: 'sanctl device restore {name} --to POINT'"
     if all(noting.values()):
         return (
             f"{first}; or, if you know that what is on it is to go on: 'sanctl replicate failback "
@@ -287,7 +312,7 @@ def unknown_content_problem(cluster: Cluster, device: DeviceSpec) -> Problem | N
     return Problem(
         "SAN-REST-018",
         f"what is on device {device.name} is not known: {older_cib_text(device, noting)}",
-        f"{older_cib_hint(device, noting)}; then again",
+        f"{older_cib_hint(cluster, device, noting)}; then again",
     )
 
 
@@ -306,7 +331,7 @@ def refuse_while_restoring(cluster: Cluster, device: DeviceSpec) -> None:
     """Raise Refused if a device is going back to a restore point, or what is on it is not known."""
     order = device.restore
     if device.is_restoring and not is_overtaken(order, nodes_with_newer_hold(cluster, device)):
-        raise Refused(being_restored_problem(device))
+        raise Refused(being_restored_problem(cluster, device))
     problem = unknown_content_problem(cluster, device)
     if problem is not None:
         raise Refused(problem)
@@ -321,11 +346,11 @@ def refuse_deletion_of(cluster: Cluster, point: RestorePoint) -> None:
     if device.is_restoring and (
         order is None or point.token in {order.point_token, order.kept_token}
     ):
-        raise Refused(being_restored_problem(device))
+        raise Refused(being_restored_problem(cluster, device))
     is_of_before = point.name.startswith(KEPT_PREFIX)
     if order is not None and order.is_open and order.is_unsure and is_of_before:
         # After a choice of a replica no order says which of them is of before the hold.
-        raise Refused(being_restored_problem(device))
+        raise Refused(being_restored_problem(cluster, device))
     noting = nodes_with_newer_hold(cluster, device)
     problem = unknown_content_problem(cluster, device)
     if problem is not None and any(

@@ -168,7 +168,7 @@ def plan_restore(
     if device.is_restoring and order is None:
         raise Refused(unreadable_problem(device))
     if ENDS_HOLD not in request.accepted:
-        _refuse_end_of_hold(request, device, noting)
+        _refuse_end_of_hold(cluster, request, device, noting)
     # What the CIB says is of before else: nothing of it stands.
     stands = device.is_restoring and not is_overtaken(order, noting)
     if order is not None and stands:
@@ -179,7 +179,7 @@ def plan_restore(
         ):
             # One that lets hosts in at its end is not to do that before they are to be let in.
             if order.state != HELD and request.holds and not order.holds:
-                raise Refused(being_restored_problem(device))
+                raise Refused(being_restored_problem(cluster, device))
             if order.state != ORDERED or order.may_keep_on_few or not _may_keep_on_few(request):
                 return ()
             return order_changes(device, order._replace(may_keep_on_few=True))
@@ -200,7 +200,7 @@ def plan_restore(
                 other = other._replace(turn=_turn_kept(request, order, goal))
             return order_changes(device, other)
         if not is_unsure(cluster, device, order):
-            raise Refused(*problems, being_restored_problem(device))
+            raise Refused(*problems, being_restored_problem(cluster, device))
     if cluster.cib.move_under_way(device.name, now_s) is not None:
         problems.append(
             Problem(
@@ -254,7 +254,10 @@ def plan_restore(
 
 
 def _refuse_end_of_hold(
-    request: RestoreRequest, device: DeviceSpec, noting: Mapping[str, RestoreOrder | None]
+    cluster: Cluster,
+    request: RestoreRequest,
+    device: DeviceSpec,
+    noting: Mapping[str, RestoreOrder | None],
 ) -> None:
     """Raise Refused if a failback would end a hold; a restore to a point says that it does.
 
@@ -266,7 +269,7 @@ def _refuse_end_of_hold(
     known = (*((device.restore,) if device.is_restoring else ()), *noting.values())
     held = [order for order in known if order is None or order.holds]
     if held:
-        raise Refused(ends_hold_problem(device, held[0]))
+        raise Refused(ends_hold_problem(cluster, device, held[0]))
 
 
 def _turn_kept(request: RestoreRequest, order: RestoreOrder, goal: _Goal) -> str:

@@ -162,7 +162,9 @@ def next_step(
         # attrd gives no answer, or was restarted: each of them may have noted that this has ended.
         return Wait(why=f"what {', '.join(silent)} has noted of it is not known")
     if is_overtaken(order, noting):
-        return Stuck(problem=older_cib_problem(device, noting), noted=newest_of(noting.values()))
+        return Stuck(
+            problem=older_cib_problem(cluster, device, noting), noted=newest_of(noting.values())
+        )
     if order.backup is not None:
         # Given with the device itself: it has never held anything else, and no host was let in.
         repository, backup = order.backup
@@ -334,7 +336,7 @@ def plan_begun(cluster: Cluster, name: str, order: RestoreOrder) -> tuple[Change
     device = _said(cluster, name, order)
     noting = nodes_with_newer_hold(cluster, device)
     if is_overtaken(order, noting):
-        raise CommandError(older_cib_problem(device, noting))
+        raise CommandError(older_cib_problem(cluster, device, noting))
     return order_changes(device, order.in_state(COPYING))
 
 
@@ -413,7 +415,7 @@ def plan_cancelled(cluster: Cluster, name: DeviceName) -> tuple[Change, ...]:
         raise Refused(*silent)
     noting = nodes_with_newer_hold(cluster, device)
     if is_overtaken(order, noting):
-        raise Refused(older_cib_problem(device, noting))
+        raise Refused(older_cib_problem(cluster, device, noting))
     if is_unsure(cluster, device, order):
         raise Refused(unsure_problem(device, order))
     changes = order_changes(device, order.withdrawn)

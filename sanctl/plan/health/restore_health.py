@@ -36,7 +36,7 @@ def restore_findings(cluster: Cluster, device: DeviceSpec) -> Iterator[Finding]:
             what=f"{_let_in_text(cluster, device, noting)}: {older_cib_text(device, noting)}",
             why="what is on it may be another device's copy, or a part of one, and its roles "
             "may have turned since: a host would write what no copy has",
-            do=older_cib_hint(device, noting),
+            do=older_cib_hint(cluster, device, noting),
         )
         return
     if not device.is_restoring:

@@ -182,9 +182,10 @@ def plan_site_removal(
     if users:
         raise Refused(
             *(
-                being_restored_problem(device)
+                being_restored_problem(cluster, device)
                 if device.is_restoring
-                else unknown_content_problem(cluster, device) or being_restored_problem(device)
+                else unknown_content_problem(cluster, device)
+                or being_restored_problem(cluster, device)
                 for device in users
             )
         )

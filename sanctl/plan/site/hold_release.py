@@ -58,7 +58,7 @@ def plan_released(
         raise Refused(unreadable_problem(device))
     is_held = order is not None and order.state == HELD and copy in {None, order.copy}
     if device.is_restoring and not is_held and (copy or not is_overtaken(order, noting)):
-        raise Refused(being_restored_problem(device))
+        raise Refused(being_restored_problem(cluster, device))
     half = half_problem(cluster, device, noting)
     if half is not None:
         raise Refused(half)
@@ -66,7 +66,7 @@ def plan_released(
     if GOES_ON_ELSEWHERE not in accepted:
         problems += _elsewhere_problems(cluster, device, noting)
     if noting and (OLDER_CIB not in accepted or not all(noting.values())):
-        problems.append(older_cib_problem(device, noting))
+        problems.append(older_cib_problem(cluster, device, noting))
     if problems:
         raise Refused(*problems)
     if noting:

@@ -89,7 +89,8 @@ def test_the_last_copy_lets_hosts_in(
     sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = run(_FIRST, monkeypatch, capsys)
-    assert "no host is let in" in text and "failback web --release" in text
+    assert "no host is let in" in text and "unless another device goes on instead of it" in text
+    assert "replicate failback web --release" in text
     text = run(_ENDS, monkeypatch, capsys)
     assert "device web holds copy web." in text and "no host is let in" not in text
     assert order_of(sites).state == DONE
@@ -431,8 +432,9 @@ def test_hosts_are_not_let_in_while_another_device_goes_on(
     sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Those of both would write, and one of two versions be given up."""
-    run("replicate failback web --from far --copy back --hold --yes", monkeypatch, capsys)
+    text = run("replicate failback web --from far --copy back --hold --yes", monkeypatch, capsys)
     release = "replicate failback web --release"
+    assert "giveback web --at far' and then 'sanctl replicate failback web --release" in text
     # Also where it was noted at the site alone so far.
     forget = [RemoveTakeover(takeover=each) for each in sites.bed.seen().cib.takeovers]
     sites.bed.session.change(lambda _seen: tuple(forget))

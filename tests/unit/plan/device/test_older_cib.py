@@ -27,8 +27,13 @@ from sanctl.plan.device import point_schedule, restore_points, restore_request, 
 from sanctl.plan.device.alteration import plan_resize
 from sanctl.plan.device.backups import check_reader
 from sanctl.plan.device.noted_hold import closes_older, is_older, may_be_base, next_note
-from sanctl.plan.device.restore_refusals import being_restored_problem, nodes_with_newer_hold
+from sanctl.plan.device.restore_refusals import (
+    being_restored_problem,
+    nodes_with_newer_hold,
+    unknown_content_problem,
+)
 from sanctl.plan.device.restoring import Begin, Stuck
+from sanctl.plan.health.restore_health import restore_findings
 from sanctl.plan.site import hold_release
 from sanctl.plan.site.choosing import copies_in_use
 from tests.unit.model.test_site import SITE
@@ -149,7 +154,7 @@ def test_what_may_be_half_of_a_copy_is_kept_where_nothing_of_before_is() -> None
 
 def test_what_is_half_of_a_copy_is_not_kept_and_what_was_kept_before_is() -> None:
     order = given(older(n1=HALF, n2=HALF))
-    hint = being_restored_problem(as_ordered(order).cib.devices[0]).hint
+    hint = being_restored_problem(as_ordered(order), as_ordered(order).cib.devices[0]).hint
     assert "--cancel" not in hint
     assert order.kept_token == KEPT.token and order.may_keep_on_few
     assert isinstance(step(as_ordered(order)), Begin)
@@ -309,6 +314,66 @@ def test_a_node_that_lets_hosts_in_still_is_waited_for() -> None:
     assert step(seen) == restoring.Wait(why="n2 still lets hosts in")
     assert isinstance(step(seen, waited_s=ORDER_LIFE_S + 1.0), Stuck)
     assert HELD_COPIES in needing(order).cib.devices[0].needs
+
+
+def test_no_order_is_said_to_be_withdrawn_that_a_node_has_noted_as_begun() -> None:
+    """`--cancel` refuses it."""
+    for noted, is_said in ((HALF, False), (HOLDS, True)):
+        seen = as_ordered(HOLDS, n2=noted)
+        hint = being_restored_problem(seen, seen.cib.devices[0]).hint
+        assert ("--cancel" in hint) is is_said
+        if is_said:
+            assert ordered(restoring.plan_cancelled(seen, SPEC.name)).state == GIVEN_UP
+        else:
+            with pytest.raises(Refused, match="SAN-REST-013"):
+                restoring.plan_cancelled(seen, SPEC.name)
+
+
+@pytest.mark.parametrize("n1", [HALF._replace(given_s=9000), HALF])
+def test_no_release_is_named_of_what_the_cib_itself_says_is_half_of_a_copy(
+    n1: RestoreOrder,
+) -> None:
+    """No acceptance lets hosts in to that."""
+    half = FROM_SITE.in_state(COPYING)
+    ended = HELD_ORDER.in_state(DONE)._replace(given_s=9000)
+    seen = as_ordered(half, n1=n1, n2=ended)
+    (finding,) = restore_findings(seen, seen.cib.devices[0])
+    found = step(seen)
+    assert finding.code == "SAN-HLT-170" and isinstance(found, Stuck)
+    problem = unknown_content_problem(seen, seen.cib.devices[0])
+    assert problem is not None
+    for hint in (finding.do, found.problem.hint, problem.hint):
+        assert "--release" not in hint and "device restore web --to POINT" in hint
+    # Where the node that serves has noted the end it is.
+    seen = as_ordered(half, n1=ended)
+    (finding,) = restore_findings(seen, seen.cib.devices[0])
+    assert "--release --accept SAN-REST-015" in finding.do
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        (as_ordered(HELD_ORDER), "--release"),
+        (as_ordered(HOLDS), "--cancel"),
+        (as_ordered(NEXT), ""),
+        (as_ordered(HOLDS._replace(is_unsure=True)), ""),
+        (as_ordered(HALF), ""),
+        (older(n2=HELD_ORDER), ""),
+        (older(n2=None), ""),
+        (as_ordered(HELD_ORDER, n2=NEXT.in_state(COPYING)), ""),
+    ],
+)
+def test_the_end_of_a_hold_is_named_where_it_is_not_refused(seen: Cluster, said: str) -> None:
+    other = COPY._replace(point="third", token="4" * 16, digest="e" * 64)
+    with pytest.raises(Refused, match="SAN-REST-016") as refused:
+        restore_request.plan_restore(seen, request(other, holds=False), SESSIONS, NOW_S)
+    hint = refused.value.problems[0].hint
+    assert [each for each in ("--release", "--cancel") if each in hint] == [said] * bool(said)
+    assert ("unless another device goes on" in hint) is (said == "--release")
+    if said == "--release":
+        assert ordered(hold_release.plan_released(seen, SPEC.name)).state == DONE
+    elif said:
+        assert ordered(restoring.plan_cancelled(seen, SPEC.name)).state == GIVEN_UP
 
 
 def test_what_hosts_wrote_before_an_order_that_is_not_carried_out_is_kept() -> None:
