@@ -187,11 +187,12 @@ def test_what_is_refused_changes_nothing(own: Bed) -> None:
 )
 def test_the_process_is_killed(own: Bed, step: str) -> None:
     own.write(SIZE_MIB)
-    own.lab.sh("n1", f"mkdir -p {_DIE} && touch {_DIE}/{step}")
+    active = collect.active_node(own.lab, NAME)
+    own.lab.sh(active, f"mkdir -p {_DIE} && touch {_DIE}/{step}")
     order(own, "good")
     with eager_host(own) as host:
         await_end(own)
-        assert own.lab.sh("n1", f"ls {_DIE}/{step}", ok=(0, 2)).status == 2, "not killed"
+        assert own.lab.sh(active, f"ls {_DIE}/{step}", ok=(0, 2)).status == 2, "not killed"
         assert first_seen(host) == own.good
     assert own.digests() == {own.good}
     delete_kept(own)
