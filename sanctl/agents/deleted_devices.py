@@ -139,7 +139,9 @@ def _withdraw_what_is_left(here: str, removed: list[_Removed]) -> None:
     node_states.publish_if_due(_RUNNER)
     # The state as an earlier release has published it.
     names = [
-        f"@name='{prefix}{each.device}'" for each in removed for prefix in ("master-", "sanctl-")
+        f"@name='{prefix}{each.device}'"
+        for each in removed
+        for prefix in ("master-", "kept-", "sanctl-")
     ]
     left = cib.query(
         _RUNNER,

@@ -171,7 +171,7 @@ def _start(device: Device, turn: contextlib.ExitStack) -> int:
     write_cache.prepare_start(_RUNNER, device, files, is_protected=here.is_power_protected)
     is_suspect = lost_writes.is_suspect(device.name, files.data)
     connects = start_connection.choose(
-        _RUNNER, device, only_peer, is_suspect=is_suspect, is_new=is_new
+        _RUNNER, device, only_peer, files.metadata, is_suspect=is_suspect, is_new=is_new
     )
     bring_up = partial(
         isolation.bring_up, _RUNNER, device, files, only_peer,

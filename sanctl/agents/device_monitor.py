@@ -18,6 +18,7 @@ from sanctl.agents.connections import (
     isolation,
     reconnect_dropped,
     reconnect_outdated,
+    standby_first,
 )
 from sanctl.agents.converge import SLOW_FAILURE_S, Changes
 from sanctl.agents.fencing import all_marked, hung_io_reboot, outdate, quorum_overlap
@@ -301,7 +302,8 @@ def _settle_connections(
     state = heal.carry_out_order(runner, device, state)
     if limits:
         state = isolation.apply_rules(runner, device, state)
-    state = reconnect_dropped.reconnect(runner, device.name, state)
+    if not standby_first.still_waits(runner, device, state):
+        state = reconnect_dropped.reconnect(runner, device.name, state)
     return refill_suspect.refill_if_suspect(runner, device, state)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from sanctl.agents import device_role, ocf
 from sanctl.agents.cache import write_cache
+from sanctl.agents.connections import standby_first
 from sanctl.agents.publish import replica_state
 from sanctl.agents.recovery import fs_shutdown
 from sanctl.agents.replica import device_files, parts, resource_file
@@ -59,6 +60,7 @@ def take_down(runner: Runner, device: Device) -> None:
     gate.remove(device.name)
     steps.done("gate", "gate removed")
     write_cache.before_stop(runner, device)
+    is_whole = standby_first.is_whole(runner, device)
     try:
         drbdsetup.down(runner, device.name)
     except CommandError:
@@ -77,6 +79,8 @@ def take_down(runner: Runner, device: Device) -> None:
     # fenced for a stop that has taken everything down.
     telling = _until(runner, ocf.remaining_s(math.inf) - _LAST_LOOK_S)
     replica_state.withdraw(telling, device)
+    if is_whole:
+        standby_first.keep(telling, device.name)
     hooks.at_stop(telling, device)
     # Before remove_device: the device's share of the dirty limit is one of its state files.
     write_cache.after_stop(device.name)

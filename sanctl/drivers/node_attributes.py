@@ -81,6 +81,11 @@ def set_promotion_score(runner: Runner, resource: str, score: int | None) -> Non
     publish(runner, f"master-{resource}", _NEVER if score is None else str(score))
 
 
+def kept(device: str) -> str:
+    """Return the attribute of a node whose standby of a device was whole when it was stopped."""
+    return f"kept-{device}"
+
+
 def has_promotion_score(runner: Runner, resource: str, node: str) -> bool:
     """Return whether a node has published a promotion score for a resource, other than never.
 

@@ -291,6 +291,8 @@ class ReplicaState:
     """Drops of its disk that was attached again after each; published for a day."""
     change_waits_for: str = ""
     """The node that a change to two replicas waits for there: it is lost, and not yet fenced."""
+    waits_for_standby: str = ""
+    """The node whose replica is to be promoted first: this one crashed as Primary."""
     waits_to_connect_since_s: int | None = None
     """Since when its connection waits for its turn (plan/drbd/reconnect_pace.py), in seconds since
     1970; published only while DRBD makes no connection."""

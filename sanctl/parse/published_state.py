@@ -78,6 +78,7 @@ def parse_replica_state(text: str) -> ReplicaState:
         held_run=held[0] if held else None,
         held_why=held[1] if held else None,
         change_waits_for=_known(pairs.get("change-waits")) or "",
+        waits_for_standby=_known(pairs.get("standby-first")) or "",
         waits_to_connect_since_s=_number(pairs.get("connects-later")),
         answered=parse_answered(pairs.get(ANSWERED_KEY, "")),
         hung=parse_hung(pairs.get(HUNG_KEY, "")),

@@ -31,6 +31,16 @@ def read_text(path: str) -> str:
         return file.read()
 
 
+def read_bytes(path: str, count: int) -> bytes:
+    """Return the first bytes of a file, fewer where it is shorter.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with open(path, "rb") as file:
+        return file.read(count)
+
+
 def read_text_or(path: str, default: str) -> str:
     """Return a file's text, or `default` when there is no such file.
 

@@ -51,6 +51,7 @@ FAMILIES = {
     "Documentation": ("test_docs",),
     "Failover": (
         "test_cib_check",
+        "test_crashed_primary",
         "test_each_kind",
         "test_failover",
         "test_last_node",

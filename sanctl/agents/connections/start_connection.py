@@ -6,7 +6,7 @@ from __future__ import annotations
 from enum import Enum
 
 from sanctl.agents import ocf
-from sanctl.agents.connections import connect_turn, reconnect_dropped
+from sanctl.agents.connections import connect_turn, reconnect_dropped, standby_first
 from sanctl.agents.replica.parts import Device
 from sanctl.system.runner import Runner
 
@@ -20,10 +20,17 @@ class Connects(Enum):
     NOW = " and connecting"
     NEVER = ", not connected: this replica lost writes"
     LATER = ", not connected yet: many others are, and the monitor will do it in its turn"
+    AFTER_STANDBY = ", not connected yet: its standby is to be promoted first"
 
 
 def choose(
-    runner: Runner, device: Device, only_peer: str | None, *, is_suspect: bool, is_new: bool
+    runner: Runner,
+    device: Device,
+    only_peer: str | None,
+    metadata: str,
+    *,
+    is_suspect: bool,
+    is_new: bool,
 ) -> Connects:
     """Wait for a turn to connect, and return what the start does with it or without.
 
@@ -32,6 +39,7 @@ def choose(
         device: the device.
         only_peer: what `isolation.first_peer` returned. With None the replica gets no connection
             whatever is returned here, so it needs no turn.
+        metadata: the path of the replica's DRBD metadata, which is not attached yet.
         is_suspect: the replica lost writes that it had acknowledged.
         is_new: its files were made by this start: its peers start theirs now, and wait for it.
     """
@@ -39,6 +47,8 @@ def choose(
         return Connects.NEVER
     if only_peer is None or len(device.nodes) == 1:
         return Connects.NOW
+    if not is_new and standby_first.begin(runner, device, metadata):
+        return Connects.AFTER_STANDBY
     within_s = min(_TURN_S, ocf.remaining_s(60.0) / 4)
     if is_new:
         connect_turn.await_turn(device.minor, within_s=within_s, is_new=True)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable
 
 from sanctl.agents.cache import read_cache, write_cache_status
-from sanctl.agents.connections import reconnect_dropped
+from sanctl.agents.connections import reconnect_dropped, standby_first
 from sanctl.agents.connections.peers import CHANGE_NOTE
 from sanctl.agents.fencing import outdate, own_marks, quorum_overlap
 from sanctl.agents.promotion import admission, compared_data, first_activation, needed_release
@@ -139,6 +139,7 @@ def publish(
             clears_marks=clears_marks,
             score_alone=score_alone,
         )
+        standby_first.forget_kept(runner, device.name, state)
     except (SanctlError, OSError) as error:
         log_publish_failure(device.name, error)
         return False
@@ -284,9 +285,12 @@ def _publish(
     data = lost_writes.data_file(device.name)
     if lost_writes.is_suspect(device.name, data):
         score = None
+    is_active = state is not None and state.is_primary
+    if standby_first.is_noted(device.name) and not is_active:
+        score = None
     lacks = needed_release.found_lacking(device)
     # One that serves goes on: without a score Pacemaker would take it from its hosts.
-    if lacks and not (state is not None and state.is_primary):
+    if lacks and not is_active:
         score = None
     others = sorted(set(device.nodes) - {os.uname().nodename})
     if (
@@ -316,6 +320,7 @@ def _publish(
     waits_for = state_files.of_device(device.name, CHANGE_NOTE).read()
     value += f" change-waits={waits_for}" if waits_for else ""
     value += reconnect_dropped.published_field(device.name, state)
+    value += standby_first.published_field(device.name)
     value += drop_note.published_field(device.name)
     path = note_path(device, "sync")
     latest = ResyncRecord.parse(read_text_or(path, "")) if path is not None else None

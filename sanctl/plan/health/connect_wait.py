@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What to say of a replica that is not connected because it waits for its turn to connect.
+"""What to say of a replica that is not connected because it waits, for its turn to connect, say.
 
 A start of many replicas leaves connections to the monitors, which make few at a time
 (plan/drbd/reconnect_pace.py). No monitor makes one while Pacemaker runs none, in maintenance.
@@ -15,6 +15,7 @@ from sanctl.model.crm_mon import NodeState
 from sanctl.model.device import DeviceSpec
 from sanctl.model.names import NodeName
 from sanctl.plan.drbd import reconnect_pace
+from sanctl.plan.failover.standby_first import LONGEST_S
 
 
 class ConnectWait(NamedTuple):
@@ -36,11 +37,28 @@ def connect_wait(cluster: Cluster, device: DeviceSpec, *, now_s: float) -> Conne
     """
     for node in device.nodes:
         replica = cluster.replica(device.name, node)
+        if replica.waits_for_standby:
+            what = (
+                f"the one on {node} crashed as Primary and waits for the one on "
+                f"{replica.waits_for_standby}, which has every write, to be promoted"
+            )
+            return ConnectWait(what, _advice_of_crashed(cluster, device, node))
         since_s = replica.waits_to_connect_since_s
         if since_s is not None and not replica.is_suspect:
             what = f"the one on {node} waits for its turn to connect"
             return ConnectWait(what, _advice(cluster, device, node, now_s - since_s))
     return None
+
+
+def _advice_of_crashed(cluster: Cluster, device: DeviceSpec, node: NodeName) -> str:
+    maintained = _maintained(cluster, device, node)
+    when = f"within {_minutes(LONGEST_S)}"
+    if maintained:
+        when = f"at the latest when the maintenance of {maintained} ends"
+    return (
+        f"wait: it connects by itself {when}; connected before, it would be the source of the "
+        "resync, without what hosts had not flushed"
+    )
 
 
 def _advice(cluster: Cluster, device: DeviceSpec, node: NodeName, waited_s: float) -> str:

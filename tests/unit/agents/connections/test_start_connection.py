@@ -7,7 +7,12 @@ from typing import NamedTuple
 
 import pytest
 
-from sanctl.agents.connections import connect_turn, reconnect_dropped, start_connection
+from sanctl.agents.connections import (
+    connect_turn,
+    reconnect_dropped,
+    standby_first,
+    start_connection,
+)
 from sanctl.agents.connections.start_connection import Connects
 from sanctl.agents.replica.parts import Device
 from tests.fakes.node import FakeNode
@@ -26,6 +31,7 @@ class Start(NamedTuple):
     only_peer: str | None = ""
     is_suspect: bool = False
     is_new: bool = False
+    is_crashed: bool = False
     has_turn: bool = False
     monitor_takes_it: bool = True
 
@@ -41,6 +47,9 @@ class Start(NamedTuple):
         Start("suspect", Connects.NEVER, "", is_suspect=True, has_turn=True),
         Start("suspect, peer not known", Connects.NEVER, "", is_suspect=True, only_peer=None),
         Start("peer not known", Connects.NOW, "", only_peer=None),
+        Start("crashed", Connects.AFTER_STANDBY, "", is_crashed=True, has_turn=True),
+        Start("crashed, suspect", Connects.NEVER, "", is_crashed=True, is_suspect=True),
+        Start("crashed, new", Connects.NOW, "turn", is_crashed=True, is_new=True),
         Start("only replica", Connects.NOW, "", device=ONLY),
     ],
     ids=lambda start: start.name,
@@ -62,10 +71,12 @@ def test_a_start_connects_in_its_turn(
 
     monkeypatch.setattr(connect_turn, "await_turn", await_turn)
     monkeypatch.setattr(reconnect_dropped, "leave_to_monitor", leave_to_monitor)
+    monkeypatch.setattr(standby_first, "begin", lambda *_: start.is_crashed)
     found = start_connection.choose(
         fake_node,
         start.device,
         start.only_peer,
+        "meta",
         is_suspect=start.is_suspect,
         is_new=start.is_new,
     )
@@ -81,6 +92,7 @@ def test_a_turn_is_given_back_where_nobody_serves(
     monkeypatch.setattr(connect_turn, "await_turn", lambda *_, **__: True)
     monkeypatch.setattr(connect_turn, "release", released.append)
     monkeypatch.setattr(reconnect_dropped, "is_served_by_none", lambda *_: not is_served)
-    found = start_connection.choose(fake_node, PAIR, "", is_suspect=False, is_new=False)
+    monkeypatch.setattr(standby_first, "begin", lambda *_: False)
+    found = start_connection.choose(fake_node, PAIR, "", "meta", is_suspect=False, is_new=False)
     assert found is Connects.NOW
     assert released == ([] if is_served else [PAIR.minor])

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.agents.connections import reconnect_dropped
-from sanctl.agents.fencing import outdate
+from sanctl.agents.connections import reconnect_dropped, standby_first
+from sanctl.agents.fencing import outdate, quorum_overlap
 from sanctl.agents.promotion import compared_data, first_activation
 from sanctl.agents.publish import attrd_cache, replica_state
 from sanctl.agents.replica import lost_writes, resync_note
@@ -52,6 +52,19 @@ def test_a_state_of_the_same_score_is_one_change(node: FakeNode) -> None:
     assert written(node, STANDBY) == []
     syncing = STANDBY._replace(peers=(PEER._replace(role="Secondary", replication="SyncSource"),))
     assert written(node, syncing) == [STATES_ATTRIBUTE]
+
+
+def test_a_replica_that_waits_for_its_standby_has_no_score(
+    node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = STANDBY._replace(disk="Consistent", peers=())
+    monkeypatch.setattr(quorum_overlap, "may_try_promotion", lambda *_: True)
+    states = [alone, alone, alone._replace(role="Primary", disk="UpToDate")]
+    for state, waits in zip(states, [True, False, True], strict=True):
+        monkeypatch.setattr(standby_first, "is_noted", lambda _name, waits=waits: waits)
+        replica_state.publish(node, DEVICE, state)
+    scores = [line for line in node.commands("attrd_updater") if "master-vol1" in line]
+    assert ["-INFINITY" in line for line in scores] == [True, False, False], "or it is demoted"
 
 
 def test_a_score_that_changes_is_written_before_its_state(node: FakeNode) -> None:

@@ -91,3 +91,15 @@ def test_in_maintenance_it_says_how_to_connect_now(of: str) -> None:
     assert set(found) == {"n1", "n2"}
     for text in found.values():
         assert f"when the maintenance of {of} ends; now by 'drbdadm adjust vm1' on n2" in text
+
+
+def test_one_that_crashed_as_primary_is_not_to_be_connected_by_hand() -> None:
+    fake = waiting(NOW)
+    text = WAITS.partition(" connects-later")[0].replace("Outdated", "Consistent")
+    fake.attribute("n2", "sanctl-vm1", f"{text} standby-first=n1")
+    for each in advice(fake).values():
+        assert "the one on n2 crashed as Primary and waits for the one on n1" in each
+        assert "within 3 min" in each and "drbdadm" not in each
+    fake.states["n2"] = "maintenance"
+    for each in advice(fake).values():
+        assert "at the latest when the maintenance of n2 ends" in each and "drbdadm" not in each
