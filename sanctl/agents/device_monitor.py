@@ -14,6 +14,7 @@ from collections.abc import Callable
 from sanctl.agents import fingerprint, ocf, unasked_monitor
 from sanctl.agents.cache import flush_unit
 from sanctl.agents.connections import (
+    crashed_flag,
     frozen_primary,
     isolation,
     reconnect_dropped,
@@ -227,6 +228,9 @@ def _do_duties(
         lambda by, now: reconnect_outdated.reconnect(by, device, now),
     )
     duties.run("a stalled connection", lambda by, now: _reconnect_stalled(by, device, now))
+    duties.run(
+        "the flag of a crash", lambda by, now: crashed_flag.clear_if_in_sync(by, device, now)
+    )
     duties.run("what is published without contact", look_without_contact)
     duties.run("the mark of the peer", lambda by, now: _unmark_peer(by, device, now))
     duties.run("whether the device is new", lambda by, now: _ask_whether_new(by, device, now))

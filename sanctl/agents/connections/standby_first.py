@@ -16,7 +16,7 @@ import os
 import time
 from typing import NamedTuple
 
-from sanctl.agents.connections import reconnect_dropped
+from sanctl.agents.connections import crashed_flag, reconnect_dropped
 from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.replica import lost_writes
 from sanctl.agents.replica.parts import Device
@@ -59,7 +59,10 @@ def begin(runner: Runner, device: Device, metadata: str) -> bool:
         return False
     try:
         held = drbd_superblock.read(metadata)
-        if held is None or not held.was_primary or held.is_ahead:
+        if held is None or not held.was_primary:
+            return False
+        crashed_flag.note(device.name)
+        if held.is_ahead:
             return False
         peer = _peer(device)
         if wait_of(_look(runner, device.name, peer), waited_s=0.0) is not Wait.GOES_ON:
