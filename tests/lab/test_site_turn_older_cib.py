@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""All power is lost, and the CIB that comes back does not know that a device is held as a copy.
-
-It has run nowhere yet, so no slice has it: by hand, `pytest -m by_hand` with this file. Then it
-becomes one of `faults`.
-"""
+"""All power is lost, and the CIB that comes back does not know that a device is held as a copy."""
 
 from __future__ import annotations
 
@@ -34,7 +30,7 @@ from tests.support.second_site import sanctl
 
 __all__ = ["bed", "scenario", "there"]
 
-pytestmark = [pytest.mark.by_hand, pytest.mark.in_order]
+pytestmark = [pytest.mark.faults, pytest.mark.in_order]
 
 NODES = ("n1", "n2", "n3")
 _PARENT = f"//primitive[@id='{HOME}']/instance_attributes"
