@@ -30,8 +30,9 @@ WAITS_S = 90.0
 LONGEST_S = 180.0
 
 _UP_TO_DATE = frozenset(map(str, (scores.DISCONNECTED, scores.UP_TO_DATE)))
-#: Of one that was stopped: what it has while it starts, and once it has.
-_STARTING = frozenset({"", str(scores.CONSISTENT)})
+#: Of one that was stopped: what it has while it starts, once it has, and as long as it may not be
+#: promoted because no other node has joined yet.
+_STARTING = frozenset({"", str(scores.CONSISTENT), "-INFINITY"})
 
 
 class Peer(NamedTuple):
@@ -82,5 +83,5 @@ def wait_of(peer: Peer, *, waited_s: float) -> Wait:
     is_whole = peer.score in _UP_TO_DATE or (peer.was_kept and peer.score in _STARTING)
     if not is_whole or peer.is_marked or not peer.is_member:
         return Wait.ENDS
-    is_on_its_way = peer.marks_here or not peer.score
+    is_on_its_way = peer.marks_here or peer.was_kept
     return Wait.GOES_ON if waited_s < (LONGEST_S if is_on_its_way else WAITS_S) else Wait.LATE

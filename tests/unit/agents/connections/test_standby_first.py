@@ -117,7 +117,8 @@ def test_it_waits_until_the_standby_serves(node: Cluster) -> None:
         {"score": scores.PRIMARY},
         {"score": scores.CONSISTENT},
         {"score": ""},
-        {"score": "-INFINITY", "kept": "1"},
+        {"score": "-INFINITY"},
+        {"score": scores.NEW, "kept": "1"},
         {"marked": frozenset({"n2"})},
         {"members": frozenset({"n1", "n3"})},
         {"is_silent": True},
@@ -136,7 +137,7 @@ def test_three_replicas_have_a_majority_to_go_by(node: Cluster) -> None:
     assert not standby_first.begin(node, several, "meta")
 
 
-@pytest.mark.parametrize("score", ["", scores.CONSISTENT])
+@pytest.mark.parametrize("score", ["", scores.CONSISTENT, "-INFINITY"])
 def test_it_waits_for_a_standby_that_was_stopped_whole(node: Cluster, score: int | str) -> None:
     node.score, node.kept = score, "1"
     assert begin(node)
