@@ -40,7 +40,7 @@ _KIND = "standby-first"
 _KEPT_KIND = "kept"
 _QUERY_TIMEOUT_S = 8.0
 #: DRBD notices that its peer is dead within ping-int and ping-timeout (render/drbd.py).
-_NOTICED_S, _POLL_S = 4.0, 0.2
+_NOTICED_S, _POLL_S = 4.0, 0.5
 _log = DeviceLog("connections")
 
 
@@ -122,15 +122,16 @@ def is_whole(runner: Runner, device: Device) -> bool:
     """
     if len(device.nodes) != 2:
         return False
-    begin_s = time.monotonic()
     try:
         if lost_writes.is_suspect(device.name, lost_writes.data_file(device.name)):
             return False
-        while (seen := _seen(runner, device)).serves_elsewhere:
-            is_over = time.monotonic() - begin_s >= _NOTICED_S
-            if is_over or corosync.membership(runner).is_quorate:
-                return False
-            time.sleep(_POLL_S)
+        seen = _seen(runner, device)
+        # Asked once: without quorum all devices of the node are stopped at the same time.
+        if seen.serves_elsewhere and not corosync.membership(runner).is_quorate:
+            end_s = time.monotonic() + _NOTICED_S
+            while seen.serves_elsewhere and time.monotonic() < end_s:
+                time.sleep(_POLL_S)
+                seen = _seen(runner, device)
     except (SanctlError, OSError):
         return False
     return seen.is_alone and seen.disk == "UpToDate"

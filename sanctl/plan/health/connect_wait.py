@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What to say of a replica that is not connected because it waits, for its turn to connect, say.
+"""What to say of a replica that is not connected yet: it waits for its turn, or for its standby.
 
 A start of many replicas leaves connections to the monitors, which make few at a time
-(plan/drbd/reconnect_pace.py). No monitor makes one while Pacemaker runs none, in maintenance.
+(plan/drbd/reconnect_pace.py). One that crashed as Primary lets its standby be promoted first
+(plan/failover/standby_first.py). No monitor connects while Pacemaker runs none, in maintenance.
 """
 
 from __future__ import annotations

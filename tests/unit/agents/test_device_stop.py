@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from sanctl.agents import device, ocf
+from sanctl.agents.connections import standby_first
 from sanctl.drivers import drbdsetup
 from sanctl.system.runner import Runner, limit_s
 from tests.fakes.node import FakeNode
@@ -42,3 +43,15 @@ def test_its_programs_end_before_the_time_that_the_cluster_gives_it(
     monkeypatch.setattr(ocf, "remaining_s", lambda _default_s: 7.0)
     assert device.stop() == ocf.SUCCESS
     assert 0 < limits[0] <= 7.0
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_whole_standby_says_so_when_it_is_stopped(
+    fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch, is_whole: bool
+) -> None:
+    fake_node.ask_for_monitor(monkeypatch)
+    Node(fake_node, monkeypatch)
+    monkeypatch.setattr(standby_first, "is_whole", lambda *_: is_whole)
+    assert device.stop() == ocf.SUCCESS
+    told = [line for line in fake_node.commands("attrd_updater") if "kept-vol1" in line]
+    assert told == (["attrd_updater --name kept-vol1 --update=1"] if is_whole else [])

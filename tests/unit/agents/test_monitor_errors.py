@@ -11,6 +11,7 @@ import pytest
 
 from sanctl.agents import cluster_toml, device, fingerprint, ocf, pool
 from sanctl.agents.connections import (
+    crashed_flag,
     frozen_primary,
     isolation,
     peers,
@@ -119,6 +120,7 @@ DUTIES: tuple[tuple[object, str, bool], ...] = (
     (fill_outdated, "fill", False),
     (reconnect_outdated, "reconnect", False),
     (reconnect_stalled, "reconnect", False),
+    (crashed_flag, "clear_if_in_sync", False),
     (no_contact, "published_fields", False),
     (all_marked, "unmark_peer", False),
     (first_activation, "is_new", False),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sanctl.agents import device_monitor
-from sanctl.agents.connections import reconnect_dropped, standby_first
+from sanctl.agents.connections import crashed_flag, reconnect_dropped, standby_first
 from sanctl.agents.recovery import heal, refill_suspect
 from sanctl.agents.replica import lost_writes
 from sanctl.agents.replica.parts import Device
@@ -274,7 +274,13 @@ def test_with_drbd_9_it_is_asked(
 def test_without_quorum_drbd_has_the_time_to_notice_a_dead_primary(
     node: Cluster, monkeypatch: pytest.MonkeyPatch, notices: bool
 ) -> None:
-    monkeypatch.setattr(corosync, "membership", lambda _: Membership(False, frozenset({"n1"})))
+    asked: list[object] = []
+
+    def membership(runner: object) -> Membership:
+        asked.append(runner)
+        return Membership(False, frozenset({"n1"}))
+
+    monkeypatch.setattr(corosync, "membership", membership)
     monkeypatch.setattr(lost_writes, "is_suspect", lambda *_: False)
     monkeypatch.setattr(
         drbd_kernel,
@@ -282,7 +288,17 @@ def test_without_quorum_drbd_has_the_time_to_notice_a_dead_primary(
         lambda _: STANDBY_ALONE if notices and node.clock.passed_s > 3 else DEAD_PRIMARY,
     )
     assert standby_first.is_whole(node, DEVICE) is notices
-    assert 3 < node.clock.passed_s < 4.5
+    assert 3 < node.clock.passed_s < 4.6
+    assert len(asked) == 1, "fifty devices are stopped at once"
+
+
+def test_a_planned_stop_beside_a_primary_waits_for_nothing(
+    node: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lost_writes, "is_suspect", lambda *_: False)
+    monkeypatch.setattr(drbd_kernel, "proc_state", lambda _: DEAD_PRIMARY)
+    assert not standby_first.is_whole(node, DEVICE)
+    assert node.clock.passed_s == 0
 
 
 def test_what_was_told_is_taken_back_once_it_is_connected(node: Cluster) -> None:
@@ -296,3 +312,17 @@ def test_what_was_told_is_taken_back_once_it_is_connected(node: Cluster) -> None
     for _ in range(2):
         standby_first.forget_kept(node, "vol1", ALONE._replace(peers=(MET,)))
     assert node.commands("attrd_updater") == [*told, "attrd_updater --name kept-vol1 --delete"]
+
+
+@pytest.mark.parametrize("is_ahead", [True, False])
+def test_drbd_is_to_forget_each_crash(
+    node: Cluster, monkeypatch: pytest.MonkeyPatch, is_ahead: bool
+) -> None:
+    noted: list[str] = []
+    monkeypatch.setattr(crashed_flag, "note", noted.append)
+    node.held = CRASHED._replace(is_ahead=is_ahead)
+    begin(node)
+    assert noted == ["vol1"]
+    node.held = CRASHED._replace(was_primary=False)
+    begin(node)
+    assert noted == ["vol1"]

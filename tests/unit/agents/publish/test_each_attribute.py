@@ -67,6 +67,13 @@ def test_a_replica_that_waits_for_its_standby_has_no_score(
     assert ["-INFINITY" in line for line in scores] == [True, False, False], "or it is demoted"
 
 
+def test_that_it_was_kept_is_taken_back_once_it_is_connected(node: FakeNode) -> None:
+    standby_first.keep(node, "vol1")
+    assert written(node, STANDBY._replace(peers=())) == ["master-vol1", STATES_ATTRIBUTE]
+    assert written(node, STANDBY) == ["master-vol1", STATES_ATTRIBUTE, "kept-vol1"]
+    assert written(node, STANDBY) == []
+
+
 def test_a_score_that_changes_is_written_before_its_state(node: FakeNode) -> None:
     written(node, STANDBY)
     assert written(node, STANDBY._replace(role="Primary")) == ["master-vol1", STATES_ATTRIBUTE]
