@@ -12,6 +12,7 @@ import os
 from typing import NamedTuple
 
 from sanctl.agents import dropped_replicas, ocf
+from sanctl.agents.connections import standby_first
 from sanctl.agents.node import failure_cleanup
 from sanctl.agents.publish import node_states
 from sanctl.drivers import backup_notes, cib, loop, node_attributes, outdated_marks, pool_files
@@ -183,6 +184,7 @@ def _remove_tombstones(removed: list[_Removed]) -> None:
     for each in removed:
         failure_cleanup.remove_all_notes(each.device)
         dropped_replicas.forget(each.device)
+        standby_first.forget_deleted(each.device)
         with contextlib.suppress(OSError):  # A turn too many there costs nothing.
             backup_notes.forget_turns(each.device)
         journal.write(

@@ -85,16 +85,27 @@ class Replica:
         return self.bed.sh(self.node, script, timeout_s=90, ok=range(256)).status
 
     def left_over(self) -> str:
-        """Return what there still is of the device, but for a note of a failed start."""
+        """Return what there still is of the device, but for notes that outlive its stop.
+
+        Of a failed start, and of a replica that was whole, and alone, when it was stopped.
+        """
         return self.bed.sh(
             self.node,
             f"dmsetup ls | grep {NAME}; losetup -a | grep {NAME};"
             f" ls /run/sanctl/drbd.d | grep {NAME};"
             f" drbdsetup events2 --now | grep name:{NAME};"
             f" find /sys/kernel/config/target -name '*{NAME}*'; ls /dev/mapper | grep {NAME};"
-            f" cd /run/sanctl; ls -A . devices node | grep -v ^failed- | grep {NAME}",
+            " cd /run/sanctl; ls -A . devices node | grep -v -e ^failed- -e '^kept[.]'"
+            f" | grep {NAME}",
             ok=range(256),
         ).stdout
+
+    def forget(self) -> None:
+        """Remove what a replica tells that was whole, and alone, when it was stopped."""
+        self.bed.sh(
+            self.node,
+            f"rm -f /run/sanctl/node/kept.{NAME}; attrd_updater --delete --name kept-{NAME}",
+        )
 
     def wipe(self, which: str = "*") -> None:
         """Remove the device's files, as if its disk had been replaced."""
@@ -130,6 +141,7 @@ def pair(scenario: Scenario) -> Iterator[tuple[Replica, Replica]]:
         assert replica.run("stop") == SUCCESS
         replica.wipe()
         assert replica.left_over() == ""
+        replica.forget()
     # Only then: the one that stops last may mark the other.
     one.bed.sh(
         "n1",

@@ -185,6 +185,11 @@ def forget_kept(runner: Runner, device: str, state: ResourceState | None) -> Non
         note.remove()
 
 
+def forget_deleted(device: str) -> None:
+    """Remove the note that this was told of a device which is deleted; what was told is gone."""
+    _kept(device).remove()
+
+
 def _peer(device: Device) -> str:
     return next(node for node in device.nodes if node != os.uname().nodename)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import errno
 import xml.etree.ElementTree as ET
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from sanctl.agents import deleted_devices, pool_attributes
 from sanctl.agents import pool as agent
+from sanctl.agents.connections import standby_first
 from sanctl.drivers import backup_notes, cib, loop, node_attributes, outdated_marks, pool_files
 from sanctl.errors import CommandError, Problem
 from sanctl.parse.corosync import Membership
@@ -71,6 +73,18 @@ def test_the_outdated_mark_is_removed_after_the_files_and_the_tombstone_last(
 ) -> None:
     reap(monkeypatch, NOTED, is_quorate=True)
     assert done == ["files", f"marks vol1 {UUID}", "sanctl-delete-vol1"]
+
+
+def test_the_note_of_a_replica_that_was_whole_goes_with_it(
+    done: list[str], fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of its attribute that is a part: the one is gone once the other is."""
+    standby_first.keep(fake_node, "vol1")
+    note = Path(state_files.RUNTIME) / "node" / "kept.vol1"
+    assert note.exists()
+    reap(monkeypatch, NOTED, is_quorate=True)
+    assert done[-1] == "sanctl-delete-vol1"
+    assert not note.exists()
 
 
 @pytest.mark.parametrize("is_readable", [True, False])
