@@ -61,6 +61,7 @@ FAMILIES = {
     "Fencing": (
         "test_accepted_risk",
         "test_fence_agents",
+        "test_fence_busy_bmc",
         "test_fence_fallback",
         "test_fencing",
         "test_fencing_race",

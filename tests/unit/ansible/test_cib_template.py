@@ -97,6 +97,14 @@ def test_a_dead_bmc_is_asked_once_and_briefly() -> None:
     assert (asked | slow).items() <= options(slow).items()
 
 
+@pytest.mark.parametrize("device", ["fence-n2", "fence-sbd"])
+def test_an_order_to_fence_waits_for_no_other_action_of_the_device(device: str) -> None:
+    (limit,) = rendered().iterfind(
+        f".//primitive[@id='{device}']//nvpair[@name='pcmk_action_limit']"
+    )
+    assert limit.get("value") == "-1"
+
+
 def as_earlier(configuration: ET.Element) -> ET.Element:
     """Return the configuration as it was before these agents had the time."""
     earlier = copy.deepcopy(configuration)

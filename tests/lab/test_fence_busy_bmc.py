@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A node is fenced while its BMC is asked how it is, and takes its time over the answer.
+
+Pacemaker carries out one action of a fencing device at a time, unless it is told otherwise. An
+order to fence waits for the monitor then, and its time does not begin before: it may be carried out
+after the cluster has given it up, on a node that is back by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from sanctl.lab.harness import failover
+from sanctl.lab.harness.lab_session import LabSession, wait_for
+
+pytestmark = pytest.mark.faults
+
+LOST, SURVIVOR = "n2", "n1"
+DEVICE = f"fence-{LOST}"
+AGENT = "/usr/sbin/fence_ipmilan"
+FOLDER = "/var/tmp/slow-bmc"
+# Longer than Pacemaker lets a monitor of it take (pcmk_monitor_timeout).
+SLOW_S = 60
+# Options come on standard input. The agent is started with its own name, which it prints.
+SLOW_AGENT = f"""\
+#!/bin/sh
+given=$(cat)
+case "$given" in
+*action=monitor*)
+    echo $$ >{FOLDER}/monitor
+    sleep {SLOW_S}
+    ;;
+*action=reboot*|*action=off*)
+    kill -0 "$(cat {FOLDER}/monitor)" && beside=beside || beside=after
+    echo "$beside" >>{FOLDER}/orders
+    ;;
+esac
+printf '%s\\n' "$given" | {FOLDER}/fence_ipmilan "$@"
+"""
+NOTICE_DEADLINE_S = 120.0
+BACK_DEADLINE_S = 240.0
+
+
+@pytest.fixture
+def fencer(bed: LabSession) -> Iterator[str]:
+    """The node that fences the lost one, where monitors of the BMC are slow."""
+    found = bed.sh(SURVIVOR, f"crm_resource --resource {DEVICE} --locate --quiet").stdout.split()
+    (node,) = found
+    assert node != LOST
+    bed.sh(
+        node,
+        f"mkdir -p {FOLDER}; cp {AGENT} {FOLDER}/fence_ipmilan; cat >{FOLDER}/slow;"
+        f" chmod 755 {FOLDER}/slow; mount --bind {FOLDER}/slow {AGENT}",
+        stdin=SLOW_AGENT,
+    )
+    try:
+        yield node
+    finally:
+        # One that still sleeps has it open.
+        bed.sh(node, f"umount --lazy {AGENT}; pkill -P $(cat {FOLDER}/monitor); rm -r {FOLDER}")
+        # The monitor that was slow has failed.
+        bed.sh(node, f"crm_resource --cleanup --resource {DEVICE}", ok=range(256))
+
+
+def test_a_node_is_fenced_while_its_bmc_is_slow_to_answer(bed: LabSession, fencer: str) -> None:
+    def is_asked() -> bool:
+        return bed.sh(fencer, f"kill -0 $(cat {FOLDER}/monitor)", ok=range(256)).status == 0
+
+    def orders() -> list[str]:
+        return bed.sh(fencer, f"cat {FOLDER}/orders", ok=range(256)).stdout.split()
+
+    with bed.stream(fencer, f"stonith_admin --query {DEVICE} --timeout {SLOW_S}"):
+        wait_for("a monitor of the BMC", is_asked, within_s=30)
+        bed.cut_power(LOST)
+        seen = wait_for("an order to fence", orders, within_s=NOTICE_DEADLINE_S)
+    assert seen[0] == "beside"
+    wait_for(f"{LOST} to have power", lambda: bed.has_power(LOST), within_s=NOTICE_DEADLINE_S)
+    wait_for(
+        f"{LOST} to be back",
+        lambda: "true" in bed.sh(LOST, "crm_node --quorum; echo true", ok=range(256)).stdout,
+        within_s=BACK_DEADLINE_S,
+    )
+    failover.await_healthy(bed, SURVIVOR)
