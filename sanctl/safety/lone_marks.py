@@ -16,7 +16,13 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from sanctl.safety.rules import Rules
-from sanctl.safety.same_worlds import NEARER, STILL_FAR, canonical, is_doubtful
+from sanctl.safety.same_worlds import (
+    NEARER,
+    STILL_FAR,
+    canonical,
+    in_spaced_worlds,
+    is_doubtful,
+)
 from sanctl.safety.search import Exploration, explore
 from sanctl.safety.transitions import events
 from sanctl.safety.world import (
@@ -51,7 +57,7 @@ def explore_lone_marks(
     rules: Rules, nodes: int, faults: int, *, has_device: bool = False
 ) -> LoneMarks:
     """Explore a cluster, and note what becomes of lone marks."""
-    possible = with_lone_marks(events(rules))
+    possible = in_spaced_worlds(with_lone_marks(events(rules)))
     everybodys: list[World] = []
     repaired: dict[World, None] = {}
 

@@ -16,7 +16,12 @@ from collections.abc import Iterator
 
 from sanctl.safety.cluster import write_mark
 from sanctl.safety.rules import Rules
-from sanctl.safety.same_worlds import STILL_FAR, apart_still, spaced
+from sanctl.safety.same_worlds import (
+    STILL_FAR,
+    apart_still,
+    in_spaced_worlds,
+    with_spaced_epochs,
+)
 from sanctl.safety.search import Exploration, explore
 from sanctl.safety.transitions import events
 from sanctl.safety.world import Event, World, initial_world
@@ -53,7 +58,8 @@ def explore_with_other_device(
     first = initial_world(3, faults)
     for event in begins:
         first = next(world for name, world in possible(first) if name == event)
-    return explore(first, possible, _violation, key=_spaced)
+    # No mirror image: a's part and b's are not the same here.
+    return explore(first, in_spaced_worlds(possible), _violation, key=with_spaced_epochs)
 
 
 def _may_mark(world: World) -> bool:
@@ -66,8 +72,3 @@ def _violation(world: World) -> str | None:
     if world.lone and is_formed and not there.marks & _MARK:
         return "a mark of another device is lost"
     return None
-
-
-def _spaced(world: World) -> World:
-    """Return the one world that stands for all whose epochs are as far apart; no mirror image."""
-    return world._replace(nodes=spaced(world.nodes))

@@ -9,9 +9,10 @@ far apart is not told apart, though it may matter, as is said at `spaced`.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Iterator
 from functools import cache
 
-from sanctl.safety.world import Node, World
+from sanctl.safety.world import Event, Node, World
 
 #: Epochs of CIBs that are so far apart, or farther, are not told apart: see `spaced`.
 EPOCH_GAP = 2
@@ -34,9 +35,7 @@ def canonical(world: World) -> World:
     That is how old all CIBs are together, and how far apart those are that are far apart
     (`spaced`), and which node is called a.
     """
-    nodes = spaced(world.nodes)
-    if nodes is not world.nodes:
-        world = world._replace(nodes=nodes)
+    world = with_spaced_epochs(world)
     a, b = world.replicas
     if a == b:
         return min(world, mirrored(world))
@@ -59,6 +58,28 @@ def spaced(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
     ranks = itertools.accumulate((min(space, gap) for space in spaces[1:]), initial=0)
     new = dict(zip(epochs, ranks, strict=True))
     return tuple(node._replace(epoch=new[node.epoch]) for node in nodes)
+
+
+def with_spaced_epochs(world: World) -> World:
+    """Return the same world with its nodes `spaced`."""
+    nodes = spaced(world.nodes)
+    return world if nodes is world.nodes else world._replace(nodes=nodes)
+
+
+def in_spaced_worlds(
+    possible: Callable[[World], Iterator[Event]],
+) -> Callable[[World], Iterator[Event]]:
+    """Return the same events, each with a world whose epochs are `spaced`.
+
+    For who keeps worlds as they are reached, and takes those for one that differ in distances
+    alone. Of a greater distance than EPOCH_GAP `apart_still` would not see that it may be that.
+    """
+
+    def spaced_after(world: World) -> Iterator[Event]:
+        for name, after in possible(world):
+            yield name, with_spaced_epochs(after)
+
+    return spaced_after
 
 
 def apart_still(before: World, after: World) -> World | None:
