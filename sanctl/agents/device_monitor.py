@@ -74,7 +74,9 @@ def _monitor(runner: Runner, device: Device, steps: ocf.Steps) -> int:
     if (
         found.drbd is not None
         and ocf.is_probe()
-        and quorum_overlap.predates_cluster_start(runner, found.drbd)
+        and quorum_overlap.predates_cluster_start(
+            runner, found.drbd, set(device.nodes) - {os.uname().nodename}
+        )
     ):
         failure_cleanup.write_note(device, failure_cleanup.MONITOR)
         ocf.exit_reason(

@@ -56,12 +56,12 @@ BROKEN_MARKS = (
     BrokenRule(
         "own-mark-ignored",
         "The handler of a promotion does not begin while its own replica is marked: the order may "
-        "be older than the mark.",
-        SHIPPED._replace(heeds_own=False),
+        "be older than the mark. Here a replica is a candidate that the handler would refuse.",
+        SHIPPED._replace(heeds_own=False, withholds=False),
         nodes=2,
         faults=2,
-        finds="4: the replicas have diverged",
-        steps=19,
+        finds="1: both nodes are Primary",
+        steps=16,
         begins=(
             "b loses power",
             "corosync forms a",
@@ -101,15 +101,17 @@ BROKEN_MARKS = (
     BrokenRule(
         "fenced-target",
         "A resync begins to a member only: a peer that is connected and no member reads another "
-        "CIB. Here the quorum device changes its mind, too, and nodes start without fencing.",
+        "CIB. Here the quorum device changes its mind, too, nodes start without "
+        "fencing, and a connection counts before the peer has joined.",
         SHIPPED._replace(
             may_begin_resync=fence_rules.is_certain,
             is_device_steady=False,
             fences_before_start=False,
+            counts_joined=False,
         ),
         nodes=2,
         faults=1,
-        finds="4: the replicas have diverged",
+        finds="3: a serves alone",
         steps=29,
         begins=(
             "the heartbeats of a are cut",

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sanctl.plan.failover import fence_rules
-from sanctl.safety.rules import MembershipFacts, Rules
+from sanctl.safety.membership import may_try_promotion
+from sanctl.safety.rules import Rules
 from sanctl.safety.same_worlds import DOUBTFUL, EPOCH_GAP
 from sanctl.safety.world import (
     NAMES,
@@ -27,7 +27,11 @@ def cluster_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
     if reach & ((1 << i) - 1) == 0:  # once for each partition
         formed = _form(world, i, rules)
         if formed != world:
-            yield f"corosync forms {_names(reach)}", formed
+            how = "Pacemaker joins" if node.is_joining and is_formed(world) else "corosync forms"
+            yield f"{how} {_names(reach)}", formed
+        may_wait = len(world.nodes) == 2 and any(each.is_new for each in world.nodes)
+        if may_wait and reach == 0b11 and not is_formed(world):
+            yield f"corosync alone forms {_names(reach)}", _form_unjoined(world)
     if world.unreached is not None:
         yield from _device_votes(world, i, rules)
     if not world.is_quorate(i):
@@ -76,12 +80,13 @@ def order_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
             or (
                 bool((node.view & reach) >> j & 1)
                 and world.nodes[j].view == node.view
+                and not node.is_joining
                 and peer.role != "P"
                 and not peer.is_ordered
             )
         )
         is_marked = rules.heeds_marks and node.marks >> i & 1
-        is_safe = is_safe and is_start_noted(world, i)
+        is_safe = is_safe and is_start_noted(world, i) and may_try_promotion(world, i, rules)
         if is_safe and not is_marked and rules.score(drbd_state(replica)) is not None:
             ordered = with_replica(world, i, replica._replace(is_ordered=True))
             name = f"the cluster orders the promotion of {NAMES[i]}"
@@ -115,7 +120,7 @@ def is_start_noted(world: World, i: int) -> bool:
 
 def _is_settled(node: Node, j: int, rules: Rules) -> bool:
     """Whether the cluster goes on without fencing another node, or has fenced it."""
-    if node.view >> j & 1:
+    if node.view >> j & 1 and not node.is_joining:
         return bool(node.fenced >> j & 1)
     is_active = rules.reads_history and bool(node.active >> j & 1)
     return is_called_down(node, j) and not is_active
@@ -161,7 +166,7 @@ def _expected(node: Node) -> int:
     A coordinator has one of all members, and each member of its coordinator: of two members the
     lost one was the coordinator, or the other one is.
     """
-    return node.view if node.view.bit_count() == 2 else 0
+    return node.view if node.view.bit_count() == 2 and not node.is_joining else 0
 
 
 def power_off(world: World, i: int) -> World:
@@ -179,6 +184,7 @@ def power_off(world: World, i: int) -> World:
         fenced=0,
         waits=False,
         has_vote=False,
+        is_joining=False,
     )
     world = with_node(world, i, off_node)
     if i not in REPLICAS:
@@ -276,6 +282,34 @@ def _form(world: World, i: int, rules: Rules) -> World:
     return world
 
 
+def is_formed(world: World) -> bool:
+    """Whether each node that is up knows the members that it reaches."""
+    return all(not node.is_up or node.view == world.reach(i) for i, node in enumerate(world.nodes))
+
+
+def _form_unjoined(world: World) -> World:
+    """Return the world in which two nodes are members of corosync, and not yet of Pacemaker.
+
+    Each has its own CIB. One that has just booted has seen the other by that, so the other is no
+    node any more that is fenced because nobody has seen it; it is expected to be up only once it
+    has joined.
+    """
+    for j, node in enumerate(world.nodes):
+        known = ~(1 << 1 - j) if node.is_new else 0b11
+        seen = node._replace(
+            view=0b11,
+            active=node.active & known,
+            primary=node.primary & known,
+            not_down=node.not_down & known,
+            fenced=0,
+            waits=False,
+            has_vote=False,
+            is_joining=True,
+        )
+        world = with_node(world, j, seen)
+    return world
+
+
 def _record_fencing(world: World, members: int, gone: int) -> World:
     """Return the world in which these nodes know that one was fenced: its history is deleted."""
     others = ~(1 << gone)
@@ -292,9 +326,12 @@ def _record_fencing(world: World, members: int, gone: int) -> World:
     return world
 
 
-def record_role(world: World, i: int, *, is_primary: bool, is_heard: bool = True) -> World:
+def record_role(
+    world: World, i: int, *, is_primary: bool, is_heard: bool = True, is_active: bool = True
+) -> World:
     """Return the world in which the CIB of a node's partition has the result of an action on it.
 
+    With `is_active` unset that was a stop: nothing runs there any more.
     With `is_heard` unset that node's own CIB alone has it: the others hear no more of it.
     """
     if not has_history(world):
@@ -305,7 +342,7 @@ def record_role(world: World, i: int, *, is_primary: bool, is_heard: bool = True
         if j != i and not (is_heard and reach >> j & 1 and node.view == here.view):
             continue
         known = node._replace(
-            active=node.active | bit,
+            active=node.active | bit if is_active else node.active & ~bit,
             primary=node.primary | bit if is_primary else node.primary & ~bit,
         )
         world = with_node(world, j, known)
@@ -346,8 +383,10 @@ def write_mark(
     With `raises` the CIB is newer than any other one afterwards, and stays so when the node that
     was fenced has written once more.
     """
-    world = _form(world, i, rules)
-    members, node = world.reach(i), world.nodes[i]
+    if not (world.nodes[i].is_joining and is_formed(world)):
+        world = _form(world, i, rules)
+    node = world.nodes[i]
+    members = 1 << i if node.is_joining else world.reach(i)
     marks = node.marks | 1 << replica if is_set else node.marks & ~(1 << replica)
     epoch = node.epoch + (marks != node.marks)
     if raises:
@@ -357,52 +396,6 @@ def write_mark(
             changed = world.nodes[j]._replace(epoch=epoch, marks=marks)
             world = with_node(world, j, changed)
     return world
-
-
-def raises_cib(membership: str, rules: Rules) -> bool:
-    """Whether a change that marks a peer of that membership outranks what the peer wrote alone."""
-    return rules.outranks and fence_rules.admin_epoch_rise(membership) > 0
-
-
-def is_peer_certain(world: World, i: int, rules: Rules) -> bool:
-    """Whether the fence rules say that this node's peer cannot be promoted once it is marked."""
-    return rules.is_certain(peer_membership(world, i, rules))
-
-
-def peer_membership(world: World, i: int, rules: Rules) -> str:
-    """Return what the fence rules say that this node knows of its peer."""
-    node, peer = world.nodes[i], 1 - i
-    seen = MembershipFacts(
-        is_quorate=world.is_quorate(i),
-        is_member=bool(node.view >> peer & 1),
-        is_fenced=rules.is_known_fenced(node, peer),
-    )
-    membership = rules.peer_membership(seen)
-    if rules.checks_overlap and i in REPLICAS:
-        membership = fence_rules.apply_quorum_overlap(
-            membership,
-            # Here a partition and its CIB are formed at once.
-            has_joined=lambda: True,
-            # DRBD 8.4 calls a replica Consistent that was started and has connected to no peer.
-            is_never_connected=lambda: world.replicas[i].disk == "C",
-            quorums_intersect=len(world.nodes) > 2,
-        )
-    return membership
-
-
-def keeps_mark(world: World, i: int, rules: Rules) -> bool:
-    """Whether the source of a resync finds its peer marked, and changes nothing."""
-    node, peer = world.nodes[i], 1 - i
-    return rules.keeps_marks and bool(node.marks & node.view & 1 << peer)
-
-
-def is_mark_confirmed(world: World, i: int, rules: Rules) -> bool:
-    """Whether a handler that has marked its peer finds the mark in force."""
-    membership = peer_membership(world, i, rules)
-    if raises_cib(membership, rules) and not world.replicas[i].raises:
-        return False  # It was fenced after it had been marked.
-    is_certain = not rules.asks_after or rules.is_certain(membership)
-    return is_certain and (not rules.reads_back or bool(world.nodes[i].marks >> (1 - i) & 1))
 
 
 def _names(mask: int) -> str:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sanctl.safety.cluster import (
+from sanctl.safety.cluster import write_mark
+from sanctl.safety.membership import (
     is_mark_confirmed,
     keeps_mark,
     peer_membership,
     raises_cib,
-    write_mark,
 )
 from sanctl.safety.rules import Rules
 from sanctl.safety.world import (

@@ -272,6 +272,8 @@ def _told(world: World, i: int) -> object:
         bool(node.primary >> j & 1),
         bool(node.not_down >> j & 1),
         bool(node.fenced >> j & 1),
+        node.is_joining,
+        node.is_new,
         is_start_noted(world, i),
         node.marks & 0b11,
         # For an order: the peer is in this partition, and knows that.

@@ -20,12 +20,16 @@ class MembershipFacts(NamedTuple):
 
     is_quorate: bool
     is_member: bool
+    has_joined: bool
     is_fenced: bool
 
 
 def _membership(seen: MembershipFacts) -> str:
     return fence_rules.peer_membership(
-        is_quorate=seen.is_quorate, is_member=seen.is_member, is_fenced=lambda: seen.is_fenced
+        is_quorate=seen.is_quorate,
+        is_member=seen.is_member,
+        has_joined=lambda: seen.has_joined,
+        is_fenced=lambda: seen.is_fenced,
     )
 
 
@@ -68,6 +72,10 @@ class Rules(NamedTuple):
         waits_for_all: with two nodes, one that has started waits until it has seen the other.
         checks_overlap: with two nodes, "fenced" is not enough for a replica that has connected to
             no peer since it was started.
+        counts_joined: such a replica counts as connected only once the peer has joined Pacemaker
+            since this node was started.
+        withholds: such a replica is no candidate, either, while no member is beside it.
+        awaits_join: a member of corosync is one for the handlers once it has joined Pacemaker.
         heeds_own: the handler of a promotion does not begin while its own replica is marked.
         unmarks: a Secondary removes its peer's mark where both replicas are marked and in sync.
         unmarks_peer: it is the peer's mark that goes then, not its own.
@@ -114,6 +122,9 @@ class Rules(NamedTuple):
     confirms: bool = True
     waits_for_all: bool = True
     checks_overlap: bool = True
+    counts_joined: bool = True
+    withholds: bool = True
+    awaits_join: bool = True
     heeds_own: bool = True
     unmarks: bool = True
     unmarks_peer: bool = True

@@ -271,7 +271,10 @@ def _lead(state: Sharing, i: int, led: Round, rules: SharingRules) -> Iterator[E
 
 def _facts(state: Sharing, j: int) -> Facts:
     membership = fence_rules.peer_membership(
-        is_quorate=state.is_quorate, is_member=False, is_fenced=lambda: True
+        is_quorate=state.is_quorate,
+        is_member=False,
+        has_joined=lambda: False,
+        is_fenced=lambda: True,
     )
     is_marked = state.devices[j].mark != NO_MARK
     return Facts(membership, is_marked=is_marked, is_own_marked=False, is_promoting=False)

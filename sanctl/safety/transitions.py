@@ -21,12 +21,8 @@ from sanctl.plan.failover import fence_rules
 from sanctl.safety.cluster import (
     boot,
     cluster_events,
-    is_mark_confirmed,
-    is_peer_certain,
     order_events,
-    peer_membership,
     power_off,
-    raises_cib,
     record_role,
     rejoin,
     write_mark,
@@ -39,6 +35,13 @@ from sanctl.safety.drbd import (
     is_served_from,
     resync_events,
     stop_replica,
+)
+from sanctl.safety.membership import (
+    is_mark_confirmed,
+    is_peer_certain,
+    may_clear_beside,
+    peer_membership,
+    raises_cib,
 )
 from sanctl.safety.rules import Rules
 from sanctl.safety.same_worlds import NEARER, STILL_FAR, apart_still
@@ -262,7 +265,7 @@ def _agent(world: World, i: int, rules: Rules) -> Iterator[Event]:
     # DRBD neither answers nor sends a disconnect while the resync handler runs.
     is_deaf = here.marks_target or (is_connected(world) and world.replicas[1 - i].marks_target)
     if here.role == "S" and not here.is_ordered and not is_deaf and not is_served_from(world, i):
-        stopped = record_role(stop_replica(world, i, rules), i, is_primary=False)
+        stopped = record_role(stop_replica(world, i, rules), i, is_primary=False, is_active=False)
         yield f"the replica on {NAMES[i]} stops", stopped
     yield from _marks(world, i, rules)
     if here.is_clearing and here.role == "S":
@@ -276,11 +279,11 @@ def _agent(world: World, i: int, rules: Rules) -> Iterator[Event]:
             with_replica(world, i, here._replace(is_clearing=False)),
         )
     elif world.nodes[i].marks >> (1 - i) & 1 and not (rules.locks and here.holds_lock):
-        is_allowed = not rules.clears_with_quorum or is_peer_certain(world, i, rules)
+        is_allowed = not rules.clears_with_quorum or may_clear_beside(world, i, rules)
         if is_allowed and rules.may_clear(drbd_state(here)):
             clearing = here._replace(is_clearing=True)
             yield f"{NAMES[i]} sees that it is in sync", with_replica(world, i, clearing)
-        if rules.unmarks and is_peer_certain(world, i, rules) and _are_all_marked(world, i):
+        if rules.unmarks and may_clear_beside(world, i, rules) and _are_all_marked(world, i):
             clearing = here._replace(is_clearing=True)
             yield f"{NAMES[i]} sees that both are marked", with_replica(world, i, clearing)
     if rules.clears_own and here.role == "S" and here.is_linked and here.disk == "U":

@@ -131,6 +131,8 @@ class Node(NamedTuple):
         fenced: the members that were fenced, and corosync has not noticed yet that they are gone.
         waits: wait_for_all: has not seen all nodes since it started.
         has_vote: counts the quorum device's vote; noted of a node that is alone.
+        is_joining: of two: corosync names the other as a member, and the two have not joined in
+            Pacemaker yet: each has a CIB of its own.
     """
 
     is_up: bool
@@ -144,6 +146,7 @@ class Node(NamedTuple):
     fenced: int = 0
     waits: bool = False
     has_vote: bool = False
+    is_joining: bool = False
 
 
 class World(NamedTuple):
@@ -320,7 +323,10 @@ def is_whole(world: World) -> bool:
         and not world.apart
         and not world.unreached
         and all(
-            node.is_up and node.view == (1 << len(world.nodes)) - 1 and not node.marks
+            node.is_up
+            and node.view == (1 << len(world.nodes)) - 1
+            and not node.marks
+            and not node.is_joining
             for node in world.nodes
         )
         and all(

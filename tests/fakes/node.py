@@ -21,6 +21,7 @@ import pytest
 
 from sanctl.agents import cluster_toml
 from sanctl.agents.cache import lost_flash, read_cache, write_cache_status
+from sanctl.agents.fencing import quorum_overlap
 from sanctl.agents.publish import attrd_cache
 from sanctl.agents.replica import lost_writes, resource_file
 from sanctl.agents.replica.parts import Device
@@ -172,6 +173,12 @@ class FakeNode(FakeRunner):
             ("CRM_meta_interval", "10000"),
         ):
             monkeypatch.setenv(f"OCF_RESKEY_{key}", value)
+
+    def meet(self, *peers: str) -> None:
+        """Have these nodes have joined Pacemaker since its start here."""
+        for peer in peers:
+            note = state_files.of_node(f"joined.{peer}")
+            note.write(quorum_overlap.cluster_start_id())
 
     def start_attrd(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Have an attrd run, for replicas that publish no host and no cache."""

@@ -392,5 +392,10 @@ def peer_membership(runner: Runner, device: str, peer: str) -> str:
         )
 
     return fence_rules.peer_membership(
-        is_quorate=seen.is_quorate, is_member=peer in seen.members, is_fenced=fenced
+        is_quorate=seen.is_quorate,
+        is_member=peer in seen.members,
+        # Who asks here removes a mark of a peer that is in sync, or has DRBD connect: that may be
+        # done beside a member that has not joined Pacemaker yet, too (sanctl/safety).
+        has_joined=lambda: True,
+        is_fenced=fenced,
     )

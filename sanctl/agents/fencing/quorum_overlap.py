@@ -17,6 +17,10 @@ that it knows, and would serve the data of last week. So there, in addition:
   too, is a note, until the replica is restarted. 8.4 goes on calling a replica UpToDate that has
   lost its Primary while no cluster software ran on its node: the first probe finds such a replica,
   and it is restarted (`predates_cluster_start`).
+* A connection counts once the peer has joined Pacemaker since it was started here: until then
+  neither node would be fenced for the other (`fence_rules.is_never_connected`). That is a note of
+  the node, `joined.PEER`, on tmpfs: a monitor asks the CIB until there is one, and the fence-peer
+  handler, which reads the CIB anyway, writes it while the CIB expects the peer to be up.
 * Where the operator has accepted to do without fencing (SAN-RISK-001), a node that is out of the
   membership is taken as gone. Nothing less would ever let the other node go on.
 
@@ -30,8 +34,9 @@ For a device with three and more replicas (DRBD 9) the peer's membership counts 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from sanctl.drivers import cib, corosync, drbd_kernel, drbdsetup
@@ -95,12 +100,8 @@ class ClusterView:
         return self._is_fencing_off
 
 
-def membership_for_device(
-    view: ClusterView, device: str, peer: str, membership: str, *, has_joined: Callable[[], bool]
-) -> str:
+def membership_for_device(view: ClusterView, device: str, peer: str, membership: str) -> str:
     """Return a peer's membership (see `outdate.peer_membership`) as it counts for this device.
-
-    `has_joined` says whether the peer takes part in Pacemaker, and so in this node's CIB.
 
     Raises:
         CommandError: Pacemaker or DRBD did not answer.
@@ -117,8 +118,7 @@ def membership_for_device(
         return "fenced" if is_out and view.is_fencing_off() else membership
     return apply_quorum_overlap(
         membership,
-        has_joined=has_joined,
-        is_never_connected=lambda: _is_never_connected(view, device),
+        is_never_connected=lambda: _is_never_connected(view, device, peer),
         quorums_intersect=view.present.quorums_intersect,
     )
 
@@ -140,29 +140,34 @@ def goes_on_without(view: ClusterView, device: str, peer: str) -> bool:
 def may_try_promotion(runner: Runner, state: ResourceState, others: Collection[str]) -> bool:
     """Whether a promotion here has a chance, as far as `membership_for_device` decides.
 
-    It has none where the replica has not been connected since it was started, no node of another
+    It has none where the replica counts as never connected since it was started, no node of another
     replica has joined the cluster, and quorums need share no node. Then the fence-peer handler
     refuses, however often it is called, and each refusal would stop and start the replica, so that
     no monitor could publish what the replica holds or carry out an operator's order.
 
     Args:
-        runner: starts corosync-quorumtool and crm_attribute.
+        runner: starts corosync-quorumtool, cibadmin and crm_attribute, each if it is needed.
         state: the resource as DRBD reports it here.
         others: the device's other nodes.
 
     Raises:
         CommandError: corosync or Pacemaker did not answer.
     """
-    if state.disk != _NOT_CONNECTED_YET or drbd_kernel.generation() >= 9 or state.is_connected:
+    if not others:
         return True
-    if _operator_trust_note(state.name).exists():
-        return True
-    seen = corosync.membership(runner)
-    if seen.quorums_intersect or not others:
-        return True
-    if any(_has_joined(runner, node) for node in seen.members & set(others)):
-        return True
-    return _is_fencing_off(runner)
+    seen = functools.cache(lambda: corosync.membership(runner))
+    return fence_rules.may_try_promotion(
+        is_primary=state.is_primary,
+        is_never_connected=lambda: (
+            not _operator_trust_note(state.name).exists()
+            and _counts_as_never_connected(state, others)
+        ),
+        quorums_intersect=lambda: seen().quorums_intersect,
+        is_beside_member=lambda: any(
+            _has_joined(runner, node) for node in sorted(seen().members & set(others))
+        ),
+        is_fencing_off=lambda: _is_fencing_off(runner),
+    )
 
 
 def has_joined(state: ET.Element | None) -> bool:
@@ -178,8 +183,11 @@ def has_joined(state: ET.Element | None) -> bool:
     )
 
 
-def is_down(state: ET.Element | None) -> bool:
+def is_down(state: ET.Element | None, *, is_member: bool = False) -> bool:
     """Whether a node that is no member is down as expected, by its `node_state`.
+
+    With `is_member` it may be a member of Corosync, on which Pacemaker does not run: it was stopped
+    in order, or the node was fenced and Pacemaker has not been started again.
 
     Pacemaker Explained, "Node status": a node that left cleanly or was fenced is expected to be
     down and has joined nothing; until then the node counts as unclean. One that was lost together
@@ -190,7 +198,7 @@ def is_down(state: ET.Element | None) -> bool:
     return (
         state is not None
         and state.tag == "node_state"
-        and state.get("in_ccm") in {"false", "0"}
+        and (is_member or state.get("in_ccm") in {"false", "0"})
         and state.get("crmd") in {"offline", "0"}
         and state.get("expected") == "down"
         and state.get("join") == "down"
@@ -198,19 +206,46 @@ def is_down(state: ET.Element | None) -> bool:
 
 
 def _has_joined(runner: Runner, node: str) -> bool:
-    return has_joined(cib.node_state(runner, node))
+    state = cib.node_state(runner, node)
+    record_joined(node, state)
+    return has_joined(state)
 
 
-def record_connection(device: str) -> None:
-    """Note that this node's replica has been connected since the cluster software started here.
+def record_joined(node: str, state: ET.Element | None) -> None:
+    """Note that a node has joined Pacemaker since its start here, if its `node_state` says so.
 
-    Without the note, as where /run is full, the replica counts as never connected.
+    Without room for the note the node counts as one that has not.
     """
+    is_expected = state is not None and state.get("expected") == "member"
     with contextlib.suppress(OSError):
-        _connected_note(device).write(cluster_start_id())
+        if fence_rules.has_ever_joined(
+            has_joined=has_joined(state), is_expected=is_expected
+        ) and not _has_met(node):
+            _joined_note(node).write(cluster_start_id())
 
 
-def predates_cluster_start(runner: Runner, state: ResourceState) -> bool:
+def record_connection(runner: Runner, state: ResourceState, others: Collection[str]) -> None:
+    """Note that this node's replica is connected, if its peers have joined since Pacemaker's start.
+
+    Once it is noted, nothing more is asked. Without the note, as where /run is full, a replica of
+    DRBD 9 counts as never connected; 8.4 knows itself, and needs to know of the peers alone.
+
+    Args:
+        runner: starts cibadmin, for a peer that is not known to have joined.
+        state: the resource as DRBD reports it here, connected to all peers.
+        others: the device's other nodes.
+    """
+    with contextlib.suppress(SanctlError, OSError):
+        if _has_connected(state.name) or not others:
+            return
+        for node in others:
+            if not _has_met(node):
+                record_joined(node, cib.node_state(runner, node))
+        if all(_has_met(node) for node in others):
+            _connected_note(state.name).write(cluster_start_id())
+
+
+def predates_cluster_start(runner: Runner, state: ResourceState, others: Collection[str]) -> bool:
     """Whether a standby was up before the cluster software started here, and may have old data.
 
     As after maintenance: DRBD went on while the cluster software was down, and 8.4 goes on calling
@@ -221,14 +256,15 @@ def predates_cluster_start(runner: Runner, state: ResourceState) -> bool:
     A connection is noted, as by each monitor.
 
     Args:
-        runner: starts corosync-quorumtool.
+        runner: starts corosync-quorumtool and cibadmin, each if it is needed.
         state: the resource as DRBD reports it here, at the first probe after that start.
+        others: the device's other nodes.
 
     Raises:
         CommandError: corosync did not answer.
     """
     if state.is_connected:
-        record_connection(state.name)
+        record_connection(runner, state, others)
     if state.is_primary or state.is_connected or not state.peers or drbd_kernel.generation() >= 9:
         return False
     if (
@@ -263,6 +299,10 @@ def _connected_note(device: str) -> state_files.StateFile:
     return state_files.of_device(device, "connected")
 
 
+def _joined_note(node: str) -> state_files.StateFile:
+    return state_files.of_node(f"joined.{node}")
+
+
 def _operator_trust_note(device: str) -> state_files.StateFile:
     return state_files.of_device(device, "operator-trust")
 
@@ -282,13 +322,24 @@ def _has_connected(device: str) -> bool:
     return _connected_note(device).read("never") == cluster_start_id()
 
 
-def _is_never_connected(view: ClusterView, device: str) -> bool:
+def _has_met(node: str) -> bool:
+    return _joined_note(node).read("never") == cluster_start_id()
+
+
+def _is_never_connected(view: ClusterView, device: str, peer: str) -> bool:
     if _operator_trust_note(device).exists():
         return False
-    if drbd_kernel.generation() >= 9:
-        return not _has_connected(device)
     state = view.state(device)
-    return state is None or state.disk == _NOT_CONNECTED_YET
+    return state is None or _counts_as_never_connected(state, [peer])
+
+
+def _counts_as_never_connected(state: ResourceState, peers: Collection[str]) -> bool:
+    is_8 = drbd_kernel.generation() < 9
+    return fence_rules.is_never_connected(
+        is_told=state.disk != _NOT_CONNECTED_YET if is_8 else None,
+        is_noted=_has_connected(state.name),
+        has_met=any(_has_met(peer) for peer in peers),
+    )
 
 
 def _apply_drbd_quorum(view: ClusterView, device: str, membership: str) -> str:

@@ -319,7 +319,9 @@ def _look(
             give(device, "alone")
         return {}, None, None
     seen = outdated_marks.read(this.runner, devices, this.peer)
-    is_down = quorum_overlap.is_down(seen.state)
+    quorum_overlap.record_joined(this.peer, seen.state)
+    is_member = this.peer in view.present.members
+    is_down = quorum_overlap.is_down(seen.state, is_member=is_member)
     found: dict[str, Facts] = {}
     for device in devices:
         marks = seen.devices.get(device)
@@ -329,16 +331,11 @@ def _look(
         is_primary = device in seen.primary
         membership = fence_rules.peer_membership(
             is_quorate=True,
-            is_member=this.peer in view.present.members,
+            is_member=is_member,
+            has_joined=lambda: quorum_overlap.has_joined(seen.state),
             is_fenced=partial(fence_rules.is_fenced, is_down=is_down, is_primary=is_primary),
         )
-        known = quorum_overlap.membership_for_device(
-            view,
-            device,
-            this.peer,
-            membership,
-            has_joined=lambda: quorum_overlap.has_joined(seen.state),
-        )
+        known = quorum_overlap.membership_for_device(view, device, this.peer, membership)
         may_go_on = known == "unknown" and shared_marks.wants_ahead(this.tokens[device])
         found[device] = Facts(
             membership=known,

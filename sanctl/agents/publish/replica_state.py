@@ -265,8 +265,9 @@ def _publish(
     clears_marks: bool,
     score_alone: bool,
 ) -> bool:
+    others = sorted(set(device.nodes) - {os.uname().nodename})
     if state is not None and state.is_connected:
-        quorum_overlap.record_connection(device.name)
+        quorum_overlap.record_connection(runner, state, others)
     if state is not None:
         compared_data.record(device, state)
     is_new = (
@@ -292,7 +293,6 @@ def _publish(
     # One that serves goes on: without a score Pacemaker would take it from its hosts.
     if lacks and not is_active:
         score = None
-    others = sorted(set(device.nodes) - {os.uname().nodename})
     if (
         score is not None
         and state is not None

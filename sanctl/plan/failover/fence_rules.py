@@ -34,16 +34,31 @@ PEER_OUTDATED = 4
 PEER_FENCED = 7
 
 
-def peer_membership(*, is_quorate: bool, is_member: bool, is_fenced: Callable[[], bool]) -> str:
+def peer_membership(
+    *,
+    is_quorate: bool,
+    is_member: bool,
+    has_joined: Callable[[], bool],
+    is_fenced: Callable[[], bool],
+) -> str:
     """Return what the cluster knows of a peer: `member`, `fenced`, `unknown` or `alone`.
 
     Without quorum (`alone`) nothing is known: another partition may have decided otherwise. Silence
-    is not absence: a peer that is no member is unknown until it is known to be fenced. `is_fenced`
-    is called for such a peer only.
+    is not absence: a peer that is no member is unknown until it is known to be fenced.
+
+    Nor is a member of Corosync one that has not joined Pacemaker yet, some second later: until then
+    each has a CIB of its own. A node that was fenced as it marked this one brings that mark along,
+    in a CIB that outranks this one (`admin_epoch_rise`), and with it this partition's marks go.
+
+    Args:
+        is_quorate: this node is in a partition with quorum.
+        is_member: Corosync names the peer as a member.
+        has_joined: the peer's CIB and this node's are one; asked of a member only.
+        is_fenced: the peer was fenced, or has left in order; asked of any other only.
     """
     if not is_quorate:
         return "alone"
-    if is_member:
+    if is_member and has_joined():
         return "member"
     return "fenced" if is_fenced() else "unknown"
 
@@ -57,6 +72,66 @@ def is_fenced(*, is_down: bool, is_primary: bool) -> bool:
     history. So a peer that is Primary by it, `is_primary`, may be one still.
     """
     return is_down and not is_primary
+
+
+def has_ever_joined(*, has_joined: bool, is_expected: bool) -> bool:
+    """Whether a peer has joined Pacemaker since this node's was started: it is fenced if lost.
+
+    A coordinator expects a node to be up from its join on, and the CIB says so until the node has
+    left in order or was fenced. Before that a node that is lost is called down, and left alone: one
+    that has just booted, and has seen its peer as a member for a moment, does not fence it.
+    """
+    return has_joined or is_expected
+
+
+def is_never_connected(*, is_told: bool | None, is_noted: bool, has_met: bool) -> bool:
+    """Whether a replica counts as one that has connected to no peer since it was started.
+
+    A replica that was connected, in sync, may be promoted once its peer is fenced. Where its node
+    has booted and seen the peer for a moment alone, neither node has to be fenced for the other:
+    each is down by the other's CIB. DRBD may connect all the same, by its own network, and both
+    replicas would be promoted when that network breaks. So a connection counts from the moment on
+    at which the peer has joined Pacemaker: from then on it is fenced before it is taken for gone.
+
+    Args:
+        is_told: DRBD says itself that the replica has been connected (8.4); None where it does not.
+        is_noted: a note says so, for the present start of Pacemaker. A release before this rule has
+            written it at each connection: replicas that were up then need not be restarted.
+        has_met: the peer has joined Pacemaker since its present start here.
+    """
+    if is_told is None:
+        return not is_noted
+    return not (is_told and (is_noted or has_met))
+
+
+def may_try_promotion(
+    *,
+    is_primary: bool,
+    is_never_connected: Callable[[], bool],
+    quorums_intersect: Callable[[], bool],
+    is_beside_member: Callable[[], bool],
+    is_fencing_off: Callable[[], bool],
+) -> bool:
+    """Whether a replica is a candidate, as far as `apply_quorum_overlap` has a say.
+
+    Without a member beside it fence-peer would refuse one that counts as never connected, however
+    often. Nor while DRBD is connected, when no handler is asked: neither node is fenced for the
+    other then, and the peer may be promoted once the connection breaks, beside this one, frozen.
+
+    Args:
+        is_primary: the replica is Primary: it stays so.
+        is_never_connected: see the function of that name.
+        quorums_intersect: any two quorums of the cluster have a node in common.
+        is_beside_member: the node of another replica has joined Pacemaker, and shares this CIB.
+        is_fencing_off: the operator does without fencing, and a node out of sight is gone.
+    """
+    return (
+        is_primary
+        or not is_never_connected()
+        or quorums_intersect()
+        or is_beside_member()
+        or is_fencing_off()
+    )
 
 
 def is_certain(membership: str) -> bool:
@@ -81,7 +156,6 @@ def may_begin_resync(membership: str) -> bool:
 def apply_quorum_overlap(
     membership: str,
     *,
-    has_joined: Callable[[], bool],
     is_never_connected: Callable[[], bool],
     quorums_intersect: bool,
 ) -> str:
@@ -90,19 +164,17 @@ def apply_quorum_overlap(
     A replica that has connected to no peer since it was started may have been off while the peer
     served and marked it. If any two quorums of the cluster have a node in common, one node of this
     partition knows that mark. If not (`two_node`), no node need know it, and a fenced peer proves
-    nothing about this replica. A member of Corosync proves it only once the member has joined
-    Pacemaker, too: until then the member's CIB, with the mark, is not this node's.
+    nothing about this replica. A member proves it: its CIB, with the mark, is this node's.
 
     Args:
         membership: what the cluster knows of the peer, see `peer_membership`.
-        has_joined: the peer's CIB and this node's are one.
-        is_never_connected: this node's replica has connected to no peer since it was started.
+        is_never_connected: this node's replica has connected to no peer since it was started, see
+            the function of that name.
         quorums_intersect: any two quorums of the cluster have a node in common.
     """
     if quorums_intersect:
         return membership
-    is_open = membership == "fenced" or (membership == "member" and not has_joined())
-    return "unknown" if is_open and is_never_connected() else membership
+    return "unknown" if membership == "fenced" and is_never_connected() else membership
 
 
 def admin_epoch_rise(membership: str) -> int:

@@ -37,7 +37,7 @@ SEEN = Seen(
     is_enabled=True,
     drbd_bytes=1 << 20,
     target_bytes=1 << 20,
-    notes=frozenset({"attrd-cache.state", "published"}),
+    notes=frozenset({"attrd-cache.state", "connected", "published"}),
 )
 FOUND = Fingerprint(SEEN, (record("file", "/proc/x", "y"),))
 _KINDS = ("attrd-cache.state", "attrd-cache.score")

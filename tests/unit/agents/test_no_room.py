@@ -30,7 +30,8 @@ _CIB = (
     '<xpath-query><cib admin_epoch="1" epoch="7"/><node id="2" uname="n2"/>'
     '<instance_attributes id="nodes-2"/>'
     f'<nvpair id="x" name="sanctl-outdated-vol1" value="{"a" * 32}"/>'
-    f'<primitive id="vol1"/><nvpair id="u" name="uuid" value="{"a" * 32}"/></xpath-query>'
+    f'<primitive id="vol1"/><nvpair id="u" name="uuid" value="{"a" * 32}"/>'
+    '<node_state uname="n2" crmd="9" join="member" expected="member"/></xpath-query>'
 )
 
 

@@ -27,8 +27,10 @@ from sanctl.safety.same_worlds import (
     STILL_FAR,
     apart_still,
     canonical,
+    in_spaced_worlds,
     is_doubtful,
     mirrored,
+    with_spaced_epochs,
 )
 from sanctl.safety.search import Counterexample, explore
 from sanctl.safety.transitions import events
@@ -242,6 +244,76 @@ def test_with_two_nodes_no_coordinator_is_new() -> None:
     assert not SHIPPED.is_known_fenced(world.nodes[0], 1)
 
 
+def _after_of_two(*steps: str) -> World:
+    world, possible = initial_world(2, 3), events(SHIPPED)
+    for step in steps:
+        world = next(after for name, after in possible(world) if name == step)
+    return world
+
+
+_SEEN_FOR_A_MOMENT = (
+    "b loses power",
+    "corosync forms a",
+    "a fences b",
+    "b boots",
+    "corosync alone forms a+b",
+    "the heartbeats of b are cut",
+    "corosync forms a",
+    "corosync forms b",
+)
+
+
+def test_a_node_that_was_seen_for_a_moment_is_fenced_by_none() -> None:
+    """Pacemaker's join_make_offer: one that never joined is called down, and that is enough."""
+    world = _after_of_two(*_SEEN_FOR_A_MOMENT)
+    assert [is_called_down(node, 1 - i) for i, node in enumerate(world.nodes)] == [True, True]
+    possible = _names_of_events(world)
+    assert "the replica on b starts" in possible
+    assert not any("fences" in name for name in possible)
+    joined = _after_of_two(*_SEEN_FOR_A_MOMENT[:5], "Pacemaker joins a+b", "a loses all networks")
+    formed = next(after for name, after in events(SHIPPED)(joined) if name == "corosync forms b")
+    assert "b fences a" in _names_of_events(formed)
+
+
+def test_its_replica_is_no_candidate_though_it_is_connected() -> None:
+    world = _after_of_two(
+        *_SEEN_FOR_A_MOMENT,
+        "DRBD on a notices that the link is gone",
+        "the replica on b starts",
+        "DRBD connects",
+    )
+    order = "the cluster orders the promotion of b"
+    assert order not in _names_of_events(world)
+    unsafe = events(SHIPPED._replace(counts_joined=False))
+    assert order in {name for name, _ in unsafe(world)}
+
+
+def test_until_two_nodes_have_joined_each_has_a_cib_of_its_own() -> None:
+    steps = ("DRBD on a notices that the link is gone", "the handler of a asks: certain")
+    world = _after_of_two(*_SEEN_FOR_A_MOMENT[:3], *steps, *_SEEN_FOR_A_MOMENT[3:5])
+    name = "the handler of a marks b as fenced"
+    marked = next(after for said, after in events(SHIPPED)(world) if said == name)
+    assert [node.marks for node in marked.nodes] == [0b10, 0]
+    said = dict(events(SHIPPED)(marked))["Pacemaker joins a+b"]
+    assert [node.marks for node in said.nodes] == [0b10, 0b10]
+    assert not any(node.is_joining or node.is_new for node in said.nodes)
+
+
+def test_a_replica_that_was_stopped_is_nothing_that_runs() -> None:
+    stopped = _after("the replica on b stops")
+    assert [node.active for node in stopped.nodes] == [0b01] * 3
+    lost = _after("the replica on b stops", "b loses all networks", "corosync forms a+w")
+    assert not any("fences" in name and "where" not in name for name in _names_of_events(lost))
+
+
+def test_worlds_that_are_kept_have_spaced_epochs() -> None:
+    world = initial_world(3, 1)
+    assert with_spaced_epochs(world) is world
+    far = world._replace(nodes=tuple(n._replace(epoch=7 * i) for i, n in enumerate(world.nodes)))
+    for _, after in in_spaced_worlds(events(SHIPPED))(far):
+        assert max(node.epoch for node in after.nodes) <= 3 * EPOCH_GAP
+
+
 def test_a_node_that_has_booted_knows_nothing_of_the_others() -> None:
     booted = _after("w loses power", "w boots")
     assert not any(is_called_down(booted.nodes[2], other) for other in (0, 1))
@@ -291,7 +363,7 @@ def test_nothing_goes_wrong_where_an_order_is_in_no_other_cib() -> None:
 
 def _explored_by_events(nodes: int, fault: str) -> tuple[int, int, int]:
     """Return what `explore_cluster` counts, by the events alone: no tables, each world as it is."""
-    first, possible = initial_world(nodes, 1), events(SHIPPED)
+    first, possible = initial_world(nodes, 1), in_spaced_worlds(events(SHIPPED))
     first = next(world for name, world in possible(first) if name == fault)
     result = explore(
         first, possible, broken_invariant, is_whole, key=canonical, is_doubtful=is_doubtful

@@ -63,7 +63,8 @@ class Cluster(FakeRunner):
         )
         return (
             f'<xpath-query><cib admin_epoch="2" epoch="7"/>{found}<primitive id="vol1"/>'
-            f'<nvpair id="u" name="uuid" value="{UUID}"/>{marks}</xpath-query>'
+            f'<nvpair id="u" name="uuid" value="{UUID}"/>{marks}'
+            '<node_state uname="n2" crmd="9" join="member" expected="member"/></xpath-query>'
         )
 
     @property

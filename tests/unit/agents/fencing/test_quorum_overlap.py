@@ -12,10 +12,12 @@ import pytest
 
 from sanctl.agents.fencing import quorum_overlap
 from sanctl.drivers import corosync
+from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.model.vote_mode import MAJORITY_OF_NODES, VoteMode, Votes
 from sanctl.parse.corosync import Membership
 from sanctl.render.corosync import quorum_section
+from sanctl.system import state_files
 from tests.fakes.node import FakeNode
 from tests.fakes.runner import FakeRunner
 
@@ -23,6 +25,7 @@ TWO_NODE = frozenset({"2Node", "Quorate"})
 
 
 CUT = PeerState("n2", "Connecting", "Unknown", "Off", "DUnknown", 0)
+MET = CUT._replace(connection="Connected", disk="UpToDate", replication="Established")
 LEFT = ResourceState("vol1", "Secondary", "no", "UpToDate", 1024, (CUT,), minor=1)
 
 
@@ -36,37 +39,73 @@ def weigh(
     fencing: str = "true",
     file: VoteMode = VoteMode(votes=Votes.TWO_NODE),  # noqa: B008 - frozen
     generation: int = 8,
-    has_joined: bool = True,
+    has_met: bool = True,
 ) -> str:
     node.generation = generation
     node.states["vol1"] = LEFT._replace(disk=disk, has_quorum=True) if disk else None
     node.membership = Membership("Quorate" in flags, frozenset(members), frozenset(flags))
     Path(corosync.CONF).write_text(quorum_section(file))
     runner = FakeRunner(f"{fencing}\n")
+    if has_met:
+        meet("n2")
     view = quorum_overlap.ClusterView(runner, ["vol1"])
-    return quorum_overlap.membership_for_device(
-        view, "vol1", "n2", standing, has_joined=lambda: has_joined
-    )
+    return quorum_overlap.membership_for_device(view, "vol1", "n2", standing)
+
+
+def meet(node: str, **state: str) -> None:
+    seen = state or {"join": "member", "crmd": "9", "expected": "member"}
+    quorum_overlap.record_joined(node, ET.Element("node_state", seen))
+
+
+def connect(
+    node_state: str = '<node_state crmd="9" join="member" expected="member"/>',
+) -> FakeRunner:
+    runner = FakeRunner(node_state)
+    quorum_overlap.record_connection(runner, LEFT._replace(peers=(MET,)), ["n2"])
+    return runner
 
 
 def test_a_member_is_a_member(fake_node: FakeNode) -> None:
     assert weigh(fake_node, "member", disk="Consistent") == "member"
 
 
-@pytest.mark.parametrize(
-    ("disk", "flags", "expected"),
-    [
-        # Its CIB, and with it the mark of this replica, comes when it joins Pacemaker.
-        ("Consistent", TWO_NODE, "unknown"),
-        ("Consistent", {"Quorate", "Qdevice"}, "unknown"),
-        ("Consistent", {"Quorate"}, "member"),
-        ("UpToDate", TWO_NODE, "member"),
-    ],
-)
-def test_a_member_of_corosync_alone_is_unknown_to_a_replica_never_connected(
-    fake_node: FakeNode, disk: str, flags: Collection[str], expected: str
+@pytest.mark.parametrize("flags", [TWO_NODE, {"Quorate", "Qdevice"}], ids=str)
+@pytest.mark.parametrize("generation", [8, 9])
+def test_a_connection_counts_once_the_peer_has_joined_pacemaker(
+    fake_node: FakeNode, flags: Collection[str], generation: int
 ) -> None:
-    assert weigh(fake_node, "member", disk=disk, flags=flags, has_joined=False) == expected
+    """What broke: a booted node saw its peer for a moment, and none was fenced for the other."""
+    seen: dict[str, Any] = {"flags": flags, "generation": generation, "has_met": False}
+    for state in ('<node_state in_ccm="9" crmd="9"/>', "<node_state/>", ""):
+        connect(state)
+        assert weigh(fake_node, "fenced", **seen) == "unknown", state
+    assert weigh(fake_node, "member", **seen) == "member"
+    connect()
+    assert weigh(fake_node, "fenced", **seen) == "fenced"
+
+
+def test_the_note_of_a_release_before_counts(fake_node: FakeNode) -> None:
+    """The release is exchanged under running replicas: a fail-over right then is none refused."""
+    state_files.of_device("vol1", "connected").write(quorum_overlap.cluster_start_id())
+    assert weigh(fake_node, "fenced", has_met=False) == "fenced"
+
+
+def test_a_connection_is_asked_for_until_it_is_noted(fake_node: FakeNode) -> None:
+    unjoined = '<node_state in_ccm="9" crmd="9"/>'
+    assert len(connect(unjoined).calls) == len(connect(unjoined).calls) == 1
+    assert len(connect().calls) == 1
+    assert connect().calls == []
+    # Another device, or the replica started anew: what is known of the peer is enough.
+    quorum_overlap.remove_notes("vol1")
+    assert connect().calls == []
+    assert state_files.of_device("vol1", "connected").exists()
+
+
+def test_where_the_cib_does_not_answer_nothing_is_noted(fake_node: FakeNode) -> None:
+    silent = FakeRunner(CommandError(Problem("SAN-CMD-002", "no answer")))
+    quorum_overlap.record_connection(silent, LEFT._replace(peers=(MET,)), ["n2"])
+    quorum_overlap.record_connection(FakeRunner(), LEFT, [])
+    assert weigh(fake_node, "fenced", has_met=False) == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -117,7 +156,7 @@ def test_with_drbd_9_the_note_of_a_connection_decides(
     seen: dict[str, Any] = {"flags": flags, "generation": 9}
     for disk in ("UpToDate", "Consistent"):
         assert weigh(fake_node, "fenced", disk=disk, **seen) == expected
-        quorum_overlap.record_connection("vol1")
+        connect()
         assert weigh(fake_node, "fenced", disk=disk, **seen) == "fenced"
         quorum_overlap.remove_notes("vol1")
         quorum_overlap.remove_notes("vol1")
@@ -162,8 +201,10 @@ def test_a_silent_peer_is_gone_only_where_fencing_is_off(
         ("Consistent", "Connecting", ({"Quorate", "Qdevice"}, {"n1"}), False),
         # The other one is there, and will say what it knows.
         ("Consistent", "Connecting", (TWO_NODE, {"n1", "n2"}), True),
-        ("Consistent", "Connected", (TWO_NODE, {"n1"}), True),
-        ("UpToDate", "Connecting", (TWO_NODE, {"n1"}), True),
+        # Connected with one that has not joined: that one, too, could be promoted without it.
+        ("UpToDate", "Connected", (TWO_NODE, {"n1"}), False),
+        ("UpToDate", "Connecting", (TWO_NODE, {"n1"}), False),
+        ("UpToDate", "Connected", (TWO_NODE, {"n1", "n2"}), True),
         # A witness would know.
         ("Consistent", "Connecting", ({"Quorate"}, {"n1", "n3"}), True),
     ],
@@ -187,13 +228,24 @@ def test_no_promotion_is_tried_that_the_handler_must_refuse(
         )
 
     assert quorum_overlap.may_try_promotion(answers("member", "true"), state, ["n2"]) is expected
-    if "n2" in members:
+    if "n2" in members and disk == "Consistent":
         assert not quorum_overlap.may_try_promotion(answers("down", "true"), state, ["n2"])
     # Without fencing, by the operator's word, whoever is out is taken as gone.
     assert quorum_overlap.may_try_promotion(answers("down", "false"), state, ["n2"])
+    # One that serves goes on serving; and a device of one replica asks for nobody.
+    primary = state._replace(role="Primary")
+    assert quorum_overlap.may_try_promotion(answers("down", "true"), primary, ["n2"])
+    assert quorum_overlap.may_try_promotion(answers("down", "true"), state, [])
 
 
-MET = CUT._replace(connection="Connected", disk="UpToDate", replication="Established")
+@pytest.mark.parametrize("generation", [8, 9])
+def test_a_replica_that_has_been_connected_is_tried_without_a_question(
+    fake_node: FakeNode, generation: int
+) -> None:
+    fake_node.generation = generation
+    connect()
+    nobody = FakeRunner()
+    assert quorum_overlap.may_try_promotion(nobody, LEFT, ["n2"]) and nobody.calls == []
 
 
 def left_over(
@@ -205,7 +257,8 @@ def left_over(
 ) -> bool:
     node.generation = generation
     node.membership = Membership(True, frozenset({"n1"}), frozenset(flags))
-    return quorum_overlap.predates_cluster_start(FakeRunner(), state)
+    joined = FakeRunner('<node_state crmd="9" join="member" expected="member"/>')
+    return quorum_overlap.predates_cluster_start(joined, state, ["n2"])
 
 
 @pytest.fixture
@@ -229,7 +282,7 @@ def test_a_replica_from_before_the_cluster_start_is_found(
 ) -> None:
     assert left_over(fake_node, LEFT)
     # As after `crm_resource --cleanup`, which probes, too: it has lost its peer in this life.
-    quorum_overlap.record_connection("vol1")
+    connect()
     assert not left_over(fake_node, LEFT)
     be_in(fake_node, lives[1])
     assert left_over(fake_node, LEFT)
@@ -263,7 +316,7 @@ def test_where_quorums_intersect_no_replica_is_restarted(
 def test_with_drbd_9_a_new_cluster_start_has_no_connection_noted(
     fake_node: FakeNode, lives: list[Path]
 ) -> None:
-    quorum_overlap.record_connection("vol1")
+    connect()
     assert weigh(fake_node, "fenced", generation=9) == "fenced"
     be_in(fake_node, lives[1])
     assert weigh(fake_node, "fenced", generation=9) == "unknown"
@@ -274,5 +327,5 @@ def test_without_a_cluster_start_id_a_note_counts_for_the_boot(
 ) -> None:
     be_in(fake_node, lives[0] / "not there")
     assert left_over(fake_node, LEFT)
-    quorum_overlap.record_connection("vol1")
+    connect()
     assert not left_over(fake_node, LEFT)

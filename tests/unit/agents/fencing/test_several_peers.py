@@ -104,7 +104,8 @@ def _node(
                 marks.extend(re.findall(r'node="(\w+)"', node.calls[-1][1] or ""))
             case "cibadmin" if "--query" in argv:
                 peer = re.findall(r"//node_state\[@uname='(\w*)'\]", argv[-1])[0]
-                gone = (_SILENT if peer == silent else _GONE).format(peer=peer)
+                is_up = peer == silent or peer in members
+                gone = (_SILENT if is_up else _GONE).format(peer=peer)
                 if "|" not in argv[-1]:
                     return gone
                 elements = "".join(_MARK.format(peer=each, uuid=DEVICE.uuid) for each in marks)

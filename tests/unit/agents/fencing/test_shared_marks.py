@@ -19,6 +19,7 @@ from tests.fakes.node import FakeNode
 from tests.fakes.runner import Answer, FakeRunner
 
 UUIDS = {"vol1": "1" * 32, "vol2": "2" * 32, "vol3": "3" * 32}
+_HERE = '<node_state uname="n2" in_ccm="9" crmd="9" join="member" expected="member"/>'
 _FENCED = '<node_state uname="n2" in_ccm="0" crmd="0" join="down" expected="down"/>'
 _QUORUM = "Ring ID: 1.{ring:x}\nQuorate: {quorate}\nNodeid Votes Name\n 1 1 n1 (local)\n 3 1 n3\n"
 
@@ -82,8 +83,8 @@ class Cluster(FakeRunner):
         number = '<cluster_property_set id="p"/><nvpair id="p-n" name="sanctl-cib-number"/>'
         return (
             f'<x><cib admin_epoch="{self.admin_epoch}" epoch="7"/>{number * self.is_numbered}'
-            f'<node id="1" uname="n1"/>'
-            f'<node id="2" uname="n2"/>{devices}{marks}{_FENCED}</x>'
+            f'<node id="1" uname="n1"/><node id="2" uname="n2"/>{devices}{marks}'
+            f"{_HERE if self.is_back else _FENCED}</x>"
         )
 
     @staticmethod
@@ -191,7 +192,7 @@ def test_a_device_that_waits_is_not_marked_with_one_that_goes_on(
     monkeypatch.setattr(
         quorum_overlap, "goes_on_without", lambda _view, device, _peer: device != "vol2"
     )
-    monkeypatch.setattr(quorum_overlap, "is_down", lambda _: False)
+    monkeypatch.setattr(quorum_overlap, "is_down", lambda _, is_member: False)
     waits = ask("vol2", ahead(shared_marks._new_token(), ""))
     resync = ask("vol3", keeping(shared_marks._new_token()))
     assert mark_outdated(cluster, "vol1", "n2", last="") == outdate.AHEAD

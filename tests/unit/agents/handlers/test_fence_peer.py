@@ -137,6 +137,7 @@ class _Cib:
         self.admin_epoch = 3
         self.mark = ""
         self.own_mark = ""
+        self.after_mark: dict[str, str] | None = None
 
     def answer(self, argv: Sequence[str], stdin: str | None = None) -> Answer:
         if "--modify" in argv:
@@ -145,6 +146,7 @@ class _Cib:
             made = change.find("configuration/constraints/rsc_location[@node='n2']")
             assert made is not None
             self.mark = made.get("id", "").rpartition(".")[2] if self.keeps else ""
+            self.state = self.after_mark or self.state
             return ""
         pairs = " ".join(f'{key}="{value}"' for key, value in self.state.items())
         mark = f'<rsc_location id="sanctl-outdated-vol1.n2.{self.mark}" node="n2"/>'
@@ -386,9 +388,53 @@ def test_the_mark_of_a_fenced_peer_makes_this_cib_the_newest() -> None:
 
 
 def test_a_peer_that_was_fenced_while_it_was_marked_is_marked_again() -> None:
-    node = _node(_LOST, ["Yes/n2", "Yes/n1"], _Cib(_GONE_NEW))
+    cib = _Cib(_HERE)
+    node = _node(_LOST, ["Yes/n2", "Yes/n1"], cib)
+    cib.after_mark = _GONE_NEW
     assert mark_outdated(node, "vol1", "n2") == "unknown"
     assert (node.cib.mark, node.cib.admin_epoch) == (_UUID, 3)
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        # Corosync has it as a member some second before it joins Pacemaker, and its CIB is its own.
+        ({"in_ccm": "9", "crmd": "9", "join": "down", "expected": "down"}, "unknown"),
+        ({"in_ccm": "9", "crmd": "9"}, "unknown"),
+        # The controller has died there: the node will be fenced.
+        ({"in_ccm": "9", "crmd": "0", "join": "down", "expected": "member"}, "unknown"),
+        # Pacemaker was stopped there, in order, and Corosync was not.
+        ({"in_ccm": "9", "crmd": "0", "join": "down", "expected": "down"}, "fenced"),
+        ({"in_ccm": "9", "crmd": "9", "join": "member", "expected": "member"}, "member"),
+    ],
+)
+def test_a_member_of_corosync_is_one_once_it_has_joined_pacemaker(
+    state: dict[str, str], expected: str
+) -> None:
+    """What broke: a node that was fenced as it marked this one brings a CIB that outranks."""
+    cib = _Cib(state)
+    node = _node(_LOST, ["Yes/n2"] * 2, cib)
+    assert mark_outdated(node, "vol1", "n2") == expected
+    assert (cib.mark, cib.admin_epoch) == {
+        "unknown": ("", 3), "fenced": (_UUID, 67), "member": (_UUID, 3)
+    }[expected]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("state", "is_noted"),
+    [
+        (_GONE_NEW, False),
+        ({"in_ccm": "9", "crmd": "9"}, False),
+        # Lost, and not fenced yet: the CIB still expects it to be up.
+        ({"in_ccm": "0", "crmd": "0", "join": "down", "expected": "member"}, True),
+        ({"in_ccm": "9", "crmd": "9", "join": "member", "expected": "member"}, True),
+    ],
+)
+def test_a_handler_notes_that_its_peer_has_joined(
+    state: dict[str, str], is_noted: bool, fake_node: FakeNode
+) -> None:
+    mark_outdated(_node(_LOST, ["Yes/n1"] * 2, _Cib(state)), "vol1", "n2")
+    assert state_files.of_node("joined.n2").exists() is is_noted
 
 
 def test_a_mark_that_did_not_last_does_not_count() -> None:
@@ -431,6 +477,7 @@ class _Frozen(FakeRunner):
         self.cib = _Cib(_AWAY)
 
     def inner(self, argv: Sequence[str], told: str) -> Answer:
+        self.cib.state = _HERE if "n2" in told else _AWAY
         node = _node(self.events, [told], self.cib)
         node.calls.append(self.calls[-1])
         assert callable(node.answer)

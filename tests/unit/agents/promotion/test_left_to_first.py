@@ -25,6 +25,7 @@ NOTE = f"left-to-first.{FIRST.uuid}"
 @pytest.fixture
 def node(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> FakeNode:
     fake_node.start_attrd(monkeypatch)
+    fake_node.meet("n2")
     monkeypatch.setattr(first_activation, "is_new", lambda *_: True)
     return fake_node
 

@@ -34,6 +34,7 @@ STANDBY = ResourceState("vol1", "Secondary", "no", "UpToDate", 1024, (PEER,), mi
 @pytest.fixture
 def node(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> FakeNode:
     fake_node.start_attrd(monkeypatch)
+    fake_node.meet("n2")
     monkeypatch.setattr(compared_data, "is_candidate", lambda *_: True)
     fake_node.enter_period_of_vol1()
     return fake_node

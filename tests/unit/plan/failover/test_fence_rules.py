@@ -48,6 +48,79 @@ def test_only_a_peer_that_is_no_member_may_have_a_cib_of_its_own(
     assert fence_rules.may_begin_resync(peer) == may_begin_resync
 
 
+@pytest.mark.parametrize(
+    ("is_quorate", "is_member", "has_joined", "is_fenced", "expected"),
+    [
+        (False, True, True, True, "alone"),
+        (True, True, True, True, "member"),
+        # A CIB of its own, until it has joined Pacemaker.
+        (True, True, False, False, "unknown"),
+        (True, True, False, True, "fenced"),
+        (True, False, True, False, "unknown"),
+        (True, False, True, True, "fenced"),
+    ],
+)
+def test_a_member_is_one_once_it_has_joined(
+    is_quorate: bool, is_member: bool, has_joined: bool, is_fenced: bool, expected: str
+) -> None:
+    said = fence_rules.peer_membership(
+        is_quorate=is_quorate,
+        is_member=is_member,
+        has_joined=lambda: has_joined,
+        is_fenced=lambda: is_fenced,
+    )
+    assert said == expected
+
+
+@pytest.mark.parametrize(("has_joined", "is_expected"), [*product([True, False], repeat=2)])
+def test_a_peer_has_joined_where_it_is_expected(has_joined: bool, is_expected: bool) -> None:
+    said = fence_rules.has_ever_joined(has_joined=has_joined, is_expected=is_expected)
+    assert said is (has_joined or is_expected)
+
+
+@pytest.mark.parametrize(
+    ("is_told", "is_noted", "has_met", "expected"),
+    [
+        (True, False, True, False),
+        (True, True, False, False),
+        (True, False, False, True),
+        (False, True, True, True),
+        # DRBD 9 does not say: the note decides.
+        (None, True, False, False),
+        (None, False, True, True),
+    ],
+)
+def test_a_connection_counts_once_its_peer_has_joined(
+    is_told: bool | None, is_noted: bool, has_met: bool, expected: bool
+) -> None:
+    said = fence_rules.is_never_connected(is_told=is_told, is_noted=is_noted, has_met=has_met)
+    assert said is expected
+
+
+@pytest.mark.parametrize("reason", ["primary", "connected", "intersect", "member", "off", ""])
+def test_a_replica_is_tried_where_the_handler_need_not_refuse_it(reason: str) -> None:
+    said = fence_rules.may_try_promotion(
+        is_primary=reason == "primary",
+        is_never_connected=lambda: reason != "connected",
+        quorums_intersect=lambda: reason == "intersect",
+        is_beside_member=lambda: reason == "member",
+        is_fencing_off=lambda: reason == "off",
+    )
+    assert said is bool(reason)
+
+
+@pytest.mark.parametrize("membership", ["member", "fenced", "unknown", "alone"])
+@pytest.mark.parametrize(("is_never", "intersect"), [*product([True, False], repeat=2)])
+def test_a_fenced_peer_proves_nothing_of_a_replica_never_connected(
+    membership: str, is_never: bool, intersect: bool
+) -> None:
+    said = fence_rules.apply_quorum_overlap(
+        membership, is_never_connected=lambda: is_never, quorums_intersect=intersect
+    )
+    is_open = membership == "fenced" and is_never and not intersect
+    assert said == ("unknown" if is_open else membership)
+
+
 def test_the_mark_of_a_fenced_node_outranks_what_that_node_marked_as_it_was_cut_off() -> None:
     """It has raised its own CIB's number once for each peer that it had lost before."""
     most_nodes = 16  # of Corosync with knet, as supported
