@@ -29,8 +29,7 @@ def cluster_events(world: World, i: int, rules: Rules) -> Iterator[Event]:
         if formed != world:
             how = "Pacemaker joins" if node.is_joining and is_formed(world) else "corosync forms"
             yield f"{how} {_names(reach)}", formed
-        may_wait = len(world.nodes) == 2 and any(each.is_new for each in world.nodes)
-        if may_wait and reach == 0b11 and not is_formed(world):
+        if len(world.nodes) == 2 and reach == 0b11 and not is_formed(world):
             yield f"corosync alone forms {_names(reach)}", _form_unjoined(world)
     if world.unreached is not None:
         yield from _device_votes(world, i, rules)
