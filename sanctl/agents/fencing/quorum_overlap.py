@@ -12,11 +12,12 @@ that it knows, and would serve the data of last week. So there, in addition:
   node is fenced. A replica that has been connected knows whether it was behind; if it was up to
   date then, it has received every write until the link broke. DRBD 8.4 calls a replica that has
   not been connected Consistent, and no other. DRBD 9 calls more replicas Consistent (the survivor
-  of a Primary, until it knows what the others have), so with DRBD 9 a note is kept on tmpfs. An
-  operator who has seen what the replica holds may call it good all the same (`device heal`): that,
-  too, is a note, until the replica is restarted. 8.4 goes on calling a replica UpToDate that has
-  lost its Primary while no cluster software ran on its node: the first probe finds such a replica,
-  and it is restarted (`predates_cluster_start`).
+  of a Primary, until it knows what the others have), so with DRBD 9 each connection is noted, on
+  tmpfs, for the start of Pacemaker in which it was seen (`was-connected`). An operator who has seen
+  what the replica holds may call it good all the same (`device heal`): that, too, is a note, until
+  the replica is restarted. 8.4 goes on calling a replica UpToDate that has lost its Primary while
+  no cluster software ran on its node: the first probe finds such a replica, and it is restarted
+  (`predates_cluster_start`).
 * A connection counts once the peer has joined Pacemaker since it was started here: until then
   neither node would be fenced for the other (`fence_rules.is_never_connected`). That is a note of
   the node, `joined.PEER`, on tmpfs: a monitor asks the CIB until there is one, and the fence-peer
@@ -227,8 +228,9 @@ def record_joined(node: str, state: ET.Element | None) -> None:
 def record_connection(runner: Runner, state: ResourceState, others: Collection[str]) -> None:
     """Note that this node's replica is connected, if its peers have joined since Pacemaker's start.
 
-    Once it is noted, nothing more is asked. Without the note, as where /run is full, a replica of
-    DRBD 9 counts as never connected; 8.4 knows itself, and needs to know of the peers alone.
+    Once it is noted, nothing more is asked. DRBD 9 does not know itself that it was connected, so
+    that is noted at once, and counts when the peer has joined later: in maintenance one probe may
+    be all that looks. Where /run is full such a replica counts as never connected.
 
     Args:
         runner: starts cibadmin, for a peer that is not known to have joined.
@@ -238,6 +240,8 @@ def record_connection(runner: Runner, state: ResourceState, others: Collection[s
     with contextlib.suppress(SanctlError, OSError):
         if _has_connected(state.name) or not others:
             return
+        if drbd_kernel.generation() >= 9 and not _was_connected(state.name):
+            _unjoined_note(state.name).write(cluster_start_id())
         for node in others:
             if not _has_met(node):
                 record_joined(node, cib.node_state(runner, node))
@@ -292,11 +296,16 @@ def remove_operator_trust(device: str) -> None:
 def remove_notes(device: str) -> None:
     """Remove the notes of a replica that is stopped, or has just been started."""
     _connected_note(device).remove()
+    _unjoined_note(device).remove()
     remove_operator_trust(device)
 
 
 def _connected_note(device: str) -> state_files.StateFile:
     return state_files.of_device(device, "connected")
+
+
+def _unjoined_note(device: str) -> state_files.StateFile:
+    return state_files.of_device(device, "was-connected")
 
 
 def _joined_note(node: str) -> state_files.StateFile:
@@ -322,6 +331,11 @@ def _has_connected(device: str) -> bool:
     return _connected_note(device).read("never") == cluster_start_id()
 
 
+def _was_connected(device: str) -> bool:
+    """Whether a replica of DRBD 9 has connected since this start of Pacemaker, to whom ever."""
+    return _has_connected(device) or _unjoined_note(device).read("never") == cluster_start_id()
+
+
 def _has_met(node: str) -> bool:
     return _joined_note(node).read("never") == cluster_start_id()
 
@@ -336,7 +350,7 @@ def _is_never_connected(view: ClusterView, device: str, peer: str) -> bool:
 def _counts_as_never_connected(state: ResourceState, peers: Collection[str]) -> bool:
     is_8 = drbd_kernel.generation() < 9
     return fence_rules.is_never_connected(
-        is_told=state.disk != _NOT_CONNECTED_YET if is_8 else None,
+        is_told=state.disk != _NOT_CONNECTED_YET if is_8 else _was_connected(state.name),
         is_noted=_has_connected(state.name),
         has_met=any(_has_met(peer) for peer in peers),
     )

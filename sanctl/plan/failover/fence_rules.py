@@ -84,7 +84,7 @@ def has_ever_joined(*, has_joined: bool, is_expected: bool) -> bool:
     return has_joined or is_expected
 
 
-def is_never_connected(*, is_told: bool | None, is_noted: bool, has_met: bool) -> bool:
+def is_never_connected(*, is_told: bool, is_noted: bool, has_met: bool) -> bool:
     """Whether a replica counts as one that has connected to no peer since it was started.
 
     A replica that was connected, in sync, may be promoted once its peer is fenced. Where its node
@@ -94,13 +94,13 @@ def is_never_connected(*, is_told: bool | None, is_noted: bool, has_met: bool) -
     at which the peer has joined Pacemaker: from then on it is fenced before it is taken for gone.
 
     Args:
-        is_told: DRBD says itself that the replica has been connected (8.4); None where it does not.
-        is_noted: a note says so, for the present start of Pacemaker. A release before this rule has
-            written it at each connection: replicas that were up then need not be restarted.
+        is_told: the replica has been connected, whoever the peer was to Pacemaker: DRBD 8.4 says so
+            itself, and of DRBD 9 a note does, for the present start of Pacemaker.
+        is_noted: a note says that the connection counts, for the present start of Pacemaker. A
+            release before this rule has written it at each connection: replicas that were up then
+            need not be restarted.
         has_met: the peer has joined Pacemaker since its present start here.
     """
-    if is_told is None:
-        return not is_noted
     return not (is_told and (is_noted or has_met))
 
 

@@ -162,6 +162,25 @@ def test_with_drbd_9_the_note_of_a_connection_decides(
         quorum_overlap.remove_notes("vol1")
 
 
+def test_with_drbd_9_a_connection_before_the_join_counts_once_the_peer_has_joined(
+    fake_node: FakeNode, lives: list[Path]
+) -> None:
+    """What broke: in maintenance one probe alone looks: the Primary froze for a dead peer."""
+    seen: dict[str, Any] = {"generation": 9, "has_met": False}
+    fake_node.generation = 9
+    be_in(fake_node, lives[0])
+    connect('<node_state in_ccm="9" crmd="9"/>')
+    assert weigh(fake_node, "fenced", **seen) == "unknown"
+    meet("n2")
+    assert weigh(fake_node, "fenced", **seen) == "fenced"
+    # In a later start of Pacemaker, and of the replica, it has to connect again.
+    be_in(fake_node, lives[1])
+    assert weigh(fake_node, "fenced", generation=9) == "unknown"
+    be_in(fake_node, lives[0])
+    quorum_overlap.remove_notes("vol1")
+    assert weigh(fake_node, "fenced", generation=9) == "unknown"
+
+
 def test_an_operators_trust_holds_until_the_replica_is_restarted(fake_node: FakeNode) -> None:
     peer = PeerState("n2", "Connecting", "Unknown", "Off", "DUnknown", 0)
     state = ResourceState("vol1", "Secondary", "no", "Consistent", 1024, (peer,), minor=1)

@@ -85,13 +85,10 @@ def test_a_peer_has_joined_where_it_is_expected(has_joined: bool, is_expected: b
         (True, True, False, False),
         (True, False, False, True),
         (False, True, True, True),
-        # DRBD 9 does not say: the note decides.
-        (None, True, False, False),
-        (None, False, True, True),
     ],
 )
 def test_a_connection_counts_once_its_peer_has_joined(
-    is_told: bool | None, is_noted: bool, has_met: bool, expected: bool
+    is_told: bool, is_noted: bool, has_met: bool, expected: bool
 ) -> None:
     said = fence_rules.is_never_connected(is_told=is_told, is_noted=is_noted, has_met=has_met)
     assert said is expected
