@@ -23,7 +23,8 @@ that it knows, and would serve the data of last week. So there, in addition:
   the node, `joined.PEER`, on tmpfs: a monitor asks the CIB until there is one, and the fence-peer
   handler, which reads the CIB anyway, writes it while the CIB expects the peer to be up.
 * Where the operator has accepted to do without fencing (SAN-RISK-001), a node that is out of the
-  membership is taken as gone. Nothing less would ever let the other node go on.
+  membership, or on which Pacemaker has ended, is taken as gone, also for a replica that has not
+  been connected. Nothing less would ever let the other node go on.
 
 That both nodes must see each other after a start before either may do anything is corosync's
 `wait_for_all`, which goes with `two_node`, and not with a quorum device.
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
     import xml.etree.ElementTree as ET
 
 _NOT_CONNECTED_YET = "Consistent"
+#: `crmd` of a `node_state` where Pacemaker's controller is not in its group of processes.
+_OFFLINE = frozenset({"offline", "0"})
 # A new folder for each start of the unit; its inode number is not known to be used again.
 PACEMAKER_CGROUP = "/sys/fs/cgroup/system.slice/pacemaker.service"
 
@@ -101,8 +104,12 @@ class ClusterView:
         return self._is_fencing_off
 
 
-def membership_for_device(view: ClusterView, device: str, peer: str, membership: str) -> str:
+def membership_for_device(
+    view: ClusterView, device: str, peer: str, membership: str, state: ET.Element | None
+) -> str:
     """Return a peer's membership (see `outdate.peer_membership`) as it counts for this device.
+
+    `state` is the peer's `node_state`.
 
     Raises:
         CommandError: Pacemaker or DRBD did not answer.
@@ -115,7 +122,8 @@ def membership_for_device(view: ClusterView, device: str, peer: str, membership:
         if vote_mode is None or vote_mode.votes is not Votes.TWO_NODE:
             return membership
         seen = view.present
-        is_out = seen.is_two_node and seen.is_quorate and peer not in seen.members
+        is_gone = peer not in seen.members or _is_offline(state)
+        is_out = seen.is_two_node and seen.is_quorate and is_gone
         return "fenced" if is_out and view.is_fencing_off() else membership
     return apply_quorum_overlap(
         membership,
@@ -180,8 +188,13 @@ def has_joined(state: ET.Element | None) -> bool:
     return (
         state is not None
         and state.get("join") == "member"
-        and state.get("crmd") not in {None, "", "offline", "0"}
+        and state.get("crmd") not in {None, "", *_OFFLINE}
     )
+
+
+def _is_offline(state: ET.Element | None) -> bool:
+    """Whether Pacemaker does not run on a node, by its `node_state`."""
+    return state is not None and state.get("crmd") in _OFFLINE
 
 
 def is_down(state: ET.Element | None, *, is_member: bool = False) -> bool:
@@ -200,7 +213,7 @@ def is_down(state: ET.Element | None, *, is_member: bool = False) -> bool:
         state is not None
         and state.tag == "node_state"
         and (is_member or state.get("in_ccm") in {"false", "0"})
-        and state.get("crmd") in {"offline", "0"}
+        and state.get("crmd") in _OFFLINE
         and state.get("expected") == "down"
         and state.get("join") == "down"
     )

@@ -335,7 +335,9 @@ def _look(
             has_joined=lambda: quorum_overlap.has_joined(seen.state),
             is_fenced=partial(fence_rules.is_fenced, is_down=is_down, is_primary=is_primary),
         )
-        known = quorum_overlap.membership_for_device(view, device, this.peer, membership)
+        known = quorum_overlap.membership_for_device(
+            view, device, this.peer, membership, seen.state
+        )
         may_go_on = known == "unknown" and shared_marks.wants_ahead(this.tokens[device])
         found[device] = Facts(
             membership=known,

@@ -40,6 +40,7 @@ def weigh(
     file: VoteMode = VoteMode(votes=Votes.TWO_NODE),  # noqa: B008 - frozen
     generation: int = 8,
     has_met: bool = True,
+    crmd: str = "9",
 ) -> str:
     node.generation = generation
     node.states["vol1"] = LEFT._replace(disk=disk, has_quorum=True) if disk else None
@@ -49,7 +50,8 @@ def weigh(
     if has_met:
         meet("n2")
     view = quorum_overlap.ClusterView(runner, ["vol1"])
-    return quorum_overlap.membership_for_device(view, "vol1", "n2", standing)
+    state = ET.Element("node_state", crmd=crmd)
+    return quorum_overlap.membership_for_device(view, "vol1", "n2", standing, state)
 
 
 def meet(node: str, **state: str) -> None:
@@ -202,6 +204,10 @@ def test_an_operators_trust_holds_until_the_replica_is_restarted(fake_node: Fake
         ({}, "unknown"),
         ({"fencing": "false"}, "fenced"),
         ({"fencing": "false", "members": ("n1", "n2")}, "unknown"),
+        # Corosync runs there, and Pacemaker has died.
+        ({"fencing": "false", "members": ("n1", "n2"), "crmd": "offline"}, "fenced"),
+        ({"fencing": "false", "members": ("n1", "n2"), "crmd": "0"}, "fenced"),
+        ({"members": ("n1", "n2"), "crmd": "offline"}, "unknown"),
         ({"fencing": "false", "flags": {"2Node"}}, "unknown"),
         ({"fencing": "false", "flags": {"Quorate"}}, "unknown"),
         ({"fencing": "false", "file": MAJORITY_OF_NODES}, "unknown"),
