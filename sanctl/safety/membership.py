@@ -71,6 +71,7 @@ def peer_membership(world: World, i: int, rules: Rules) -> str:
             membership,
             is_never_connected=lambda: _is_never_connected(world, i, rules),
             quorums_intersect=len(world.nodes) > 2,
+            is_fencing_off=lambda: False,
         )
     return membership
 

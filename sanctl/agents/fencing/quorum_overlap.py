@@ -129,6 +129,7 @@ def membership_for_device(
         membership,
         is_never_connected=lambda: _is_never_connected(view, device, peer),
         quorums_intersect=view.present.quorums_intersect,
+        is_fencing_off=view.is_fencing_off,
     )
 
 

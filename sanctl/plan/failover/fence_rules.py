@@ -158,6 +158,7 @@ def apply_quorum_overlap(
     *,
     is_never_connected: Callable[[], bool],
     quorums_intersect: bool,
+    is_fencing_off: Callable[[], bool],
 ) -> str:
     """Return a peer's membership, `unknown` where a mark of this node's replica may be missed.
 
@@ -166,15 +167,19 @@ def apply_quorum_overlap(
     partition knows that mark. If not (`two_node`), no node need know it, and a fenced peer proves
     nothing about this replica. A member proves it: its CIB, with the mark, is this node's.
 
+    Without fencing, by the operator's word, a node that is out of sight is gone with all that it
+    knew (`may_try_promotion`).
+
     Args:
         membership: what the cluster knows of the peer, see `peer_membership`.
         is_never_connected: this node's replica has connected to no peer since it was started, see
             the function of that name.
         quorums_intersect: any two quorums of the cluster have a node in common.
+        is_fencing_off: the operator does without fencing; asked where all else is against it.
     """
-    if quorums_intersect:
+    if quorums_intersect or membership != "fenced" or not is_never_connected():
         return membership
-    return "unknown" if membership == "fenced" and is_never_connected() else membership
+    return membership if is_fencing_off() else "unknown"
 
 
 def admin_epoch_rise(membership: str) -> int:

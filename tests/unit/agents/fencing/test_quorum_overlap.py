@@ -219,6 +219,16 @@ def test_a_silent_peer_is_gone_only_where_fencing_is_off(
     assert weigh(fake_node, "unknown", **seen) == expected
 
 
+@pytest.mark.parametrize("generation", [8, 9])
+def test_without_fencing_no_promotion_is_tried_that_is_refused(
+    fake_node: FakeNode, generation: int
+) -> None:
+    """What broke: it was a candidate, and the handler refused it for ever."""
+    seen: dict[str, Any] = {"disk": "Consistent", "generation": generation, "has_met": False}
+    assert weigh(fake_node, "fenced", **seen) == "unknown"
+    assert weigh(fake_node, "fenced", fencing="false", **seen) == "fenced"
+
+
 @pytest.mark.parametrize(
     ("disk", "connection", "seen", "expected"),
     [

@@ -107,14 +107,17 @@ def test_a_replica_is_tried_where_the_handler_need_not_refuse_it(reason: str) ->
 
 
 @pytest.mark.parametrize("membership", ["member", "fenced", "unknown", "alone"])
-@pytest.mark.parametrize(("is_never", "intersect"), [*product([True, False], repeat=2)])
+@pytest.mark.parametrize(("is_never", "intersect", "is_off"), [*product([True, False], repeat=3)])
 def test_a_fenced_peer_proves_nothing_of_a_replica_never_connected(
-    membership: str, is_never: bool, intersect: bool
+    membership: str, is_never: bool, intersect: bool, is_off: bool
 ) -> None:
     said = fence_rules.apply_quorum_overlap(
-        membership, is_never_connected=lambda: is_never, quorums_intersect=intersect
+        membership,
+        is_never_connected=lambda: is_never,
+        quorums_intersect=intersect,
+        is_fencing_off=lambda: is_off,
     )
-    is_open = membership == "fenced" and is_never and not intersect
+    is_open = membership == "fenced" and is_never and not intersect and not is_off
     assert said == ("unknown" if is_open else membership)
 
 
