@@ -50,7 +50,7 @@ from sanctl.parse.corosync import parse_conf_vote_mode
 from sanctl.plan.failover import fence_rules
 from sanctl.plan.failover.fence_rules import apply_drbd_quorum, apply_quorum_overlap, is_certain
 from sanctl.system import state_files
-from sanctl.system.files import read_text_or
+from sanctl.system.files import exists, read_text_or
 from sanctl.system.runner import Runner
 
 if TYPE_CHECKING:
@@ -251,16 +251,24 @@ def record_connection(runner: Runner, state: ResourceState, others: Collection[s
         state: the resource as DRBD reports it here, connected to all peers.
         others: the device's other nodes.
     """
+    note = _connected_note(state.name)
     with contextlib.suppress(SanctlError, OSError):
-        if _has_connected(state.name) or not others:
+        if not others:
             return
+        # Short monitors go by the note's name: it is to be there only while it counts, and not
+        # where releases before 0.1.0 have it alone.
+        if _has_connected(state.name):
+            if not exists(note.path):
+                note.write(cluster_start_id())
+            return
+        note.remove()
         if drbd_kernel.generation() >= 9 and not _was_connected(state.name):
             _unjoined_note(state.name).write(cluster_start_id())
         for node in others:
             if not _has_met(node):
                 record_joined(node, cib.node_state(runner, node))
         if all(_has_met(node) for node in others):
-            _connected_note(state.name).write(cluster_start_id())
+            note.write(cluster_start_id())
 
 
 def predates_cluster_start(runner: Runner, state: ResourceState, others: Collection[str]) -> bool:

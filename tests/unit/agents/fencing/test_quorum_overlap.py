@@ -92,6 +92,30 @@ def test_the_note_of_a_release_before_counts(fake_node: FakeNode) -> None:
     assert weigh(fake_node, "fenced", has_met=False) == "fenced"
 
 
+def test_the_note_of_a_release_before_is_moved_to_where_short_monitors_look(
+    fake_node: FakeNode,
+) -> None:
+    """What broke: all monitors of such a replica were whole ones, until it was restarted."""
+    old = fake_node.folder / "met-vol1"
+    old.write_text(quorum_overlap.cluster_start_id())
+    assert connect().calls == []
+    assert "connected" in state_files.device_notes("vol1") and not old.exists()
+    assert weigh(fake_node, "fenced", has_met=False) == "fenced"
+
+
+def test_the_note_of_an_earlier_start_of_pacemaker_is_removed(
+    fake_node: FakeNode, lives: list[Path]
+) -> None:
+    """A short monitor goes by the note's name: it took a peer for joined that had not."""
+    be_in(fake_node, lives[0])
+    connect()
+    be_in(fake_node, lives[1])
+    connect('<node_state in_ccm="9" crmd="9"/>')
+    assert "connected" not in state_files.device_notes("vol1")
+    connect()
+    assert "connected" in state_files.device_notes("vol1")
+
+
 def test_a_connection_is_asked_for_until_it_is_noted(fake_node: FakeNode) -> None:
     unjoined = '<node_state in_ccm="9" crmd="9"/>'
     assert len(connect(unjoined).calls) == len(connect(unjoined).calls) == 1
