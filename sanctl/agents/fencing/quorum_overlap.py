@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING
 
 from sanctl.drivers import cib, corosync, drbd_kernel, drbdsetup
 from sanctl.errors import SanctlError
-from sanctl.model.drbd import ResourceState
+from sanctl.model.drbd import ResourceState, uses_quorum
 from sanctl.model.pacemaker_boolean import is_false
 from sanctl.model.vote_mode import Votes
 from sanctl.parse.corosync import parse_conf_vote_mode
@@ -172,12 +172,27 @@ def may_try_promotion(runner: Runner, state: ResourceState, others: Collection[s
             not _operator_trust_note(state.name).exists()
             and _counts_as_never_connected(state, others)
         ),
-        quorums_intersect=lambda: seen().quorums_intersect,
+        quorums_intersect=lambda: (
+            (uses_quorum(1 + len(others)) and _has_majority_of_nodes()) or seen().quorums_intersect
+        ),
         is_beside_member=lambda: any(
             _has_joined(runner, node) for node in sorted(seen().members & set(others))
         ),
         is_fencing_off=lambda: _is_fencing_off(runner),
     )
+
+
+def _has_majority_of_nodes() -> bool:
+    """Whether any two quorums have a node in common, by corosync.conf: no process is started.
+
+    What is in force may differ while the file is being changed. With three and more replicas DRBD
+    promotes none then without a majority of them, either.
+    """
+    try:
+        vote_mode = parse_conf_vote_mode(read_text_or(corosync.CONF, ""))
+    except OSError:
+        return False
+    return vote_mode is not None and vote_mode.votes.quorums_intersect
 
 
 def has_joined(state: ET.Element | None) -> bool:

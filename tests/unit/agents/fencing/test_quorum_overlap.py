@@ -307,6 +307,31 @@ def test_a_replica_that_has_been_connected_is_tried_without_a_question(
     assert quorum_overlap.may_try_promotion(nobody, LEFT, ["n2"]) and nobody.calls == []
 
 
+@pytest.mark.parametrize(
+    ("others", "mode", "is_asked"),
+    [
+        (("n2", "n3"), MAJORITY_OF_NODES, False),
+        (("n2", "n3"), VoteMode(votes=Votes.QDEVICE, host="10.0.0.9"), True),
+        (("n2", "n3"), None, True),
+        # The file may be ahead of what is in force, and of two replicas none asks for a majority.
+        (("n2",), MAJORITY_OF_NODES, True),
+    ],
+    ids=str,
+)
+def test_with_three_replicas_and_a_majority_of_nodes_no_monitor_asks_corosync(
+    fake_node: FakeNode, others: Collection[str], mode: VoteMode | None, is_asked: bool
+) -> None:
+    """What broke: with a node down since the start each monitor of a standby asked."""
+    fake_node.generation = 9
+    Path(corosync.CONF).write_text(quorum_section(mode) if mode else "")
+    runner = FakeRunner("Quorate: Yes\n")
+    assert quorum_overlap.may_try_promotion(runner, LEFT, others)
+    assert bool(runner.calls) is is_asked
+    Path(corosync.CONF).unlink()
+    Path(corosync.CONF).mkdir()
+    assert quorum_overlap.may_try_promotion(runner, LEFT, others) and runner.calls
+
+
 def left_over(
     node: FakeNode,
     state: ResourceState,
