@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 
 from sanctl.agents.connections import reconnect_dropped
-from sanctl.agents.publish import attrd_cache
+from sanctl.agents.publish import attrd_cache, withheld_note
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import lio
 from sanctl.errors import SanctlError
@@ -63,6 +63,7 @@ def _seen(device: Device, state: ResourceState, done_age_s: float | None) -> pla
         score=words[1] if len(words) == 2 and pid and words[0] == pid else None,
         waits_to_connect=waits_to_connect,
         done_age_s=done_age_s,
+        is_withheld=withheld_note.exists(device.name),
     )
 
 

@@ -13,7 +13,7 @@ from sanctl.agents.connections import reconnect_dropped, standby_first
 from sanctl.agents.connections.peers import CHANGE_NOTE
 from sanctl.agents.fencing import outdate, own_marks, quorum_overlap
 from sanctl.agents.promotion import admission, compared_data, first_activation, needed_release
-from sanctl.agents.publish import attrd_cache, node_states
+from sanctl.agents.publish import attrd_cache, node_states, withheld_note
 from sanctl.agents.replica import (
     access_list,
     drop_note,
@@ -293,13 +293,16 @@ def _publish(
     # One that serves goes on: without a score Pacemaker would take it from its hosts.
     if lacks and not is_active:
         score = None
-    if (
+    is_withheld = (
         score is not None
         and state is not None
-        and not (
-            quorum_overlap.may_try_promotion(runner, state, others)
-            and compared_data.is_candidate(runner, device, state)
-        )
+        and not quorum_overlap.may_try_promotion(runner, state, others)
+    )
+    withheld_note.record(device.name, is_withheld=is_withheld)
+    if is_withheld or (
+        score is not None
+        and state is not None
+        and not compared_data.is_candidate(runner, device, state)
     ):
         score = None
     access = access_list_digest(lio.access(device.name))

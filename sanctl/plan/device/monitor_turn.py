@@ -53,6 +53,8 @@ class Seen(NamedTuple):
         score: the promotion score that the running pacemaker-attrd was given, as text; None: none.
         waits_to_connect: it waits for its turn to connect to a node that serves.
         done_age_s: how long ago all of its duties were done; None: not known.
+        is_withheld: it has no score because no peer has joined Pacemaker (`may_try_promotion` in
+            sanctl/plan/failover/fence_rules.py).
     """
 
     replicas: int
@@ -60,6 +62,7 @@ class Seen(NamedTuple):
     score: str | None
     waits_to_connect: bool
     done_age_s: float | None
+    is_withheld: bool = False
 
 
 #: As published of a replica that may not be promoted.
@@ -111,8 +114,13 @@ def _primary_may_wait(state: ResourceState) -> bool:
 
 
 def _standby_may_wait(state: ResourceState, seen: Seen) -> bool:
-    """Whether a replica that has lost a peer has its score, or waits for its turn to connect."""
-    return not state.is_connected and (seen.waits_to_connect or seen.score != NO_SCORE)
+    """Whether a replica that has lost a peer has its score, or waits for its turn to connect.
+
+    Or for a node that is away, without a score until then: after a boot of the only node that is
+    left all of its replicas may be such.
+    """
+    is_waiting = seen.waits_to_connect or seen.is_withheld
+    return not state.is_connected and (is_waiting or seen.score != NO_SCORE)
 
 
 def free_at_s(end_s: float, worked_s: float) -> float:

@@ -14,7 +14,7 @@ from sanctl.agents.cache import flush_unit
 from sanctl.agents.connections import frozen_primary
 from sanctl.agents.fencing import hung_io_reboot
 from sanctl.agents.node import monitor_turn
-from sanctl.agents.publish import attrd_cache, replica_state
+from sanctl.agents.publish import attrd_cache, replica_state, withheld_note
 from sanctl.agents.recovery import fs_shutdown
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbd_kernel, gate, lio
@@ -85,6 +85,27 @@ def test_a_standby_that_has_lost_its_peer_waits_for_no_turn(node: FakeNode) -> N
     with monitor_turn.taken(VOL1, standby) as first, monitor_turn.taken(VOL2, standby) as second:
         assert (first, second) == (True, False)
     assert node.clock.now_s == begin_s
+
+
+def test_one_that_is_withheld_waits_as_well(
+    node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What broke: after a boot without the peer no monitor of DRBD 9 waited for a turn."""
+    standby = ALONE._replace(role="Secondary", disk="Consistent")
+    attrd_cache.record(attrd_cache.of_score("vol2"), "77", "None")
+    withheld_note.record("vol2", is_withheld=True)
+    with monitor_turn.taken(VOL1, ALONE), monitor_turn.taken(VOL2, standby) as is_due:
+        assert not is_due
+    withheld_note.record("vol2", is_withheld=False)
+    with monitor_turn.taken(VOL1, ALONE), monitor_turn.taken(VOL2, standby) as is_due:
+        assert is_due
+
+    def unreadable(_file: state_files.StateFile) -> bool:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(state_files.StateFile, "exists", unreadable)
+    withheld_note.record("vol2", is_withheld=True)
+    assert not withheld_note.exists("vol2")
 
 
 def test_a_new_device_is_left_to_a_later_one_at_once(node: FakeNode) -> None:

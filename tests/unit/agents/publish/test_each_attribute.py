@@ -11,7 +11,7 @@ import pytest
 from sanctl.agents.connections import reconnect_dropped, standby_first
 from sanctl.agents.fencing import outdate, quorum_overlap
 from sanctl.agents.promotion import compared_data, first_activation
-from sanctl.agents.publish import attrd_cache, replica_state
+from sanctl.agents.publish import attrd_cache, replica_state, withheld_note
 from sanctl.agents.replica import lost_writes, resync_note
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import gate
@@ -20,6 +20,7 @@ from sanctl.model import disk_drops
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.model.hung_io import NOTE_KIND, HungCause, HungIo
 from sanctl.model.packed_states import STATES_ATTRIBUTE, unpack
+from sanctl.parse.corosync import Membership
 from sanctl.parse.published_state import parse_replica_state
 from sanctl.plan.device.short_monitor import MINUTE_S, Period
 from sanctl.plan.failover.promotion import FirstStep
@@ -78,6 +79,20 @@ def test_that_it_was_kept_is_taken_back_once_it_is_connected(node: FakeNode) -> 
 def test_a_score_that_changes_is_written_before_its_state(node: FakeNode) -> None:
     written(node, STANDBY)
     assert written(node, STANDBY._replace(role="Primary")) == ["master-vol1", STATES_ATTRIBUTE]
+
+
+def test_a_replica_without_a_score_because_of_its_peer_is_noted(node: FakeNode) -> None:
+    def is_withheld(state: ResourceState, *flags: str) -> bool:
+        node.membership = Membership(True, frozenset({"n1"}), frozenset(flags))
+        replica_state.publish(node, DEVICE, state)
+        return withheld_note.exists("vol1")
+
+    lost = PEER._replace(connection="Connecting", role="Unknown", disk="DUnknown")
+    untried = STANDBY._replace(disk="Consistent", peers=(lost,))
+    assert is_withheld(untried, "Qdevice")
+    assert not is_withheld(untried)
+    assert is_withheld(untried, "Qdevice")
+    assert not is_withheld(untried._replace(disk="Outdated"), "Qdevice")
 
 
 @pytest.mark.parametrize("replicas", [2, 3])

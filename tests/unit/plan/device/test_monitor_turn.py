@@ -24,6 +24,7 @@ REFUSED = AWAY._replace(connection="StandAlone")
 SEEN = Seen(replicas=2, has_order=False, score="9000", waits_to_connect=False, done_age_s=10.0)
 WAITS = SEEN._replace(waits_to_connect=True)
 NO_CANDIDATE = SEEN._replace(score="None")
+WITHHELD = NO_CANDIDATE._replace(is_withheld=True)
 
 
 @pytest.mark.parametrize(
@@ -46,6 +47,8 @@ NO_CANDIDATE = SEEN._replace(score="None")
         (state("Primary", "UpToDate"), SEEN, Turn.NOW),
         (state("Secondary", "UpToDate", AWAY), SEEN, Turn.FREE),
         (state("Secondary", "Outdated", AWAY), NO_CANDIDATE, Turn.NOW),
+        (state("Secondary", "Consistent", AWAY), WITHHELD, Turn.FREE),
+        (state("Secondary", "UpToDate", BLANK), WITHHELD, Turn.NOW),
         (state("Secondary", "Outdated", REFUSED), NO_CANDIDATE, Turn.NOW),
         (
             state("Secondary", "Outdated", REFUSED),
