@@ -65,6 +65,7 @@ class SeenMarks(NamedTuple):
         primary: the devices that are Primary on that peer by the history of its actions, where its
             `node_state` expects it to be down; none while it is in maintenance, where Pacemaker
             fences for no history, and keeps no other.
+        is_maintained: that peer is in maintenance, by an attribute of its own.
         number: the ids of the property set and of the property `NUMBER` in it; None: a node may
             have a release that does not number CIBs by memberships.
         devices: by name; a device that the CIB does not have is left out.
@@ -76,6 +77,7 @@ class SeenMarks(NamedTuple):
     devices: Mapping[str, DeviceMarks]
     primary: frozenset[str] = frozenset()
     number: tuple[str, str] | None = None
+    is_maintained: bool = False
 
 
 def attribute_name(device: str) -> str:
@@ -181,6 +183,7 @@ def read(runner: Runner, devices: Collection[str], peer: str = "") -> SeenMarks:
             name for name, actions in histories.items() if not is_maintained and is_primary(actions)
         ),
         number=number,
+        is_maintained=is_maintained,
     )
 
 

@@ -195,7 +195,7 @@ BROKEN_MARKS = (
         nodes=2,
         faults=2,
         finds="3: b serves alone",
-        steps=22,
+        steps=26,
         begins=(
             "a loses all networks",
             "corosync forms b",

@@ -76,7 +76,8 @@ class Rules(NamedTuple):
             since this node was started.
         withholds: such a replica is no candidate, either, while no member is beside it.
         awaits_join: a member of corosync is one for the handlers once it has joined Pacemaker.
-        heeds_own: the handler of a promotion does not begin while its own replica is marked.
+        heeds_own: a handler does not begin while its own replica is marked, which a promotion may
+            be ordered before.
         unmarks: a Secondary removes its peer's mark where both replicas are marked and in sync.
         unmarks_peer: it is the peer's mark that goes then, not its own.
         freezes: a Primary that loses its peer freezes I/O until the handler has answered.

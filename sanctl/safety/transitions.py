@@ -181,8 +181,9 @@ def _handler(world: World, i: int, rules: Rules) -> Iterator[Event]:
     if not here.handler_runs:
         return
     peer, name = 1 - i, f"the handler of {NAMES[i]}"
-    # The order may be older than the mark: a node that has just joined brought it along.
-    is_out = rules.heeds_own and not here.for_primary and bool(world.nodes[i].marks >> i & 1)
+    # The order may be older than the mark: a node that has just joined brought it along. Nor does
+    # a Primary go on that is marked: its peer may have been promoted, wrongly, beside it.
+    is_out = rules.heeds_own and bool(world.nodes[i].marks >> i & 1)
     membership = peer_membership(world, i, rules)
     is_certain = rules.is_certain(membership) and not is_out
     is_called_for = not rules.guards_marking or fence_rules.may_mark(

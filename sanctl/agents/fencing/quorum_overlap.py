@@ -133,6 +133,21 @@ def membership_for_device(
     )
 
 
+def apply_own_mark(view: ClusterView, device: str, membership: str, *, is_promoting: bool) -> str:
+    """Return the membership of a peer for fence-peer where this node's replica is marked.
+
+    Raises:
+        CommandError: DRBD did not answer.
+    """
+    state = view.state(device)
+    return fence_rules.apply_own_mark(
+        membership,
+        is_own_marked=True,
+        is_promoting=is_promoting,
+        replicas=2 if state is None else len(state.peers) + 1,
+    )
+
+
 def goes_on_without(view: ClusterView, device: str, peer: str) -> bool:
     """Whether this node serves a device on without a peer, see `fence_rules.goes_on_without`.
 

@@ -321,7 +321,10 @@ def _look(
     seen = outdated_marks.read(this.runner, devices, this.peer)
     quorum_overlap.record_joined(this.peer, seen.state)
     is_member = this.peer in view.present.members
-    is_down = quorum_overlap.is_down(seen.state, is_member=is_member)
+    # A node in maintenance may have a Primary of which the CIB has no history (ADR 87).
+    is_down = not (is_member and seen.is_maintained) and quorum_overlap.is_down(
+        seen.state, is_member=is_member
+    )
     found: dict[str, Facts] = {}
     for device in devices:
         marks = seen.devices.get(device)
@@ -338,12 +341,16 @@ def _look(
         known = quorum_overlap.membership_for_device(
             view, device, this.peer, membership, seen.state
         )
+        is_own_marked = os.uname().nodename in marks.nodes()
+        is_promoting = this.is_promoting(device)
+        if is_own_marked and shared_marks.wants_ahead(this.tokens[device]):
+            known = quorum_overlap.apply_own_mark(view, device, known, is_promoting=is_promoting)
         may_go_on = known == "unknown" and shared_marks.wants_ahead(this.tokens[device])
         found[device] = Facts(
             membership=known,
             is_marked=this.peer in marks.nodes(),
-            is_own_marked=os.uname().nodename in marks.nodes(),
-            is_promoting=this.is_promoting(device),
+            is_own_marked=is_own_marked,
+            is_promoting=is_promoting,
             goes_on=may_go_on and quorum_overlap.goes_on_without(view, device, this.peer),
         )
     return found, seen, view.present.ring

@@ -182,6 +182,26 @@ def apply_quorum_overlap(
     return membership if is_fencing_off() else "unknown"
 
 
+def apply_own_mark(
+    membership: str, *, is_own_marked: bool, is_promoting: bool, replicas: int
+) -> str:
+    """Return a peer's membership for fence-peer, `unknown` for a Primary that is marked itself.
+
+    Whoever marked it may serve: Pacemaker can take a frozen Primary for a standby, or for gone
+    (docs/adr/0087), and promote the peer beside it. With two replicas it stays frozen until they
+    are in contact, or an operator decides. With three DRBD has a majority.
+
+    Args:
+        membership: what the cluster knows of the peer, see `peer_membership`.
+        is_own_marked: this node's replica is marked in the CIB.
+        is_promoting: its promotion is under way, which is refused for that reason.
+        replicas: how many replicas the device has.
+    """
+    if not is_own_marked or is_promoting or uses_quorum(replicas):
+        return membership
+    return "unknown" if is_certain(membership) else membership
+
+
 def admin_epoch_rise(membership: str) -> int:
     """Return by how much marking a peer of that membership raises the CIB's `admin_epoch`.
 

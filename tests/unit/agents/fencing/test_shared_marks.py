@@ -12,6 +12,7 @@ from sanctl.agents.fencing import outdate, quorum_overlap, shared_marks
 from sanctl.agents.fencing.outdate import OWN_MARKED, mark_outdated
 from sanctl.drivers import drbd_kernel
 from sanctl.errors import CommandError, Problem
+from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.model.outdated_mark import mark_id
 from sanctl.plan.failover.shared_marks import ahead, answer_text, keeping
 from sanctl.system import process_start, state_files
@@ -31,6 +32,8 @@ class Cluster(FakeRunner):
         ring: the number of the membership.
         is_numbered: all nodes go by it.
         is_back: n2 is a member again.
+        here: its `node_state` then.
+        is_maintained: n2 is in maintenance.
         marks: the device's mark on n2, by device.
         own_marks: the devices whose replica here is marked.
         changes: of each change: the devices that it marks.
@@ -49,6 +52,8 @@ class Cluster(FakeRunner):
         self.is_numbered = True
         self.is_quorate = True
         self.is_back = False
+        self.here = _HERE
+        self.is_maintained = False
         self.devices = dict(UUIDS)
         self.before: Callable[[tuple[str, ...]], None] = lambda _: None
 
@@ -80,11 +85,12 @@ class Cluster(FakeRunner):
             f'<primitive id="{name}"/><nvpair id="{name}-u" name="uuid" value="{uuid}"/>'
             for name, uuid in self.devices.items()
         )
+        maintenance = '<nvpair name="maintenance" value="true"/>' * self.is_maintained
         number = '<cluster_property_set id="p"/><nvpair id="p-n" name="sanctl-cib-number"/>'
         return (
             f'<x><cib admin_epoch="{self.admin_epoch}" epoch="7"/>{number * self.is_numbered}'
-            f'<node id="1" uname="n1"/><node id="2" uname="n2"/>{devices}{marks}'
-            f"{_HERE if self.is_back else _FENCED}</x>"
+            f'<node id="1" uname="n1"/><node id="2" uname="n2"/>{maintenance}{devices}{marks}'
+            f"{self.here if self.is_back else _FENCED}</x>"
         )
 
     @staticmethod
@@ -199,6 +205,34 @@ def test_a_device_that_waits_is_not_marked_with_one_that_goes_on(
     assert cluster.changes == [["vol1"]]
     assert answer_to("vol2") == answer_text(waits, "unknown")
     assert answer_to("vol3") == answer_text(resync, "unknown")
+
+
+def test_a_primary_that_is_marked_does_not_go_on_beside_a_member(
+    cluster: Cluster, fake_node: FakeNode
+) -> None:
+    """The member may have been promoted beside it, and have marked it."""
+    lost = PeerState("n2", "Connecting", "Unknown", "Off", "DUnknown", 0)
+    frozen = ResourceState("vol1", "Primary", "fencing", "UpToDate", 1024, (lost,), minor=1)
+    fake_node.states["vol1"] = frozen
+    cluster.is_back, cluster.own_marks = True, ["vol1"]
+    assert mark_outdated(cluster, "vol1", "n2", last="") == "unknown"
+    assert cluster.changes == []
+    # A monitor and the source of a resync mark a peer that is connected.
+    assert mark_outdated(cluster, "vol1", "n2") == "member"
+    cluster.own_marks = ()
+    assert mark_outdated(cluster, "vol1", "n2", last="") == "member"
+
+
+@pytest.mark.parametrize("is_maintained", [True, False])
+def test_a_member_without_pacemaker_in_node_maintenance_is_not_known_to_be_fenced(
+    cluster: Cluster, is_maintained: bool
+) -> None:
+    """It may be Primary: of such a node Pacemaker keeps no history (ADR 87)."""
+    cluster.is_back = True
+    cluster.here = _FENCED
+    cluster.is_maintained = is_maintained
+    said = mark_outdated(cluster, "vol1", "n2", last="")
+    assert said == ("unknown" if is_maintained else "fenced")
 
 
 def test_a_resync_of_a_member_that_is_marked_changes_nothing(cluster: Cluster) -> None:

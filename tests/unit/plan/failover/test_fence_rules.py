@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations, product
+from typing import Any
 
 import pytest
 
@@ -119,6 +120,17 @@ def test_a_fenced_peer_proves_nothing_of_a_replica_never_connected(
     )
     is_open = membership == "fenced" and is_never and not intersect and not is_off
     assert said == ("unknown" if is_open else membership)
+
+
+@pytest.mark.parametrize("membership", ["member", "fenced", "unknown", "alone"])
+def test_a_primary_that_is_marked_itself_does_not_go_on(membership: str) -> None:
+    """What broke: its peer had been promoted beside it, and had marked it."""
+    marked: dict[str, Any] = {"is_own_marked": True, "is_promoting": False, "replicas": 2}
+    said = fence_rules.apply_own_mark(membership, **marked)
+    assert said == ("alone" if membership == "alone" else "unknown")
+    # A promotion is told why; of three replicas DRBD has a majority.
+    for other in ({"is_own_marked": False}, {"is_promoting": True}, {"replicas": 3}):
+        assert fence_rules.apply_own_mark(membership, **marked | other) == membership
 
 
 def test_the_mark_of_a_fenced_node_outranks_what_that_node_marked_as_it_was_cut_off() -> None:
