@@ -239,6 +239,12 @@ def is_down(state: ET.Element | None, *, is_member: bool = False) -> bool:
     with the coordinator is called so before it is fenced, too (`join_make_offer` in
     controld_join_dc.c): `fence_rules.is_fenced` decides. `in_ccm` and `crmd` hold
     words up to 2.1.6, and times of joining with 0 for absent after that.
+
+    One that left in order may serve all the same: in maintenance Pacemaker leaves its replicas up.
+    Its history says so (`fence_rules.is_fenced`), but not once a reload was written down as a start
+    and maintenance has cancelled the monitor (docs/adr/0087): then nothing but Pacemaker, which
+    orders nothing while the cluster is in maintenance, keeps another replica from being promoted
+    beside it. Of a node that is in maintenance by itself see `shared_marks._look`.
     """
     return (
         state is not None
