@@ -315,7 +315,8 @@ def predates_cluster_start(runner: Runner, state: ResourceState, others: Collect
     mark is not in this node's CIB. Once restarted, the replica is Consistent, like any that has not
     been connected.
 
-    A connection is noted, as by each monitor.
+    A connection is noted, as by each monitor; and a Primary that serves alone counts as one that
+    has connected.
 
     Args:
         runner: starts corosync-quorumtool and cibadmin, each if it is needed.
@@ -327,6 +328,9 @@ def predates_cluster_start(runner: Runner, state: ResourceState, others: Collect
     """
     if state.is_connected:
         record_connection(runner, state, others)
+    elif others and fence_rules.serves_alone(state):
+        with contextlib.suppress(OSError):
+            _connected_note(state.name).write(cluster_start_id())
     if state.is_primary or state.is_connected or not state.peers or drbd_kernel.generation() >= 9:
         return False
     if (

@@ -104,6 +104,23 @@ def is_never_connected(*, is_told: bool, is_noted: bool, has_met: bool) -> bool:
     return not (is_told and (is_noted or has_met))
 
 
+def serves_alone(state: ResourceState) -> bool:
+    """Whether one of two replicas is a Primary that has gone on without its peer.
+
+    It has every write, and the peer is marked. So it counts as one that has connected, from a start
+    of Pacemaker on at which it is found so, though its peer may be off for days. A frozen one does
+    not: in maintenance its peer may have been promoted beside it. Nor does one that is connected:
+    the peer may not have joined since, and neither is fenced for the other then.
+    """
+    return (
+        state.is_primary
+        and state.disk == "UpToDate"
+        and state.suspended == "no"
+        and not uses_quorum(len(state.peers) + 1)
+        and not any(peer.is_connected for peer in state.peers)
+    )
+
+
 def may_try_promotion(
     *,
     is_primary: bool,

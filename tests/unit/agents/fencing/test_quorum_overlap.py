@@ -379,6 +379,26 @@ def test_a_replica_from_before_the_cluster_start_is_found(
     assert not left_over(fake_node, LEFT)
 
 
+@pytest.mark.parametrize("generation", [8, 9])
+def test_a_primary_that_serves_alone_counts_as_connected_after_a_cluster_start(
+    fake_node: FakeNode, lives: list[Path], generation: int
+) -> None:
+    """What broke: demoted after an update of Pacemaker, while its peer was off, it was blocked."""
+    be_in(fake_node, lives[0])
+    serves = LEFT._replace(role="Primary")
+    seen: dict[str, Any] = {"generation": generation, "has_met": False}
+    for other in (
+        serves._replace(suspended="fencing"),
+        serves._replace(disk="Consistent"),
+        serves._replace(peers=(CUT, CUT)),
+        LEFT,
+    ):
+        left_over(fake_node, other, generation=generation)
+        assert weigh(fake_node, "fenced", **seen) == "unknown", other
+    assert not left_over(fake_node, serves, generation=generation)
+    assert weigh(fake_node, "fenced", **seen) == "fenced"
+
+
 @pytest.mark.parametrize(
     "change",
     [{"role": "Primary"}, {"disk": "Consistent"}, {"disk": "Outdated"}, {"peers": ()}],

@@ -95,6 +95,26 @@ def test_a_connection_counts_once_its_peer_has_joined(
     assert said is expected
 
 
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, True),
+        ({"peers": ()}, True),  # 8.4 forgets a peer that it has given up.
+        ({"role": "Secondary"}, False),
+        ({"disk": "Consistent"}, False),
+        ({"suspended": "fencing"}, False),
+        ({"peers": _state("Primary", "Connected").peers}, False),
+        ({"peers": _state("Primary", "Connecting").peers * 2}, False),
+    ],
+    ids=str,
+)
+def test_a_primary_that_serves_alone_has_every_write(
+    change: dict[str, Any], expected: bool
+) -> None:
+    state = _state("Primary", "Connecting")._replace(**change)
+    assert fence_rules.serves_alone(state) is expected
+
+
 @pytest.mark.parametrize("reason", ["primary", "connected", "intersect", "member", "off", ""])
 def test_a_replica_is_tried_where_the_handler_need_not_refuse_it(reason: str) -> None:
     said = fence_rules.may_try_promotion(
