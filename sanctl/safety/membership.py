@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sanctl.plan.failover import fence_rules
 from sanctl.safety.rules import MembershipFacts, Rules
-from sanctl.safety.world import REPLICAS, World
+from sanctl.safety.world import REPLICAS, World, drbd_state
 
 
 def may_try_promotion(world: World, i: int, rules: Rules) -> bool:
@@ -28,10 +28,12 @@ def _is_never_connected(world: World, i: int, rules: Rules) -> bool:
 
     DRBD 8.4 calls such a replica Consistent.
     """
+    state = drbd_state(world.replicas[i])
     return fence_rules.is_never_connected(
         is_told=world.replicas[i].disk != "C",
         is_noted=False,
         has_met=not (rules.counts_joined and world.nodes[i].is_new),
+        is_sole_survivor=state is not None and fence_rules.is_sole_survivor(state),
     )
 
 

@@ -21,7 +21,8 @@ that it knows, and would serve the data of last week. So there, in addition:
 * A connection counts once the peer has joined Pacemaker since it was started here: until then
   neither node would be fenced for the other (`fence_rules.is_never_connected`). That is a note of
   the node, `joined.PEER`, on tmpfs: a monitor asks the CIB until there is one, and the fence-peer
-  handler, which reads the CIB anyway, writes it while the CIB expects the peer to be up.
+  handler, which reads the CIB anyway, writes it while the CIB expects the peer to be up. A replica
+  that has gone on without its peer needs none: its own disk says that the peer is behind.
 * Where the operator has accepted to do without fencing (SAN-RISK-001), a node that is out of the
   membership, or on which Pacemaker has ended, is taken as gone, also for a replica that has not
   been connected. Nothing less would ever let the other node go on.
@@ -415,6 +416,7 @@ def _counts_as_never_connected(state: ResourceState, peers: Collection[str]) -> 
         is_told=state.disk != _NOT_CONNECTED_YET if is_8 else _was_connected(state.name),
         is_noted=_has_connected(state.name),
         has_met=any(_has_met(peer) for peer in peers),
+        is_sole_survivor=fence_rules.is_sole_survivor(state),
     )
 
 

@@ -84,7 +84,9 @@ def has_ever_joined(*, has_joined: bool, is_expected: bool) -> bool:
     return has_joined or is_expected
 
 
-def is_never_connected(*, is_told: bool, is_noted: bool, has_met: bool) -> bool:
+def is_never_connected(
+    *, is_told: bool, is_noted: bool, has_met: bool, is_sole_survivor: bool
+) -> bool:
     """Whether a replica counts as one that has connected to no peer since it was started.
 
     A replica that was connected, in sync, may be promoted once its peer is fenced. Where its node
@@ -100,8 +102,25 @@ def is_never_connected(*, is_told: bool, is_noted: bool, has_met: bool) -> bool:
             release before this rule has written it at each connection: replicas that were up then
             need not be restarted.
         has_met: the peer has joined Pacemaker since its present start here.
+        is_sole_survivor: see the function of that name; such a replica needs nobody's word.
     """
-    return not (is_told and (is_noted or has_met))
+    return not (is_sole_survivor or (is_told and (is_noted or has_met)))
+
+
+def is_sole_survivor(state: ResourceState) -> bool:
+    """Whether a replica has every write, and all others are known on its own disk to be behind.
+
+    A Primary that goes on without its peer writes that down before the first write, with each
+    generation of DRBD: one that is started again is UpToDate at once, by its metadata. So a node
+    that has served alone, and was restarted while its peer stays off, serves again. Not while DRBD
+    is connected: the peer says itself then what it is.
+    """
+    return (
+        state.disk == "UpToDate"
+        and bool(state.peers)
+        and not any(peer.is_connected for peer in state.peers)
+        and all(peer.disk in {"Outdated", "Inconsistent"} for peer in state.peers)
+    )
 
 
 def serves_alone(state: ResourceState) -> bool:

@@ -288,6 +288,31 @@ def test_its_replica_is_no_candidate_though_it_is_connected() -> None:
     assert order in {name for name, _ in unsafe(world)}
 
 
+def test_the_sole_survivor_is_promoted_again_after_a_power_cut() -> None:
+    """Its peer is off and knows less, which DRBD has written down: nobody else has to say so."""
+    world, possible = initial_world(2, 2, has_device=True), events(SHIPPED)
+    for step in (
+        "b loses power",
+        "corosync forms a",
+        "the quorum device votes for a",
+        "a fences b",
+        "DRBD on a notices that the link is gone",
+        "the handler of a asks: certain",
+        "the handler of a marks b as fenced",
+        "the handler of a asks again: certain, and returns",
+        "a write is acknowledged by a alone",
+        "a loses power",
+        "a boots",
+        "the quorum device votes for a",
+        "a fences b",
+        "the replica on a starts",
+        "the cluster orders the promotion of a",
+        "a becomes Primary",
+    ):
+        world = dict(possible(world))[step]
+    assert world.replicas[0].serves and world.replicas[0].is_fresh
+
+
 def test_until_two_nodes_have_joined_each_has_a_cib_of_its_own() -> None:
     steps = ("DRBD on a notices that the link is gone", "the handler of a asks: certain")
     world = _after_of_two(*_SEEN_FOR_A_MOMENT[:3], *steps, *_SEEN_FOR_A_MOMENT[3:5])

@@ -332,6 +332,33 @@ def test_with_three_replicas_and_a_majority_of_nodes_no_monitor_asks_corosync(
     assert quorum_overlap.may_try_promotion(runner, LEFT, others) and runner.calls
 
 
+@pytest.mark.parametrize("generation", [8, 9])
+@pytest.mark.parametrize("flags", [TWO_NODE, {"Quorate", "Qdevice"}], ids=str)
+def test_the_sole_survivor_serves_again_after_a_restart(
+    fake_node: FakeNode, generation: int, flags: Collection[str]
+) -> None:
+    """What broke: n2 was off for days, n1 was restarted, and nobody served until n2 was back."""
+    fake_node.generation = generation
+    fake_node.membership = Membership(True, frozenset({"n1"}), frozenset(flags))
+
+    def tries(disk: str, *peers: PeerState) -> bool:
+        state = LEFT._replace(disk=disk, peers=peers)
+        fake_node.states["vol1"] = state
+        is_tried = quorum_overlap.may_try_promotion(FakeRunner("true\n"), state, ["n2"])
+        view = quorum_overlap.ClusterView(FakeRunner("true\n"), ["vol1"])
+        said = quorum_overlap.membership_for_device(view, "vol1", "n2", "fenced", None)
+        assert said == ("fenced" if is_tried else "unknown")
+        return is_tried
+
+    for behind in ("Outdated", "Inconsistent"):
+        assert tries("UpToDate", CUT._replace(disk=behind))
+        assert not tries("Consistent", CUT._replace(disk=behind))
+        assert not tries("Outdated", CUT._replace(disk=behind))
+        assert not tries("UpToDate", MET._replace(disk=behind))
+    assert not tries("UpToDate", CUT)
+    assert not tries("UpToDate")
+
+
 def left_over(
     node: FakeNode,
     state: ResourceState,

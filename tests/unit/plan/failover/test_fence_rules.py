@@ -91,8 +91,37 @@ def test_a_peer_has_joined_where_it_is_expected(has_joined: bool, is_expected: b
 def test_a_connection_counts_once_its_peer_has_joined(
     is_told: bool, is_noted: bool, has_met: bool, expected: bool
 ) -> None:
-    said = fence_rules.is_never_connected(is_told=is_told, is_noted=is_noted, has_met=has_met)
-    assert said is expected
+    def said(is_sole_survivor: bool) -> bool:
+        return fence_rules.is_never_connected(
+            is_told=is_told, is_noted=is_noted, has_met=has_met, is_sole_survivor=is_sole_survivor
+        )
+
+    assert said(False) is expected and said(True) is False
+
+
+@pytest.mark.parametrize(
+    ("own", "connection", "disks", "expected"),
+    [
+        ("UpToDate", "Connecting", ["Outdated"], True),
+        ("UpToDate", "StandAlone", ["Inconsistent"], True),
+        ("UpToDate", "Connecting", ["Outdated", "Outdated"], True),
+        ("UpToDate", "Connecting", ["Outdated", "DUnknown"], False),
+        ("UpToDate", "Connecting", ["DUnknown"], False),
+        # A disk that has failed says nothing of what is on it.
+        ("UpToDate", "Connecting", ["Diskless"], False),
+        ("UpToDate", "Connected", ["Outdated"], False),
+        ("UpToDate", "Connecting", [], False),
+        ("Consistent", "Connecting", ["Outdated"], False),
+        ("Outdated", "Connecting", ["Outdated"], False),
+    ],
+)
+def test_a_sole_survivor_knows_that_its_peers_are_behind(
+    own: str, connection: str, disks: Sequence[str], expected: bool
+) -> None:
+    (peer,) = _state("Secondary", connection).peers
+    peers = tuple(peer._replace(disk=disk) for disk in disks)
+    state = _state("Secondary", connection)._replace(disk=own, peers=peers)
+    assert fence_rules.is_sole_survivor(state) is expected
 
 
 @pytest.mark.parametrize(
