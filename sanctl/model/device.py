@@ -266,6 +266,8 @@ class ReplicaState:
     """Suspect since what a resync had written there may not have been stable."""
     is_unflushed_cache: bool = False
     """Suspect since acknowledged writes were in RAM; a release that does not say why says so."""
+    is_withheld: bool | None = None
+    """It is no candidate until a peer has joined Pacemaker; None: its agent does not say so."""
     is_let_in: bool = False
     """Its node says that hosts are let in; published only of a device that awaits sites."""
     held_run: str | None = None

@@ -25,6 +25,8 @@ from sanctl.model.pool_cache import parse_cache_state
 from sanctl.model.release_needs import LACKS_KEY, parse_lacks
 from sanctl.model.resync_record import ResyncRecord
 
+_WITHHELD = {"1": True, "0": False}
+
 
 def parse_pairs(text: str) -> dict[str, str]:
     """Split `a=1 b=2` as the agents publish it; a word without '=' is left out."""
@@ -77,6 +79,7 @@ def parse_replica_state(text: str) -> ReplicaState:
         is_let_in=bool(pairs.get(LET_IN_KEY)),
         held_run=held[0] if held else None,
         held_why=held[1] if held else None,
+        is_withheld=_WITHHELD.get(pairs.get("withheld", "")),
         change_waits_for=_known(pairs.get("change-waits")) or "",
         waits_for_standby=_known(pairs.get("standby-first")) or "",
         waits_to_connect_since_s=_number(pairs.get("connects-later")),

@@ -667,6 +667,9 @@ class FakePacemaker:
                     self.disks.pop(node, None)
                     if kind == "discard":
                         self.disconnected.clear()
+                    elif node in self.disconnected:
+                        said = self.disconnected[node]
+                        self.disconnected[node] = said.replace(" withheld=1", "")
                     self.remove_attribute(node, attribute)
 
     def remove_attribute(self, node: str, attribute: str) -> None:
@@ -708,6 +711,7 @@ class FakePacemaker:
             and self.permanent(node, f"sanctl-outdated-{name}") != uuid
             and not self.is_marked(name, node)
             and self.disks.get(node, "UpToDate") == "UpToDate"
+            and "withheld=1" not in self.disconnected.get(node, "")
         ]
         for node in self.active(name):
             if node not in nodes:

@@ -299,6 +299,9 @@ def _publish(
         and not quorum_overlap.may_try_promotion(runner, state, others)
     )
     withheld_note.record(device.name, is_withheld=is_withheld)
+    withheld = withheld_note.published_field(
+        None if state is None else state.disk, is_withheld=is_withheld, has_score=score is not None
+    )
     if is_withheld or (
         score is not None
         and state is not None
@@ -322,6 +325,7 @@ def _publish(
     # Written where a change of nodes waits for a lost peer (agents/connections/peers.py).
     waits_for = state_files.of_device(device.name, CHANGE_NOTE).read()
     value += f" change-waits={waits_for}" if waits_for else ""
+    value += withheld
     value += reconnect_dropped.published_field(device.name, state)
     value += standby_first.published_field(device.name)
     value += drop_note.published_field(device.name)

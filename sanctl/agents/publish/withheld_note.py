@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The note of a replica that has no score until a peer has joined Pacemaker.
 
-Its monitors need not be in a hurry (sanctl/plan/device/monitor_turn.py).
+Its monitors need not be in a hurry (sanctl/plan/device/monitor_turn.py), and an operator may call
+it good (sanctl/agents/recovery/heal.py).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 from sanctl.system import state_files
 
 _KIND = "withheld"
+_UNCONFIRMED = "Consistent"
 
 
 def record(device: str, *, is_withheld: bool) -> None:
@@ -25,6 +27,17 @@ def record(device: str, *, is_withheld: bool) -> None:
                 note.write()
             else:
                 note.remove()
+
+
+def published_field(disk: str | None, *, is_withheld: bool, has_score: bool) -> str:
+    """Return what is published of that: of any replica that is withheld, and where it may seem so.
+
+    A Consistent replica is one that was never connected, with DRBD 8.4. DRBD 9 calls others so,
+    too. Of one that has no score for another reason nothing is said.
+    """
+    if is_withheld:
+        return " withheld=1"
+    return " withheld=0" if disk == _UNCONFIRMED and has_score else ""
 
 
 def exists(device: str) -> bool:

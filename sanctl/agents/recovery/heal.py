@@ -16,7 +16,8 @@ this replica takes it off. The agent on the other node sees the order and connec
 here also waits until another node is Primary with quorum, so that the last replica is never
 discarded: the node of the kept replica may have been lost since the order was given.
 `sanctl-revive-NAME = UUID GENERATION` is the second order: to make an Outdated replica UpToDate,
-because the replica that was ahead is gone for good. This order holds while that replica is not
+because the replica that was ahead is gone for good, or to let one be a candidate that is UpToDate
+and waits for a peer that has to join (publish/withheld_note.py). This order holds while that replica is not
 marked. For a device with one replica it has `only` in place of the generation.
 
 An order to discard is carried out once the resync has begun, not when the replicas are in contact.
@@ -37,6 +38,7 @@ import time
 from sanctl.agents.connections import primary_node, reconnect_dropped
 from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.fencing import outdate, quorum_overlap
+from sanctl.agents.publish import withheld_note
 from sanctl.agents.recovery import no_contact
 from sanctl.agents.replica import lost_writes, reinitialize
 from sanctl.agents.replica.parts import Device
@@ -289,6 +291,10 @@ def _revive(
             quorum_overlap.remove_operator_trust(device.name)
             raise
         _log(device.name, f"{order[0]} is made UpToDate, as ordered", step="revive")
+    elif is_meant and state.disk == "UpToDate" and withheld_note.exists(device.name):
+        # It is good by its own word, and was no candidate, as no peer has joined since its start.
+        quorum_overlap.record_operator_trust(device.name)
+        _log(device.name, f"{order[0]} is trusted without a peer, as ordered", step="trust")
     _delete_order(runner, device, "revive", here)
 
 

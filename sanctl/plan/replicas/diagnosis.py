@@ -52,7 +52,9 @@ class ReplicaFacts:
     is_marked: bool
     serves: bool
     is_never_connected: bool = False
-    """Never connected since its start, and quorums need not intersect: its mark may be missing."""
+    """Never connected since its start, and quorums need not intersect: its mark may be missing.
+
+    Or connected before its peer had joined Pacemaker, which does not count, either."""
     is_drained: bool = False
     """Its node may serve nothing, while its replicas go on."""
     orders: frozenset[str] = frozenset()
@@ -204,12 +206,19 @@ def _facts(cluster: Cluster, device: DeviceSpec, node: NodeName) -> ReplicaFacts
         generations=parse_generations(replica.generations or ""),
         is_marked=cluster.is_marked(device, node),
         serves=node.value in cluster.mon.active_nodes(device.name),
-        is_never_connected=replica.disk == _UNCONFIRMED
+        is_never_connected=_is_withheld(replica)
         and not _is_in_contact(replica)
         and not _quorums_intersect(cluster, node),
         is_drained=node.value in cluster.cib.drained,
         orders=_orders(cluster, device, node),
     )
+
+
+def _is_withheld(replica: ReplicaState) -> bool:
+    """Whether a replica waits for a peer to join, by its agent's word; else by its disk."""
+    if replica.is_withheld is None:
+        return replica.disk == _UNCONFIRMED
+    return replica.is_withheld
 
 
 def _is_in_contact(replica: ReplicaState) -> bool:

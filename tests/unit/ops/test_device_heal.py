@@ -263,6 +263,34 @@ def test_a_replica_that_no_node_can_vouch_for(
     assert cluster.is_marked("vm1", "n1")
 
 
+def test_a_good_replica_that_waits_for_its_peer_to_join(
+    cluster: FakePacemaker, session: Session
+) -> None:
+    """What broke: the dead end. It was no candidate, and `heal` said that Pacemaker may promote."""
+    come_back_alone(cluster, "two-node")
+    cluster.disconnected = {"n2": f"{ONLY_N2} withheld=1"}
+    cluster.disks["n2"] = "UpToDate"
+    cluster.tick()
+    shown = examine_replicas(session, VM1)
+    assert shown.condition is Condition.BLOCKED
+    codes = {finding.code for finding in all_findings(session.observe(), None, now_s=0.0)}
+    assert "SAN-HLT-037" in codes
+    heal(session, N2, shown)
+    assert f"{uuid(cluster)} 00000000000000B0" in cluster.patches[0]
+    assert cluster.active("vm1") == ["n2"]
+
+
+def test_a_survivor_that_drbd_9_calls_consistent_is_a_candidate(
+    cluster: FakePacemaker, session: Session
+) -> None:
+    come_back_alone(cluster, "two-node")
+    cluster.disconnected = {"n2": f"{ONLY_N2} withheld=0"}
+    cluster.tick()
+    shown = examine_replicas(session, VM1)
+    assert shown.condition is Condition.WAITING
+    assert "may promote the replica on n2" in shown.waits_for
+
+
 def test_a_replica_that_has_not_reported_yet_what_it_is_waits(
     cluster: FakePacemaker, session: Session
 ) -> None:

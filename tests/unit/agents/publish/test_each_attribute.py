@@ -95,6 +95,29 @@ def test_a_replica_without_a_score_because_of_its_peer_is_noted(node: FakeNode) 
     assert not is_withheld(untried._replace(disk="Outdated"), "Qdevice")
 
 
+@pytest.mark.parametrize(
+    ("disk", "flags", "expected"),
+    [
+        ("UpToDate", {"Qdevice"}, True),
+        ("Consistent", {"Qdevice"}, True),
+        # A majority of nodes: Pacemaker may promote it.
+        ("Consistent", set(), False),
+        ("UpToDate", set(), None),
+        ("Outdated", {"Qdevice"}, None),
+    ],
+)
+def test_a_replica_says_that_it_waits_for_a_peer_to_join(
+    node: FakeNode, disk: str, flags: set[str], expected: bool | None
+) -> None:
+    """What broke: `device heal` went by the disk, and refused the UpToDate one."""
+    Path(state_files.of_node("joined.n2").path).unlink()
+    node.membership = Membership(True, frozenset({"n1"}), frozenset(flags))
+    lost = PEER._replace(connection="Connecting", role="Unknown", disk="DUnknown")
+    replica_state.publish(node, DEVICE, STANDBY._replace(disk=disk, peers=(lost,)))
+    published = unpack(attrd_cache.of_states().read().partition(" ")[2])["vol1"]
+    assert parse_replica_state(published).is_withheld is expected
+
+
 @pytest.mark.parametrize("replicas", [2, 3])
 def test_a_score_is_written_once_in_a_period_whatever_the_state_did(
     node: FakeNode, monkeypatch: pytest.MonkeyPatch, replicas: int

@@ -10,6 +10,7 @@ import pytest
 
 from sanctl.agents import device_monitor
 from sanctl.agents.connections import connect_turn, primary_node, reconnect_dropped
+from sanctl.agents.publish import withheld_note
 from sanctl.agents.recovery import heal, no_contact
 from sanctl.agents.replica import lost_writes, reinitialize
 from sanctl.agents.replica.parts import Device
@@ -346,6 +347,15 @@ def test_only_an_outdated_standby_is_revived() -> None:
         heal.carry_out_order(other, DEVICE, state("Connecting", disk=disk, role=role))
         assert [act.split()[0] for act in other.acts] == ["crm_attribute"], (disk, role)
         assert not trust.exists(), (disk, role)
+
+
+@pytest.mark.parametrize("gi", [GI, GI.replace("B0", "B8")])
+def test_one_that_is_good_and_waits_for_its_peer_to_join_is_trusted_as_it_is(gi: str) -> None:
+    withheld_note.record("vm1", is_withheld=True)
+    node = Node({"n2": ("revive", f"{UUID} {HELD}")}, gi)
+    heal.carry_out_order(node, DEVICE, state("Connecting", disk="UpToDate"))
+    assert [act.split()[0] for act in node.acts] == ["crm_attribute"]
+    assert state_files.of_device("vm1", "operator-trust").exists() is (gi == GI)
 
 
 def test_the_operators_trust_is_recorded_before_drbd_calls_its_handler(
