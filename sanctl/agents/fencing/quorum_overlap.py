@@ -90,8 +90,9 @@ class ClusterView:
         """
         if self._states is None:
             if len(self._devices) == 1:
-                return drbdsetup.observe(self._runner, device)
-            self._states = dict(drbdsetup.observe_all(self._runner))
+                self._states = {device: drbdsetup.observe(self._runner, device)}
+            else:
+                self._states = dict(drbdsetup.observe_all(self._runner))
         return self._states.get(device)
 
     def is_fencing_off(self) -> bool:

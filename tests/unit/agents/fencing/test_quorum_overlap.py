@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sanctl.agents.fencing import quorum_overlap
-from sanctl.drivers import corosync
+from sanctl.drivers import corosync, drbdsetup
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.model.vote_mode import MAJORITY_OF_NODES, VoteMode, Votes
@@ -205,6 +205,22 @@ def test_with_drbd_9_a_connection_before_the_join_counts_once_the_peer_has_joine
     be_in(fake_node, lives[0])
     quorum_overlap.remove_notes("vol1")
     assert weigh(fake_node, "fenced", generation=9) == "unknown"
+
+
+def test_one_look_asks_drbd_once(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What broke: of a single device each question started a program."""
+    asked: list[str] = []
+
+    def observe(_runner: object, device: str) -> ResourceState:
+        asked.append(device)
+        return LEFT._replace(has_quorum=True)
+
+    monkeypatch.setattr(drbdsetup, "observe", observe)
+    fake_node.generation = 9
+    view = quorum_overlap.ClusterView(FakeRunner("true\n"), ["vol1"])
+    said = quorum_overlap.membership_for_device(view, "vol1", "n2", "fenced", None)
+    assert (said, asked) == ("fenced", ["vol1"])
+    assert view.state("vol1") == view.state("vol1") and asked == ["vol1"]
 
 
 def test_an_operators_trust_holds_until_the_replica_is_restarted(fake_node: FakeNode) -> None:
