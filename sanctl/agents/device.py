@@ -24,8 +24,8 @@ from sanctl.agents.converge import converge
 from sanctl.agents.device_metadata import METADATA
 from sanctl.agents.fencing import (
     failed_stop_reboot,
+    joined_peers,
     outdate,
-    quorum_overlap,
 )
 from sanctl.agents.node import failure_cleanup, start_turn
 from sanctl.agents.promotion import (
@@ -164,7 +164,7 @@ def _start(device: Device, turn: contextlib.ExitStack) -> int:
     only_peer = isolation.first_peer(_RUNNER, device)
     al_extents = None if found.drbd is None else resource_file.al_extents(device.name)
     resource_file.write(_RUNNER, device, files, al_extents=al_extents, only=only_peer or "")
-    quorum_overlap.remove_notes(device.name)
+    joined_peers.remove_notes(device.name)
     compared_data.forget(device.name)
     settling.prepare(device.name, files.data)
     outdate.make_lock(device.name)

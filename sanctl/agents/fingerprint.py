@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from sanctl.agents import cluster_toml, ocf
 from sanctl.agents.cache import flush_unit
-from sanctl.agents.fencing import quorum_overlap
+from sanctl.agents.fencing import joined_peers
 from sanctl.agents.points import unit as point_unit
 from sanctl.agents.publish import attrd_cache
 from sanctl.agents.replica import (
@@ -305,7 +305,7 @@ def _of_files(device: Device, data: str, *, is_alone: bool) -> list[Record]:
 
 def _of_attrd() -> list[Record]:
     pid = attrd_cache.attrd_pid()
-    cgroup = quorum_overlap.PACEMAKER_CGROUP
+    cgroup = joined_peers.PACEMAKER_CGROUP
     return [
         _content(f"/proc/{pid}/comm"),
         record("inode", cgroup, str(os.stat(cgroup).st_ino)),

@@ -21,7 +21,7 @@ import pytest
 
 from sanctl.agents import cluster_toml
 from sanctl.agents.cache import lost_flash, read_cache, write_cache_status
-from sanctl.agents.fencing import quorum_overlap
+from sanctl.agents.fencing import joined_peers
 from sanctl.agents.publish import attrd_cache
 from sanctl.agents.replica import lost_writes, resource_file
 from sanctl.agents.replica.parts import Device
@@ -178,7 +178,7 @@ class FakeNode(FakeRunner):
         """Have these nodes have joined Pacemaker since its start here."""
         for peer in peers:
             note = state_files.of_node(f"joined.{peer}")
-            note.write(quorum_overlap.cluster_start_id())
+            note.write(joined_peers.cluster_start_id())
 
     def start_attrd(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Have an attrd run, for replicas that publish no host and no cache."""

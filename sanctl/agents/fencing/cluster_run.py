@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 
-from sanctl.agents.fencing import quorum_overlap
+from sanctl.agents.fencing import joined_peers
 from sanctl.model.admission import run_word
 from sanctl.plan.site.admission import run_of
 from sanctl.system.files import read_text_or
@@ -19,7 +19,7 @@ def here() -> str:
     Raises:
         OSError: it could not be read.
     """
-    return run_of(read_text_or(_BOOT_ID, ""), quorum_overlap.cluster_start_id())
+    return run_of(read_text_or(_BOOT_ID, ""), joined_peers.cluster_start_id())
 
 
 def here_or_unknown() -> str:

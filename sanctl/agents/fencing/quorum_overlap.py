@@ -20,9 +20,9 @@ that it knows, and would serve the data of last week. So there, in addition:
   (`predates_cluster_start`).
 * A connection counts once the peer has joined Pacemaker since it was started here: until then
   neither node would be fenced for the other (`fence_rules.is_never_connected`). That is a note of
-  the node, `joined.PEER`, on tmpfs: a monitor asks the CIB until there is one, and the fence-peer
-  handler, which reads the CIB anyway, writes it while the CIB expects the peer to be up. A replica
-  that has gone on without its peer needs none: its own disk says that the peer is behind.
+  the node, `joined.PEER` (joined_peers.py): a monitor asks the CIB until there is one, and the
+  fence-peer handler, which reads the CIB anyway, writes it while the CIB expects the peer to be up.
+  A replica that has gone on without its peer needs none: its own disk says that the peer is behind.
 * Where the operator has accepted to do without fencing (SAN-RISK-001), a node that is out of the
   membership, or on which Pacemaker has ended, is taken as gone, also for a replica that has not
   been connected. Nothing less would ever let the other node go on.
@@ -36,12 +36,11 @@ For a device with three and more replicas (DRBD 9) the peer's membership counts 
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import os
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from sanctl.agents.fencing import joined_peers
 from sanctl.drivers import cib, corosync, drbd_kernel, drbdsetup
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState, uses_quorum
@@ -50,18 +49,11 @@ from sanctl.model.vote_mode import Votes
 from sanctl.parse.corosync import parse_conf_vote_mode
 from sanctl.plan.failover import fence_rules
 from sanctl.plan.failover.fence_rules import apply_drbd_quorum, apply_quorum_overlap, is_certain
-from sanctl.system import state_files
-from sanctl.system.files import exists, read_text_or
+from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
 
 if TYPE_CHECKING:
     import xml.etree.ElementTree as ET
-
-_NOT_CONNECTED_YET = "Consistent"
-#: `crmd` of a `node_state` where Pacemaker's controller is not in its group of processes.
-_OFFLINE = frozenset({"offline", "0"})
-# A new folder for each start of the unit; its inode number is not known to be used again.
-PACEMAKER_CGROUP = "/sys/fs/cgroup/system.slice/pacemaker.service"
 
 
 class ClusterView:
@@ -186,14 +178,15 @@ def may_try_promotion(runner: Runner, state: ResourceState, others: Collection[s
     return fence_rules.may_try_promotion(
         is_primary=state.is_primary,
         is_never_connected=lambda: (
-            not _operator_trust_note(state.name).exists()
-            and _counts_as_never_connected(state, others)
+            not joined_peers.is_trusted(state.name)
+            and joined_peers.counts_as_never_connected(state, others)
         ),
         quorums_intersect=lambda: (
             (uses_quorum(1 + len(others)) and _has_majority_of_nodes()) or seen().quorums_intersect
         ),
         is_beside_member=lambda: any(
-            _has_joined(runner, node) for node in sorted(seen().members & set(others))
+            joined_peers.has_joined_now(runner, node)
+            for node in sorted(seen().members & set(others))
         ),
         is_fencing_off=lambda: _is_fencing_off(runner),
     )
@@ -212,22 +205,9 @@ def _has_majority_of_nodes() -> bool:
     return vote_mode is not None and vote_mode.votes.quorums_intersect
 
 
-def has_joined(state: ET.Element | None) -> bool:
-    """Whether a node takes part in Pacemaker, by its `node_state`: then it shares this node's CIB.
-
-    Corosync has the node as a member seconds before that. `crmd` is a word up to Pacemaker 2.1.6,
-    and the time of joining with 0 for absent after that; `join` is `member` once the CIBs are one.
-    """
-    return (
-        state is not None
-        and state.get("join") == "member"
-        and state.get("crmd") not in {None, "", *_OFFLINE}
-    )
-
-
 def _is_offline(state: ET.Element | None) -> bool:
     """Whether Pacemaker does not run on a node, by its `node_state`."""
-    return state is not None and state.get("crmd") in _OFFLINE
+    return state is not None and state.get("crmd") in joined_peers.OFFLINE
 
 
 def is_down(state: ET.Element | None, *, is_member: bool = False) -> bool:
@@ -252,61 +232,10 @@ def is_down(state: ET.Element | None, *, is_member: bool = False) -> bool:
         state is not None
         and state.tag == "node_state"
         and (is_member or state.get("in_ccm") in {"false", "0"})
-        and state.get("crmd") in _OFFLINE
+        and state.get("crmd") in joined_peers.OFFLINE
         and state.get("expected") == "down"
         and state.get("join") == "down"
     )
-
-
-def _has_joined(runner: Runner, node: str) -> bool:
-    state = cib.node_state(runner, node)
-    record_joined(node, state)
-    return has_joined(state)
-
-
-def record_joined(node: str, state: ET.Element | None) -> None:
-    """Note that a node has joined Pacemaker since its start here, if its `node_state` says so.
-
-    Without room for the note the node counts as one that has not.
-    """
-    is_expected = state is not None and state.get("expected") == "member"
-    with contextlib.suppress(OSError):
-        if fence_rules.has_ever_joined(
-            has_joined=has_joined(state), is_expected=is_expected
-        ) and not _has_met(node):
-            _joined_note(node).write(cluster_start_id())
-
-
-def record_connection(runner: Runner, state: ResourceState, others: Collection[str]) -> None:
-    """Note that this node's replica is connected, if its peers have joined since Pacemaker's start.
-
-    Once it is noted, nothing more is asked. DRBD 9 does not know itself that it was connected, so
-    that is noted at once, and counts when the peer has joined later: in maintenance one probe may
-    be all that looks. Where /run is full such a replica counts as never connected.
-
-    Args:
-        runner: starts cibadmin, for a peer that is not known to have joined.
-        state: the resource as DRBD reports it here, connected to all peers.
-        others: the device's other nodes.
-    """
-    note = _connected_note(state.name)
-    with contextlib.suppress(SanctlError, OSError):
-        if not others:
-            return
-        # Short monitors go by the note's name: it is to be there only while it counts, and not
-        # where releases before 0.1.0 have it alone.
-        if _has_connected(state.name):
-            if not exists(note.path):
-                note.write(cluster_start_id())
-            return
-        note.remove()
-        if drbd_kernel.generation() >= 9 and not _was_connected(state.name):
-            _unjoined_note(state.name).write(cluster_start_id())
-        for node in others:
-            if not _has_met(node):
-                record_joined(node, cib.node_state(runner, node))
-        if all(_has_met(node) for node in others):
-            note.write(cluster_start_id())
 
 
 def predates_cluster_start(runner: Runner, state: ResourceState, others: Collection[str]) -> bool:
@@ -329,96 +258,25 @@ def predates_cluster_start(runner: Runner, state: ResourceState, others: Collect
         CommandError: corosync did not answer.
     """
     if state.is_connected:
-        record_connection(runner, state, others)
+        joined_peers.record_connection(runner, state, others)
     elif others and fence_rules.serves_alone(state):
-        with contextlib.suppress(OSError):
-            _connected_note(state.name).write(cluster_start_id())
+        joined_peers.record_serving(state.name)
     if state.is_primary or state.is_connected or not state.peers or drbd_kernel.generation() >= 9:
         return False
     if (
         state.disk != "UpToDate"
-        or _has_connected(state.name)
-        or _operator_trust_note(state.name).exists()
+        or joined_peers.has_connected(state.name)
+        or joined_peers.is_trusted(state.name)
     ):
         return False
     return not corosync.membership(runner).quorums_intersect
 
 
-def record_operator_trust(device: str) -> None:
-    """Note that an operator called this node's replica good, having seen what it holds.
-
-    The caller has made sure that the replica still holds the same.
-    """
-    _operator_trust_note(device).write()
-
-
-def remove_operator_trust(device: str) -> None:
-    """Remove that note: the replica could not be made UpToDate."""
-    _operator_trust_note(device).remove()
-
-
-def remove_notes(device: str) -> None:
-    """Remove the notes of a replica that is stopped, or has just been started."""
-    _connected_note(device).remove()
-    _unjoined_note(device).remove()
-    remove_operator_trust(device)
-
-
-def _connected_note(device: str) -> state_files.StateFile:
-    return state_files.of_device(device, "connected")
-
-
-def _unjoined_note(device: str) -> state_files.StateFile:
-    return state_files.of_device(device, "was-connected")
-
-
-def _joined_note(node: str) -> state_files.StateFile:
-    return state_files.of_node(f"joined.{node}")
-
-
-def _operator_trust_note(device: str) -> state_files.StateFile:
-    return state_files.of_device(device, "operator-trust")
-
-
-def cluster_start_id() -> str:
-    """Return what tells this start of Pacemaker from others of this boot; empty: nothing does.
-
-    If empty, a note counts until the node boots or the replica is restarted.
-    """
-    try:
-        return str(os.stat(PACEMAKER_CGROUP).st_ino)
-    except (FileNotFoundError, NotADirectoryError):
-        return ""
-
-
-def _has_connected(device: str) -> bool:
-    return _connected_note(device).read("never") == cluster_start_id()
-
-
-def _was_connected(device: str) -> bool:
-    """Whether a replica of DRBD 9 has connected since this start of Pacemaker, to whom ever."""
-    return _has_connected(device) or _unjoined_note(device).read("never") == cluster_start_id()
-
-
-def _has_met(node: str) -> bool:
-    return _joined_note(node).read("never") == cluster_start_id()
-
-
 def _is_never_connected(view: ClusterView, device: str, peer: str) -> bool:
-    if _operator_trust_note(device).exists():
+    if joined_peers.is_trusted(device):
         return False
     state = view.state(device)
-    return state is None or _counts_as_never_connected(state, [peer])
-
-
-def _counts_as_never_connected(state: ResourceState, peers: Collection[str]) -> bool:
-    is_8 = drbd_kernel.generation() < 9
-    return fence_rules.is_never_connected(
-        is_told=state.disk != _NOT_CONNECTED_YET if is_8 else _was_connected(state.name),
-        is_noted=_has_connected(state.name),
-        has_met=any(_has_met(peer) for peer in peers),
-        is_sole_survivor=fence_rules.is_sole_survivor(state),
-    )
+    return state is None or joined_peers.counts_as_never_connected(state, [peer])
 
 
 def _apply_drbd_quorum(view: ClusterView, device: str, membership: str) -> str:

@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from sanctl.agents.fencing import quorum_overlap
+from sanctl.agents.fencing import joined_peers, quorum_overlap
 from sanctl.drivers import drbd_kernel, outdated_marks
 from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.plan.failover import fence_rules, shared_marks
@@ -319,7 +319,7 @@ def _look(
             give(device, "alone")
         return {}, None, None
     seen = outdated_marks.read(this.runner, devices, this.peer)
-    quorum_overlap.record_joined(this.peer, seen.state)
+    joined_peers.record_joined(this.peer, seen.state)
     is_member = this.peer in view.present.members
     # A node in maintenance may have a Primary of which the CIB has no history (ADR 87).
     is_down = not (is_member and seen.is_maintained) and quorum_overlap.is_down(
@@ -335,7 +335,7 @@ def _look(
         membership = fence_rules.peer_membership(
             is_quorate=True,
             is_member=is_member,
-            has_joined=lambda: quorum_overlap.has_joined(seen.state),
+            has_joined=lambda: joined_peers.has_joined(seen.state),
             is_fenced=partial(fence_rules.is_fenced, is_down=is_down, is_primary=is_primary),
         )
         known = quorum_overlap.membership_for_device(

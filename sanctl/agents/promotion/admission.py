@@ -15,7 +15,7 @@ import os
 import time
 from typing import NamedTuple
 
-from sanctl.agents.fencing import cluster_run, quorum_overlap
+from sanctl.agents.fencing import cluster_run, joined_peers
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import cib, gate, lio, node_attributes
 from sanctl.errors import SanctlError
@@ -68,7 +68,7 @@ def _is_silent(runner: Runner, name: str, node: str) -> bool:
         states = unpack(node_attributes.query(runner, STATES_ATTRIBUTE, node))
     except SanctlError:
         return True
-    return not says_of_hosts(states.get(name, "")) and quorum_overlap.has_joined(
+    return not says_of_hosts(states.get(name, "")) and joined_peers.has_joined(
         cib.node_state(runner, node)
     )
 

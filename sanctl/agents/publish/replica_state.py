@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from sanctl.agents.cache import read_cache, write_cache_status
 from sanctl.agents.connections import reconnect_dropped, standby_first
 from sanctl.agents.connections.peers import CHANGE_NOTE
-from sanctl.agents.fencing import outdate, own_marks, quorum_overlap
+from sanctl.agents.fencing import joined_peers, outdate, own_marks, quorum_overlap
 from sanctl.agents.promotion import admission, compared_data, first_activation, needed_release
 from sanctl.agents.publish import attrd_cache, node_states, withheld_note
 from sanctl.agents.replica import (
@@ -267,7 +267,7 @@ def _publish(
 ) -> bool:
     others = sorted(set(device.nodes) - {os.uname().nodename})
     if state is not None and state.is_connected:
-        quorum_overlap.record_connection(runner, state, others)
+        joined_peers.record_connection(runner, state, others)
     if state is not None:
         compared_data.record(device, state)
     is_new = (

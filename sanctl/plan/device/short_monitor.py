@@ -126,7 +126,7 @@ def is_whole(
         return False
     is_waiting = is_active and is_alone(seen.drbd)
     if not is_waiting and "connected" not in seen.notes:
-        return False  # until the peer has joined Pacemaker (agents/fencing/quorum_overlap.py)
+        return False  # until the peer has joined Pacemaker (agents/fencing/joined_peers.py)
     if not is_waiting and seen.drbd.state != (_PRIMARY if is_active else _STANDBY):
         return False
     return (

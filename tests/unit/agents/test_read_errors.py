@@ -13,7 +13,7 @@ import pytest
 from sanctl.agents import ocf
 from sanctl.agents.cache import write_cache
 from sanctl.agents.connections import primary_node
-from sanctl.agents.fencing import quorum_overlap
+from sanctl.agents.fencing import joined_peers
 from sanctl.agents.promotion import first_activation
 from sanctl.agents.recovery import fs_shutdown, refill_suspect
 from sanctl.agents.replica import device_files, lost_writes, parts, resource_file
@@ -205,9 +205,9 @@ def test_an_error_of_the_kernel_costs_no_monitor(
     monkeypatch.setattr(ocf, "is_probe", lambda: False)
     faults.at(first_activation._active_note(VOL).path, errno.ENOMEM)
     assert first_activation.observe_after_first_promotion(FakeRunner(), VOL, within_s=1.0) == found
-    faults.at(quorum_overlap.PACEMAKER_CGROUP, errno.ENOMEM)
+    faults.at(joined_peers.PACEMAKER_CGROUP, errno.ENOMEM)
     with pytest.raises(OSError, match="memory"):
-        quorum_overlap.cluster_start_id()
+        joined_peers.cluster_start_id()
 
 
 def _failing(_real: Callable[..., None]) -> Callable[..., None]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sanctl.agents.fencing import quorum_overlap
+from sanctl.agents.fencing import joined_peers, quorum_overlap
 from sanctl.drivers import corosync, drbdsetup
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
@@ -56,14 +56,14 @@ def weigh(
 
 def meet(node: str, **state: str) -> None:
     seen = state or {"join": "member", "crmd": "9", "expected": "member"}
-    quorum_overlap.record_joined(node, ET.Element("node_state", seen))
+    joined_peers.record_joined(node, ET.Element("node_state", seen))
 
 
 def connect(
     node_state: str = '<node_state crmd="9" join="member" expected="member"/>',
 ) -> FakeRunner:
     runner = FakeRunner(node_state)
-    quorum_overlap.record_connection(runner, LEFT._replace(peers=(MET,)), ["n2"])
+    joined_peers.record_connection(runner, LEFT._replace(peers=(MET,)), ["n2"])
     return runner
 
 
@@ -88,7 +88,7 @@ def test_a_connection_counts_once_the_peer_has_joined_pacemaker(
 
 def test_the_note_of_a_release_before_counts(fake_node: FakeNode) -> None:
     """The release is exchanged under running replicas: a fail-over right then is none refused."""
-    state_files.of_device("vol1", "connected").write(quorum_overlap.cluster_start_id())
+    state_files.of_device("vol1", "connected").write(joined_peers.cluster_start_id())
     assert weigh(fake_node, "fenced", has_met=False) == "fenced"
 
 
@@ -97,7 +97,7 @@ def test_the_note_of_a_release_before_is_moved_to_where_short_monitors_look(
 ) -> None:
     """What broke: all monitors of such a replica were whole ones, until it was restarted."""
     old = fake_node.folder / "met-vol1"
-    old.write_text(quorum_overlap.cluster_start_id())
+    old.write_text(joined_peers.cluster_start_id())
     assert connect().calls == []
     assert "connected" in state_files.device_notes("vol1") and not old.exists()
     assert weigh(fake_node, "fenced", has_met=False) == "fenced"
@@ -122,15 +122,15 @@ def test_a_connection_is_asked_for_until_it_is_noted(fake_node: FakeNode) -> Non
     assert len(connect().calls) == 1
     assert connect().calls == []
     # Another device, or the replica started anew: what is known of the peer is enough.
-    quorum_overlap.remove_notes("vol1")
+    joined_peers.remove_notes("vol1")
     assert connect().calls == []
     assert state_files.of_device("vol1", "connected").exists()
 
 
 def test_where_the_cib_does_not_answer_nothing_is_noted(fake_node: FakeNode) -> None:
     silent = FakeRunner(CommandError(Problem("SAN-CMD-002", "no answer")))
-    quorum_overlap.record_connection(silent, LEFT._replace(peers=(MET,)), ["n2"])
-    quorum_overlap.record_connection(FakeRunner(), LEFT, [])
+    joined_peers.record_connection(silent, LEFT._replace(peers=(MET,)), ["n2"])
+    joined_peers.record_connection(FakeRunner(), LEFT, [])
     assert weigh(fake_node, "fenced", has_met=False) == "unknown"
 
 
@@ -150,7 +150,7 @@ def test_where_the_cib_does_not_answer_nothing_is_noted(fake_node: FakeNode) -> 
 )
 def test_which_node_state_has_joined(state: dict[str, str] | None, expected: bool) -> None:
     element = None if state is None else ET.Element("node_state", state)
-    assert quorum_overlap.has_joined(element) is expected
+    assert joined_peers.has_joined(element) is expected
 
 
 @pytest.mark.parametrize(
@@ -184,8 +184,8 @@ def test_with_drbd_9_the_note_of_a_connection_decides(
         assert weigh(fake_node, "fenced", disk=disk, **seen) == expected
         connect()
         assert weigh(fake_node, "fenced", disk=disk, **seen) == "fenced"
-        quorum_overlap.remove_notes("vol1")
-        quorum_overlap.remove_notes("vol1")
+        joined_peers.remove_notes("vol1")
+        joined_peers.remove_notes("vol1")
 
 
 def test_with_drbd_9_a_connection_before_the_join_counts_once_the_peer_has_joined(
@@ -203,7 +203,7 @@ def test_with_drbd_9_a_connection_before_the_join_counts_once_the_peer_has_joine
     be_in(fake_node, lives[1])
     assert weigh(fake_node, "fenced", generation=9) == "unknown"
     be_in(fake_node, lives[0])
-    quorum_overlap.remove_notes("vol1")
+    joined_peers.remove_notes("vol1")
     assert weigh(fake_node, "fenced", generation=9) == "unknown"
 
 
@@ -228,11 +228,11 @@ def test_an_operators_trust_holds_until_the_replica_is_restarted(fake_node: Fake
     state = ResourceState("vol1", "Secondary", "no", "Consistent", 1024, (peer,), minor=1)
     for generation in (8, 9):
         kept: dict[str, Any] = {"disk": "Consistent", "generation": generation}
-        quorum_overlap.record_operator_trust("vol1")
+        joined_peers.record_operator_trust("vol1")
         assert weigh(fake_node, "fenced", **kept) == "fenced"
         assert weigh(fake_node, "unknown", **kept) == "unknown", "of the peer it says nothing"
         assert quorum_overlap.may_try_promotion(FakeRunner("true\n"), state, ["n2"])
-        quorum_overlap.remove_notes("vol1")
+        joined_peers.remove_notes("vol1")
         assert weigh(fake_node, "fenced", **kept) == "unknown"
     fake_node.generation = 8
     assert not quorum_overlap.may_try_promotion(FakeRunner("true\n"), state, ["n2"])
@@ -394,7 +394,7 @@ def lives(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     found = [fake_node.folder / "first", fake_node.folder / "second"]
     for each in found:
         each.mkdir()
-    monkeypatch.setattr(quorum_overlap, "PACEMAKER_CGROUP", str(fake_node.folder / "unit"))
+    monkeypatch.setattr(joined_peers, "PACEMAKER_CGROUP", str(fake_node.folder / "unit"))
     be_in(fake_node, found[0])
     return found
 
@@ -418,7 +418,7 @@ def test_a_replica_from_before_the_cluster_start_is_found(
     assert not left_over(fake_node, LEFT)
     # What an operator has called good is.
     be_in(fake_node, lives[0])
-    quorum_overlap.record_operator_trust("vol1")
+    joined_peers.record_operator_trust("vol1")
     assert not left_over(fake_node, LEFT)
 
 

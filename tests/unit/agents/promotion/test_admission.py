@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sanctl.agents import device as agent
-from sanctl.agents.fencing import cluster_run, quorum_overlap
+from sanctl.agents.fencing import cluster_run, joined_peers
 from sanctl.agents.node import start_turn
 from sanctl.agents.promotion import admission
 from sanctl.agents.replica import access_list
@@ -63,7 +63,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     (tmp_path / "boot").write_text(BOOT, encoding="ascii")
     monkeypatch.setattr(cluster_run, "_BOOT_ID", str(tmp_path / "boot"))
     monkeypatch.setattr(os, "uname", lambda: type("Name", (), {"nodename": "n1"}))
-    monkeypatch.setattr(quorum_overlap, "cluster_start_id", lambda: made.start_id)
+    monkeypatch.setattr(joined_peers, "cluster_start_id", lambda: made.start_id)
     monkeypatch.setattr(node_attributes, "query", made.query)
     monkeypatch.setattr(lio, "access", lambda _: made.entries)
     monkeypatch.setattr(gate, "gate_table", lambda _: made.table)
@@ -158,7 +158,7 @@ def test_what_cannot_be_read_keeps_hosts_out_unless_they_are_served(
     def unreadable() -> str:
         raise OSError(errno.ENOMEM, "no memory")
 
-    monkeypatch.setattr(quorum_overlap, "cluster_start_id", unreadable)
+    monkeypatch.setattr(joined_peers, "cluster_start_id", unreadable)
     assert [device.held for device in each(node, DEVICE)] == ["?:asking"] * 3
     node.table, node.entries = "drbd1", {"iqn.a"}
     assert admission.at_promotion(node, DEVICE).is_let_in
@@ -232,7 +232,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def joined(monkeypatch: pytest.MonkeyPatch, *, is_member: bool) -> None:
     monkeypatch.setattr(cib, "node_state", lambda _runner, _node: None)
-    monkeypatch.setattr(quorum_overlap, "has_joined", lambda _state: is_member)
+    monkeypatch.setattr(joined_peers, "has_joined", lambda _state: is_member)
 
 
 def test_a_start_waits_for_a_member_that_has_said_nothing_yet(
@@ -280,7 +280,7 @@ def test_a_start_waits_for_no_node_that_is_away_and_not_where_it_knows(
     def unreadable() -> str:
         raise OSError(errno.ENOMEM, "no memory")
 
-    monkeypatch.setattr(quorum_overlap, "cluster_start_id", unreadable)
+    monkeypatch.setattr(joined_peers, "cluster_start_id", unreadable)
     admission.wait_for_others(node, DEVICE)
     assert clock == [] == node.asked
 

@@ -9,7 +9,7 @@ import pytest
 
 from sanctl.agents import device_monitor
 from sanctl.agents.connections import connect_turn, reconnect_dropped
-from sanctl.agents.fencing import quorum_overlap
+from sanctl.agents.fencing import joined_peers
 from sanctl.agents.recovery import heal, no_contact
 from sanctl.drivers import drbdadm, drbdsetup, outdated_marks
 from sanctl.drivers.outdated_marks import DeviceMarks, SeenMarks
@@ -106,7 +106,7 @@ BETWEEN: list[tuple[object, str, bool]] = [
     (reconnect_dropped, "write_later", True),
     (drbdadm, "disconnect", False),
     (drbdadm, "disconnect", True),
-    (quorum_overlap, "record_operator_trust", True),
+    (joined_peers, "record_operator_trust", True),
     (drbdsetup, "force_up_to_date", False),
     (drbdsetup, "force_up_to_date", True),
     (heal, "_delete_order", False),

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Whether a replica counts as connected: who has joined Pacemaker, and the notes of that.
+
+On tmpfs, each for the present start of Pacemaker (`cluster_start_id`):
+
+    connected        of a device: the replica was connected, and its peers have joined
+    was-connected    of a device: it was connected, whoever the peers were; for DRBD 9
+    joined.PEER      of the node: that node has joined
+    operator-trust   of a device: an operator has called it good; until the replica is restarted
+
+What that decides is in quorum_overlap.py, and the rule in fence_rules.is_never_connected.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from sanctl.drivers import cib, drbd_kernel
+from sanctl.errors import SanctlError
+from sanctl.model.drbd import ResourceState
+from sanctl.plan.failover import fence_rules
+from sanctl.system import state_files
+from sanctl.system.files import exists
+from sanctl.system.runner import Runner
+
+if TYPE_CHECKING:
+    import xml.etree.ElementTree as ET
+
+_NOT_CONNECTED_YET = "Consistent"
+#: `crmd` of a `node_state` where Pacemaker's controller is not in its group of processes.
+OFFLINE = frozenset({"offline", "0"})
+# A new folder for each start of the unit; its inode number is not known to be used again.
+PACEMAKER_CGROUP = "/sys/fs/cgroup/system.slice/pacemaker.service"
+
+
+def has_joined(state: ET.Element | None) -> bool:
+    """Whether a node takes part in Pacemaker, by its `node_state`: then it shares this node's CIB.
+
+    Corosync has the node as a member seconds before that. `crmd` is a word up to Pacemaker 2.1.6,
+    and the time of joining with 0 for absent after that; `join` is `member` once the CIBs are one.
+    """
+    return (
+        state is not None
+        and state.get("join") == "member"
+        and state.get("crmd") not in {None, "", *OFFLINE}
+    )
+
+
+def has_joined_now(runner: Runner, node: str) -> bool:
+    """Whether a node takes part in Pacemaker, by the CIB, and note it.
+
+    Raises:
+        CommandError: Pacemaker did not answer.
+    """
+    state = cib.node_state(runner, node)
+    record_joined(node, state)
+    return has_joined(state)
+
+
+def record_joined(node: str, state: ET.Element | None) -> None:
+    """Note that a node has joined Pacemaker since its start here, if its `node_state` says so.
+
+    Without room for the note the node counts as one that has not.
+    """
+    is_expected = state is not None and state.get("expected") == "member"
+    with contextlib.suppress(OSError):
+        if fence_rules.has_ever_joined(
+            has_joined=has_joined(state), is_expected=is_expected
+        ) and not _has_met(node):
+            _joined_note(node).write(cluster_start_id())
+
+
+def record_connection(runner: Runner, state: ResourceState, others: Collection[str]) -> None:
+    """Note that this node's replica is connected, if its peers have joined since Pacemaker's start.
+
+    Once it is noted, nothing more is asked. DRBD 9 does not know itself that it was connected, so
+    that is noted at once, and counts when the peer has joined later: in maintenance one probe may
+    be all that looks. Where /run is full such a replica counts as never connected.
+
+    Args:
+        runner: starts cibadmin, for a peer that is not known to have joined.
+        state: the resource as DRBD reports it here, connected to all peers.
+        others: the device's other nodes.
+    """
+    note = _connected_note(state.name)
+    with contextlib.suppress(SanctlError, OSError):
+        if not others:
+            return
+        # Short monitors go by the note's name: it is to be there only while it counts, and not
+        # where releases before 0.1.0 have it alone.
+        if has_connected(state.name):
+            if not exists(note.path):
+                note.write(cluster_start_id())
+            return
+        note.remove()
+        if drbd_kernel.generation() >= 9 and not _was_connected(state.name):
+            _unjoined_note(state.name).write(cluster_start_id())
+        for node in others:
+            if not _has_met(node):
+                record_joined(node, cib.node_state(runner, node))
+        if all(_has_met(node) for node in others):
+            note.write(cluster_start_id())
+
+
+def record_operator_trust(device: str) -> None:
+    """Note that an operator called this node's replica good, having seen what it holds.
+
+    The caller has made sure that the replica still holds the same.
+    """
+    _operator_trust_note(device).write()
+
+
+def remove_operator_trust(device: str) -> None:
+    """Remove that note: the replica could not be made UpToDate."""
+    _operator_trust_note(device).remove()
+
+
+def remove_notes(device: str) -> None:
+    """Remove the notes of a replica that is stopped, or has just been started."""
+    _connected_note(device).remove()
+    _unjoined_note(device).remove()
+    remove_operator_trust(device)
+
+
+def _connected_note(device: str) -> state_files.StateFile:
+    return state_files.of_device(device, "connected")
+
+
+def _unjoined_note(device: str) -> state_files.StateFile:
+    return state_files.of_device(device, "was-connected")
+
+
+def _joined_note(node: str) -> state_files.StateFile:
+    return state_files.of_node(f"joined.{node}")
+
+
+def _operator_trust_note(device: str) -> state_files.StateFile:
+    return state_files.of_device(device, "operator-trust")
+
+
+def cluster_start_id() -> str:
+    """Return what tells this start of Pacemaker from others of this boot; empty: nothing does.
+
+    If empty, a note counts until the node boots or the replica is restarted.
+    """
+    try:
+        return str(os.stat(PACEMAKER_CGROUP).st_ino)
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+
+
+def has_connected(device: str) -> bool:
+    """Whether it is noted that a replica's connection counts, for this start of Pacemaker."""
+    return _connected_note(device).read("never") == cluster_start_id()
+
+
+def _was_connected(device: str) -> bool:
+    """Whether a replica of DRBD 9 has connected since this start of Pacemaker, to whom ever."""
+    return has_connected(device) or _unjoined_note(device).read("never") == cluster_start_id()
+
+
+def _has_met(node: str) -> bool:
+    return _joined_note(node).read("never") == cluster_start_id()
+
+
+def counts_as_never_connected(state: ResourceState, peers: Collection[str]) -> bool:
+    """Whether this node's replica counts as never connected (`fence_rules.is_never_connected`).
+
+    Args:
+        state: the resource as DRBD reports it here.
+        peers: the nodes of which one has to have joined Pacemaker.
+    """
+    is_8 = drbd_kernel.generation() < 9
+    return fence_rules.is_never_connected(
+        is_told=state.disk != _NOT_CONNECTED_YET if is_8 else _was_connected(state.name),
+        is_noted=has_connected(state.name),
+        has_met=any(_has_met(peer) for peer in peers),
+        is_sole_survivor=fence_rules.is_sole_survivor(state),
+    )
+
+
+def record_serving(device: str) -> None:
+    """Note that a replica counts as connected which serves alone (`fence_rules.serves_alone`).
+
+    Without room for the note it does not.
+    """
+    with contextlib.suppress(OSError):
+        _connected_note(device).write(cluster_start_id())
+
+
+def is_trusted(device: str) -> bool:
+    """Whether an operator has called this node's replica good since it was started."""
+    return _operator_trust_note(device).exists()
