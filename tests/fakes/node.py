@@ -122,6 +122,7 @@ class FakeNode(FakeRunner):
         return [
             (state_files, "RUNTIME", f"{self.folder}"),
             (pool_notes, "_FOLDER", f"{self.folder}/notes"),
+            (joined_peers, "_MET_UNNOTED", set[tuple[str, str]]()),
             (own_disk, "live_cib_version", lambda _runner: (0, 1)),
             (own_disk, "written_cib_version", lambda: (0, 1)),
             (own_disk, "space_bytes", lambda: (100 << 30, 50 << 30)),

@@ -34,6 +34,10 @@ _NOT_CONNECTED_YET = "Consistent"
 OFFLINE = frozenset({"offline", "0"})
 # A new folder for each start of the unit; its inode number is not known to be used again.
 PACEMAKER_CGROUP = "/sys/fs/cgroup/system.slice/pacemaker.service"
+#: Nodes of which this process has found that they have joined, in which start of Pacemaker, and had
+#: no room to note it. For the handler of a frozen Primary: once its peer is fenced, the CIB does
+#: not expect it to be up any more.
+_MET_UNNOTED: set[tuple[str, str]] = set()
 
 
 def has_joined(state: ET.Element | None) -> bool:
@@ -63,14 +67,19 @@ def has_joined_now(runner: Runner, node: str) -> bool:
 def record_joined(node: str, state: ET.Element | None) -> None:
     """Note that a node has joined Pacemaker since its start here, if its `node_state` says so.
 
-    Without room for the note the node counts as one that has not.
+    Without room for the note this process alone knows it.
     """
     is_expected = state is not None and state.get("expected") == "member"
+    if not fence_rules.has_ever_joined(has_joined=has_joined(state), is_expected=is_expected):
+        return
     with contextlib.suppress(OSError):
-        if fence_rules.has_ever_joined(
-            has_joined=has_joined(state), is_expected=is_expected
-        ) and not _has_met(node):
-            _joined_note(node).write(cluster_start_id())
+        if _has_met(node):
+            return
+        start = cluster_start_id()
+        try:
+            _joined_note(node).write(start)
+        except OSError:
+            _MET_UNNOTED.add((node, start))
 
 
 def record_connection(runner: Runner, state: ResourceState, others: Collection[str]) -> None:
@@ -163,7 +172,8 @@ def _was_connected(device: str) -> bool:
 
 
 def _has_met(node: str) -> bool:
-    return _joined_note(node).read("never") == cluster_start_id()
+    start = cluster_start_id()
+    return (node, start) in _MET_UNNOTED or _joined_note(node).read("never") == start
 
 
 def counts_as_never_connected(state: ResourceState, peers: Collection[str]) -> bool:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import xml.etree.ElementTree as ET
 from collections.abc import Collection
 from pathlib import Path
@@ -84,6 +85,24 @@ def test_a_connection_counts_once_the_peer_has_joined_pacemaker(
     assert weigh(fake_node, "member", **seen) == "member"
     connect()
     assert weigh(fake_node, "fenced", **seen) == "fenced"
+
+
+def test_where_run_is_full_the_handlers_own_process_knows_who_has_joined(
+    fake_node: FakeNode, lives: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What broke: /run was full since the start: the Primary stayed frozen for a fenced peer."""
+
+    def no_room(_note: object, _text: str = "") -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    monkeypatch.setattr(state_files.StateFile, "write", no_room)
+    be_in(fake_node, lives[0])
+    assert weigh(fake_node, "fenced", has_met=False) == "unknown"
+    # Lost, and not fenced yet.
+    meet("n2", join="member", crmd="0", expected="member")
+    assert weigh(fake_node, "fenced", has_met=False) == "fenced"
+    be_in(fake_node, lives[1])
+    assert weigh(fake_node, "fenced", has_met=False) == "unknown"
 
 
 def test_the_note_of_a_release_before_counts(fake_node: FakeNode) -> None:
