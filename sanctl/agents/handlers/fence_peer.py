@@ -46,6 +46,12 @@ _LOCK_WAIT_S = 10.0
 # So long between two looks while hosts may wait for the answer, and while I/O goes on without it:
 # that may take until somebody repairs the fencing, for each device.
 _POLL_S, _AHEAD_POLL_S = 0.2, 1.0
+_WAITS_FOR = {
+    "alone": "this node has no quorum",
+    fence_rules.PRIMARY_MARKED: (
+        "this node's replica is marked as outdated: the other one may have been promoted meanwhile"
+    ),
+}
 _RUNNER = LocalRunner()
 
 
@@ -78,7 +84,7 @@ def main() -> int:
                     membership = outdate.mark_lost_and_without_disk(
                         _RUNNER, device, peer, last=before
                     )
-            last = "this node has no quorum" if membership == "alone" else f"{peer} is {membership}"
+            last = _WAITS_FOR.get(membership, f"{peer} is {membership}")
         except Exception as error:
             # Also an error of this program itself: while I/O is frozen, DRBD does not call the
             # handler again, so I/O would stay frozen for good.

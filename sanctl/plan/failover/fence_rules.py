@@ -29,6 +29,8 @@ from sanctl.plan.failover.promotion import NO_DISK
 #: A connected peer that has no disk, or is attaching one and has not compared its data yet: DRBD 9
 #: can stay so (plan/drbd/stalled_handshake.py). In sync afterwards, its mark is cleared as any.
 PEER_WITHOUT_DATA = frozenset({"Diskless", "Negotiating"})
+#: In place of the peer's membership: the Primary that has lost it is marked itself.
+PRIMARY_MARKED = "primary-marked"
 #: Exit codes of fence-peer as drbd_nl.c (conn_try_outdate_peer) understands them.
 PEER_OUTDATED = 4
 PEER_FENCED = 7
@@ -221,7 +223,7 @@ def apply_quorum_overlap(
 def apply_own_mark(
     membership: str, *, is_own_marked: bool, is_promoting: bool, replicas: int
 ) -> str:
-    """Return a peer's membership for fence-peer, `unknown` for a Primary that is marked itself.
+    """Return a peer's membership for fence-peer, or that the Primary is marked itself.
 
     Whoever marked it may serve: Pacemaker can take a frozen Primary for a standby, or for gone
     (docs/adr/0087), and promote the peer beside it. With two replicas it stays frozen until they
@@ -235,7 +237,7 @@ def apply_own_mark(
     """
     if not is_own_marked or is_promoting or uses_quorum(replicas):
         return membership
-    return "unknown" if is_certain(membership) else membership
+    return PRIMARY_MARKED if is_certain(membership) else membership
 
 
 def admin_epoch_rise(membership: str) -> int:

@@ -14,6 +14,7 @@ from sanctl.drivers import drbd_kernel
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.model.outdated_mark import mark_id
+from sanctl.plan.failover import fence_rules
 from sanctl.plan.failover.shared_marks import ahead, answer_text, keeping
 from sanctl.system import process_start, state_files
 from tests.fakes.node import FakeNode
@@ -215,7 +216,7 @@ def test_a_primary_that_is_marked_does_not_go_on_beside_a_member(
     frozen = ResourceState("vol1", "Primary", "fencing", "UpToDate", 1024, (lost,), minor=1)
     fake_node.states["vol1"] = frozen
     cluster.is_back, cluster.own_marks = True, ["vol1"]
-    assert mark_outdated(cluster, "vol1", "n2", last="") == "unknown"
+    assert mark_outdated(cluster, "vol1", "n2", last="") == fence_rules.PRIMARY_MARKED
     assert cluster.changes == []
     # A monitor and the source of a resync mark a peer that is connected.
     assert mark_outdated(cluster, "vol1", "n2") == "member"

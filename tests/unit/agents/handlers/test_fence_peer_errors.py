@@ -9,10 +9,13 @@ from collections.abc import Sequence
 
 import pytest
 
+from sanctl.agents.fencing import outdate
 from sanctl.agents.handlers import drbd_environment, fence_peer
 from sanctl.drivers import drbd_kernel, drbdsetup
 from sanctl.model.drbd import PeerState, ResourceState
+from sanctl.plan.failover import fence_rules
 from sanctl.system import journal, state_files
+from tests.fakes.node import FakeNode
 from tests.fakes.runner import Answer, FakeRunner
 
 _LOST = PeerState("n2", "Connecting", "Unknown", "Off", "DUnknown", None)
@@ -57,3 +60,31 @@ def test_the_handler_asks_again_after_any_error(
     monkeypatch.setattr(journal, "write", lambda *_, **__: None)
     with pytest.raises(_Ended):
         fence_peer.main()
+
+
+@pytest.mark.parametrize(
+    ("membership", "said"),
+    [
+        ("unknown", "n2 is unknown"),
+        ("alone", "this node has no quorum"),
+        (fence_rules.PRIMARY_MARKED, "this node's replica is marked as outdated"),
+    ],
+)
+def test_the_handler_says_what_it_waits_for(
+    membership: str, said: str, fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What broke: of a Primary that was marked itself it said that n2 was unknown."""
+
+    def sleep(_duration_s: float) -> None:
+        raise _Ended
+
+    monkeypatch.setenv("DRBD_RESOURCE", "vol1")
+    monkeypatch.setenv("DRBD_PEER", "n2")
+    monkeypatch.setattr(time, "sleep", sleep)
+    fake_node.states["vol1"] = _FROZEN
+    monkeypatch.setattr(outdate, "mark_lost_and_without_disk", lambda *_, **__: membership)
+    monkeypatch.setattr(fence_peer, "_LOG_EVERY_S", -1.0)
+    with pytest.raises(_Ended):
+        fence_peer.main()
+    (line,) = [line for line in fake_node.journal if "I/O is frozen" in line]
+    assert said in line and ("unknown" in line) is (membership == "unknown")

@@ -176,7 +176,9 @@ def test_a_primary_that_is_marked_itself_does_not_go_on(membership: str) -> None
     """What broke: its peer had been promoted beside it, and had marked it."""
     marked: dict[str, Any] = {"is_own_marked": True, "is_promoting": False, "replicas": 2}
     said = fence_rules.apply_own_mark(membership, **marked)
-    assert said == ("alone" if membership == "alone" else "unknown")
+    is_open = membership in {"member", "fenced"}
+    assert said == (fence_rules.PRIMARY_MARKED if is_open else membership)
+    assert not fence_rules.is_certain(said)
     # A promotion is told why; of three replicas DRBD has a majority.
     for other in ({"is_own_marked": False}, {"is_promoting": True}, {"replicas": 3}):
         assert fence_rules.apply_own_mark(membership, **marked | other) == membership
