@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What a node of the safety model knows of its peer, by the fence rules, and what it does by that.
 
-The rules themselves are in sanctl/plan/failover/fence_rules.py.
+The rules themselves are in sanctl/plan/failover/fence_rules.py and connection_rules.py.
 """
 
 from __future__ import annotations
 
-from sanctl.plan.failover import fence_rules
+from sanctl.plan.failover import connection_rules, fence_rules
 from sanctl.safety.rules import MembershipFacts, Rules
 from sanctl.safety.world import REPLICAS, World, drbd_state
 
@@ -14,7 +14,7 @@ from sanctl.safety.world import REPLICAS, World, drbd_state
 def may_try_promotion(world: World, i: int, rules: Rules) -> bool:
     """Whether the agent publishes a score: none where the handler would have to refuse."""
     node = world.nodes[i]
-    return not (rules.checks_overlap and rules.withholds) or fence_rules.may_try_promotion(
+    return not (rules.checks_overlap and rules.withholds) or connection_rules.may_try_promotion(
         is_primary=False,
         is_never_connected=lambda: _is_never_connected(world, i, rules),
         quorums_intersect=lambda: len(world.nodes) > 2,
@@ -29,11 +29,11 @@ def _is_never_connected(world: World, i: int, rules: Rules) -> bool:
     DRBD 8.4 calls such a replica Consistent.
     """
     state = drbd_state(world.replicas[i])
-    return fence_rules.is_never_connected(
+    return connection_rules.is_never_connected(
         is_told=world.replicas[i].disk != "C",
         is_noted=False,
         has_met=not (rules.counts_joined and world.nodes[i].is_new),
-        is_sole_survivor=state is not None and fence_rules.is_sole_survivor(state),
+        is_sole_survivor=state is not None and connection_rules.is_sole_survivor(state),
     )
 
 
@@ -69,7 +69,7 @@ def peer_membership(world: World, i: int, rules: Rules) -> str:
     has_joined = not (rules.awaits_join and node.is_joining)
     membership = _membership(world, i, rules, has_joined=has_joined)
     if rules.checks_overlap and i in REPLICAS:
-        membership = fence_rules.apply_quorum_overlap(
+        membership = connection_rules.apply_quorum_overlap(
             membership,
             is_never_connected=lambda: _is_never_connected(world, i, rules),
             quorums_intersect=len(world.nodes) > 2,

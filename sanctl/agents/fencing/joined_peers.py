@@ -8,7 +8,7 @@ On tmpfs, each for the present start of Pacemaker (`cluster_start_id`):
     joined.PEER      of the node: that node has joined
     operator-trust   of a device: an operator has called it good; until the replica is restarted
 
-What that decides is in quorum_overlap.py, and the rule in fence_rules.is_never_connected.
+What that decides is in quorum_overlap.py, and the rule in connection_rules.is_never_connected.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from sanctl.drivers import cib, drbd_kernel
 from sanctl.errors import SanctlError
 from sanctl.model.drbd import ResourceState
-from sanctl.plan.failover import fence_rules
+from sanctl.plan.failover import connection_rules
 from sanctl.system import state_files
 from sanctl.system.files import exists
 from sanctl.system.runner import Runner
@@ -70,7 +70,7 @@ def record_joined(node: str, state: ET.Element | None) -> None:
     Without room for the note this process alone knows it.
     """
     is_expected = state is not None and state.get("expected") == "member"
-    if not fence_rules.has_ever_joined(has_joined=has_joined(state), is_expected=is_expected):
+    if not connection_rules.has_ever_joined(has_joined=has_joined(state), is_expected=is_expected):
         return
     with contextlib.suppress(OSError):
         if _has_met(node):
@@ -177,23 +177,23 @@ def _has_met(node: str) -> bool:
 
 
 def counts_as_never_connected(state: ResourceState, peers: Collection[str]) -> bool:
-    """Whether this node's replica counts as never connected (`fence_rules.is_never_connected`).
+    """Whether this node's replica counts as never connected, by plan/failover/connection_rules.py.
 
     Args:
         state: the resource as DRBD reports it here.
         peers: the nodes of which one has to have joined Pacemaker.
     """
     is_8 = drbd_kernel.generation() < 9
-    return fence_rules.is_never_connected(
+    return connection_rules.is_never_connected(
         is_told=state.disk != _NOT_CONNECTED_YET if is_8 else _was_connected(state.name),
         is_noted=has_connected(state.name),
         has_met=any(_has_met(peer) for peer in peers),
-        is_sole_survivor=fence_rules.is_sole_survivor(state),
+        is_sole_survivor=connection_rules.is_sole_survivor(state),
     )
 
 
 def record_serving(device: str) -> None:
-    """Note that a replica counts as connected which serves alone (`fence_rules.serves_alone`).
+    """Note that a replica counts as connected which serves alone (`connection_rules.serves_alone`).
 
     Without room for the note it does not.
     """

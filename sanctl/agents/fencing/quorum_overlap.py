@@ -19,8 +19,8 @@ that it knows, and would serve the data of last week. So there, in addition:
   no cluster software ran on its node: the first probe finds such a replica, and it is restarted
   (`predates_cluster_start`).
 * A connection counts once the peer has joined Pacemaker since it was started here: until then
-  neither node would be fenced for the other (`fence_rules.is_never_connected`). That is a note of
-  the node, `joined.PEER` (joined_peers.py): a monitor asks the CIB until there is one, and the
+  neither node would be fenced for the other (`connection_rules.is_never_connected`). That is a note
+  of the node, `joined.PEER` (joined_peers.py): a monitor asks the CIB until there is one, and the
   fence-peer handler, which reads the CIB anyway, writes it while the CIB expects the peer to be up.
   A replica that has gone on without its peer needs none: its own disk says that the peer is behind.
 * Where the operator has accepted to do without fencing (SAN-RISK-001), a node that is out of the
@@ -47,8 +47,9 @@ from sanctl.model.drbd import ResourceState, uses_quorum
 from sanctl.model.pacemaker_boolean import is_false
 from sanctl.model.vote_mode import Votes
 from sanctl.parse.corosync import parse_conf_vote_mode
-from sanctl.plan.failover import fence_rules
-from sanctl.plan.failover.fence_rules import apply_drbd_quorum, apply_quorum_overlap, is_certain
+from sanctl.plan.failover import connection_rules, fence_rules
+from sanctl.plan.failover.connection_rules import apply_quorum_overlap
+from sanctl.plan.failover.fence_rules import apply_drbd_quorum, is_certain
 from sanctl.system.files import read_text_or
 from sanctl.system.runner import Runner
 
@@ -175,7 +176,7 @@ def may_try_promotion(runner: Runner, state: ResourceState, others: Collection[s
     if not others:
         return True
     seen = functools.cache(lambda: corosync.membership(runner))
-    return fence_rules.may_try_promotion(
+    return connection_rules.may_try_promotion(
         is_primary=state.is_primary,
         is_never_connected=lambda: (
             not joined_peers.is_trusted(state.name)
@@ -259,7 +260,7 @@ def predates_cluster_start(runner: Runner, state: ResourceState, others: Collect
     """
     if state.is_connected:
         joined_peers.record_connection(runner, state, others)
-    elif others and fence_rules.serves_alone(state):
+    elif others and connection_rules.serves_alone(state):
         joined_peers.record_serving(state.name)
     if state.is_primary or state.is_connected or not state.peers or drbd_kernel.generation() >= 9:
         return False
