@@ -6,7 +6,8 @@ On tmpfs, each for the present start of Pacemaker (`cluster_start_id`):
     connected        of a device: the replica was connected, and its peers have joined
     was-connected    of a device: it was connected, whoever the peers were; for DRBD 9
     joined.PEER      of the node: that node has joined
-    operator-trust   of a device: an operator has called it good; until the replica is restarted
+    operator-trust   of a device: an operator has called it good; in any start of Pacemaker, until
+                     a connection counts, or the replica is restarted
 
 What that decides is in quorum_overlap.py, and the rule in connection_rules.is_never_connected.
 """
@@ -101,6 +102,7 @@ def record_connection(runner: Runner, state: ResourceState, others: Collection[s
         # Short monitors go by the note's name: it is to be there only while it counts, and not
         # where releases before 0.1.0 have it alone.
         if has_connected(state.name):
+            remove_operator_trust(state.name)
             if not exists(note.path):
                 note.write(cluster_start_id())
             return
@@ -111,6 +113,10 @@ def record_connection(runner: Runner, state: ResourceState, others: Collection[s
             if not _has_met(node):
                 record_joined(node, cib.node_state(runner, node))
         if all(_has_met(node) for node in others):
+            # An operator has seen what the replica held before. From here on its peer may go on
+            # without it, and mark it, while no cluster software runs here. First: without room for
+            # the note, too.
+            remove_operator_trust(state.name)
             note.write(cluster_start_id())
 
 
@@ -123,7 +129,7 @@ def record_operator_trust(device: str) -> None:
 
 
 def remove_operator_trust(device: str) -> None:
-    """Remove that note: the replica could not be made UpToDate."""
+    """Remove that note: the replica could not be made UpToDate, or has connected since."""
     _operator_trust_note(device).remove()
 
 
@@ -202,5 +208,5 @@ def record_serving(device: str) -> None:
 
 
 def is_trusted(device: str) -> bool:
-    """Whether an operator has called this node's replica good since it was started."""
+    """Whether an operator has called this node's replica good, and it has not connected since."""
     return _operator_trust_note(device).exists()

@@ -15,9 +15,9 @@ that it knows, and would serve the data of last week. So there, in addition:
   of a Primary, until it knows what the others have), so with DRBD 9 each connection is noted, on
   tmpfs, for the start of Pacemaker in which it was seen (`was-connected`). An operator who has seen
   what the replica holds may call it good all the same (`device heal`): that, too, is a note, until
-  the replica is restarted. 8.4 goes on calling a replica UpToDate that has lost its Primary while
-  no cluster software ran on its node: the first probe finds such a replica, and it is restarted
-  (`predates_cluster_start`).
+  a connection counts, or the replica is restarted. 8.4 goes on calling a replica UpToDate that has
+  lost its Primary while no cluster software ran on its node: the first probe finds such a replica,
+  and it is restarted (`predates_cluster_start`).
 * A connection counts once the peer has joined Pacemaker since it was started here: until then
   neither node would be fenced for the other (`connection_rules.is_never_connected`). That is a note
   of the node, `joined.PEER` (joined_peers.py): a monitor asks the CIB until there is one, and the

@@ -27,6 +27,7 @@ TWO_NODE = frozenset({"2Node", "Quorate"})
 
 CUT = PeerState("n2", "Connecting", "Unknown", "Off", "DUnknown", 0)
 MET = CUT._replace(connection="Connected", disk="UpToDate", replication="Established")
+NEVER = '<node_state uname="n2" crmd="0" join="down" expected="down"/>'
 LEFT = ResourceState("vol1", "Secondary", "no", "UpToDate", 1024, (CUT,), minor=1)
 
 
@@ -58,6 +59,11 @@ def weigh(
 def meet(node: str, **state: str) -> None:
     seen = state or {"join": "member", "crmd": "9", "expected": "member"}
     joined_peers.record_joined(node, ET.Element("node_state", seen))
+
+
+def lone_node() -> FakeRunner:
+    """A node with fencing whose peer has not joined, or was fenced."""
+    return FakeRunner(lambda argv: NEVER if argv[0] == "cibadmin" else "true\n")
 
 
 def connect(
@@ -254,7 +260,24 @@ def test_an_operators_trust_holds_until_the_replica_is_restarted(fake_node: Fake
         joined_peers.remove_notes("vol1")
         assert weigh(fake_node, "fenced", **kept) == "unknown"
     fake_node.generation = 8
-    assert not quorum_overlap.may_try_promotion(FakeRunner("true\n"), state, ["n2"])
+    assert not quorum_overlap.may_try_promotion(lone_node(), state, ["n2"])
+
+
+def test_an_operators_trust_ends_with_a_connection_that_counts(
+    fake_node: FakeNode, lives: list[Path]
+) -> None:
+    """What broke: weeks later its peer served alone and died, and old data was served."""
+    joined_peers.record_operator_trust("vol1")
+    connect("<node_state/>")
+    assert joined_peers.is_trusted("vol1"), "the peer has not joined yet"
+    connect()
+    assert not joined_peers.is_trusted("vol1")
+    # Of a release before, or where an agent was killed: both notes are there.
+    joined_peers.record_operator_trust("vol1")
+    connect()
+    be_in(fake_node, lives[1])
+    assert left_over(fake_node, LEFT), "it has lost its peer while no cluster software ran"
+    assert weigh(fake_node, "fenced", has_met=False) == "unknown"
 
 
 @pytest.mark.parametrize(
