@@ -337,7 +337,7 @@ def test_no_promotion_is_tried_that_the_handler_must_refuse(
     peer = PeerState("n2", connection, "Unknown", "Off", "DUnknown", 0)
     state = ResourceState("vol1", "Secondary", "no", disk, 1024, (peer,), minor=1)
     fake_node.membership = Membership("Quorate" in flags, frozenset(members), frozenset(flags))
-    joined = '<node_state uname="n2" join="{}" crmd="1795347765"/>'
+    joined = '<node_state uname="n2" join="{}" crmd="1795347765"/>' if "n2" in members else NEVER
 
     def answers(join: str, fencing: str) -> FakeRunner:
         return FakeRunner(
@@ -353,6 +353,32 @@ def test_no_promotion_is_tried_that_the_handler_must_refuse(
     primary = state._replace(role="Primary")
     assert quorum_overlap.may_try_promotion(answers("down", "true"), primary, ["n2"])
     assert quorum_overlap.may_try_promotion(answers("down", "true"), state, [])
+
+
+@pytest.mark.parametrize(
+    ("disk", "expected", "is_tried"),
+    [
+        ("UpToDate", "member", True),
+        ("UpToDate", "down", False),
+        # It has not been connected, whoever has joined.
+        ("Consistent", "member", False),
+    ],
+)
+def test_a_peer_that_is_lost_before_the_first_monitor_has_joined_if_it_is_expected(
+    fake_node: FakeNode, disk: str, expected: str, is_tried: bool
+) -> None:
+    """What broke: the Primary died in these seconds, and its standby had no score."""
+    flags = frozenset({"Quorate", "Qdevice"})
+    fake_node.membership = Membership(True, frozenset({"n1"}), flags)
+    lost = f'<node_state uname="n2" join="member" crmd="0" expected="{expected}"/>'
+    runner = FakeRunner(lambda argv: lost if argv[0] == "cibadmin" else "true\n")
+    state = LEFT._replace(disk=disk)
+    assert quorum_overlap.may_try_promotion(runner, state, ["n2"]) is is_tried
+    # Once it is fenced the CIB does not expect it to be up any more: there is a note.
+    assert quorum_overlap.may_try_promotion(lone_node(), state, ["n2"]) is is_tried
+    assert (weigh(fake_node, "fenced", disk=disk, flags=flags, has_met=False) == "fenced") is (
+        is_tried
+    )
 
 
 @pytest.mark.parametrize("generation", [8, 9])
@@ -402,7 +428,7 @@ def test_the_sole_survivor_serves_again_after_a_restart(
     def tries(disk: str, *peers: PeerState) -> bool:
         state = LEFT._replace(disk=disk, peers=peers)
         fake_node.states["vol1"] = state
-        is_tried = quorum_overlap.may_try_promotion(FakeRunner("true\n"), state, ["n2"])
+        is_tried = quorum_overlap.may_try_promotion(lone_node(), state, ["n2"])
         view = quorum_overlap.ClusterView(FakeRunner("true\n"), ["vol1"])
         said = quorum_overlap.membership_for_device(view, "vol1", "n2", "fenced", None)
         assert said == ("fenced" if is_tried else "unknown")

@@ -14,7 +14,7 @@ from sanctl.agents.promotion import compared_data, first_activation
 from sanctl.agents.publish import attrd_cache, replica_state, withheld_note
 from sanctl.agents.replica import lost_writes, resync_note
 from sanctl.agents.replica.parts import Device
-from sanctl.drivers import gate
+from sanctl.drivers import cib, gate
 from sanctl.errors import CommandError, Problem
 from sanctl.model import disk_drops
 from sanctl.model.drbd import PeerState, ResourceState
@@ -37,6 +37,7 @@ def node(fake_node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> FakeNode:
     fake_node.start_attrd(monkeypatch)
     fake_node.meet("n2")
     monkeypatch.setattr(compared_data, "is_candidate", lambda *_: True)
+    monkeypatch.setattr(cib, "node_state", lambda *_: None)
     fake_node.enter_period_of_vol1()
     return fake_node
 
