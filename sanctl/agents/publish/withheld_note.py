@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The note of a replica that has no score until a peer has joined Pacemaker.
 
-Its monitors need not be in a hurry (sanctl/plan/device/monitor_turn.py), and an operator may call
-it good (sanctl/agents/recovery/heal.py).
+Its monitors need not be in a hurry (sanctl/plan/device/monitor_turn.py).
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ here also waits until another node is Primary with quorum, so that the last repl
 discarded: the node of the kept replica may have been lost since the order was given.
 `sanctl-revive-NAME = UUID GENERATION` is the second order: to make an Outdated replica UpToDate,
 because the replica that was ahead is gone for good, or to let one be a candidate that is UpToDate
-and waits for a peer that has to join (publish/withheld_note.py). It holds while that replica is not
-marked. For a device with one replica it has `only` in place of the generation.
+and waits for a peer that has to join (fencing/quorum_overlap.py). It holds while that replica is
+not marked. For a device with one replica it has `only` in place of the generation.
 
 An order to discard is carried out once the resync has begun, not when the replicas are in contact.
 
@@ -38,7 +38,6 @@ import time
 from sanctl.agents.connections import primary_node, reconnect_dropped
 from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.fencing import joined_peers, outdate
-from sanctl.agents.publish import withheld_note
 from sanctl.agents.recovery import no_contact
 from sanctl.agents.replica import lost_writes, reinitialize
 from sanctl.agents.replica.parts import Device
@@ -291,8 +290,15 @@ def _revive(
             joined_peers.remove_operator_trust(device.name)
             raise
         _log(device.name, f"{order[0]} is made UpToDate, as ordered", step="revive")
-    elif is_meant and state.disk == "UpToDate" and withheld_note.exists(device.name):
-        # It is good by its own word, and was no candidate, as no peer has joined since its start.
+    elif (
+        is_meant
+        and state.disk == "UpToDate"
+        and not state.is_connected
+        and joined_peers.counts_as_never_connected(state, set(device.nodes) - {here})
+    ):
+        # It is good by its own word, and is no candidate, as no peer has joined since its start.
+        # Not by the note of that, for which there may be no room, and which a suspect one has not.
+        # Without room for this one the order stays.
         joined_peers.record_operator_trust(device.name)
         _log(device.name, f"{order[0]} is trusted without a peer, as ordered", step="trust")
     _delete_order(runner, device, "revive", here)

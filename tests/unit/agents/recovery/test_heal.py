@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from sanctl.agents import device_monitor
 from sanctl.agents.connections import connect_turn, primary_node, reconnect_dropped
-from sanctl.agents.publish import withheld_note
+from sanctl.agents.fencing import joined_peers
 from sanctl.agents.recovery import heal, no_contact
 from sanctl.agents.replica import lost_writes, reinitialize
 from sanctl.agents.replica.parts import Device
@@ -337,6 +338,8 @@ def test_only_an_outdated_standby_is_revived() -> None:
     trust = Path(state_files.of_device("vm1", "operator-trust").path)
     assert trust.exists()
     trust.unlink()
+    # The one that is UpToDate is a candidate without that.
+    state_files.of_device("vm1", "connected").write(joined_peers.cluster_start_id())
     for disk, role, gi in (
         ("Inconsistent", "Secondary", GI),
         ("UpToDate", "Secondary", GI),
@@ -351,11 +354,39 @@ def test_only_an_outdated_standby_is_revived() -> None:
 
 @pytest.mark.parametrize("gi", [GI, GI.replace("B0", "B8")])
 def test_one_that_is_good_and_waits_for_its_peer_to_join_is_trusted_as_it_is(gi: str) -> None:
-    withheld_note.record("vm1", is_withheld=True)
     node = Node({"n2": ("revive", f"{UUID} {HELD}")}, gi)
     heal.carry_out_order(node, DEVICE, state("Connecting", disk="UpToDate"))
     assert [act.split()[0] for act in node.acts] == ["crm_attribute"]
     assert state_files.of_device("vm1", "operator-trust").exists() is (gi == GI)
+
+
+def test_without_room_for_the_trust_the_order_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What broke: where /run was full the order was deleted, and the replica was not trusted."""
+    node = Node({"n2": ("revive", f"{UUID} {HELD}")})
+    with monkeypatch.context() as full:
+
+        def no_room(_note: object, _text: str = "") -> None:
+            raise OSError(errno.ENOSPC, "no room")
+
+        full.setattr(state_files.StateFile, "write", no_room)
+        with pytest.raises(OSError, match="no room"):
+            heal.carry_out_order(node, DEVICE, state("Connecting", disk="UpToDate"))
+    assert node.acts == []
+    heal.carry_out_order(node, DEVICE, state("Connecting", disk="UpToDate"))
+    assert state_files.of_device("vm1", "operator-trust").exists()
+
+
+def test_a_suspect_one_that_is_good_otherwise_is_trusted_without_its_peer(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What broke: it was suspect no more, and still no candidate: its order was gone."""
+    attach(monkeypatch, tmp_path)
+    path = lost_writes.data_file("vm1")
+    assert path is not None
+    monkeypatch.setattr(lost_writes, "is_suspect", lambda *_: True)
+    node = Node({"n2": ("revive", f"{UUID} {HELD}")})
+    heal.carry_out_order(node, DEVICE, state("Connecting", disk="UpToDate"))
+    assert state_files.of_device("vm1", "operator-trust").exists()
 
 
 def test_the_operators_trust_is_recorded_before_drbd_calls_its_handler(
