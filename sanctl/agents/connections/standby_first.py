@@ -171,6 +171,15 @@ def keep(runner: Runner, device: str) -> None:
         node_attributes.publish(runner, node_attributes.kept(device), "1")
 
 
+def is_kept(device: str) -> bool:
+    """Whether the cluster was told that: a crashed Primary may wait for its promotion.
+
+    Raises:
+        OSError: it is not known.
+    """
+    return _kept(device).exists()
+
+
 def forget_kept(runner: Runner, device: str, state: ResourceState | None) -> None:
     """Take that back of a replica that is connected again, or serves.
 

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Iterator
 
-from sanctl.agents.connections import reconnect_dropped
+from sanctl.agents.connections import reconnect_dropped, standby_first
 from sanctl.agents.publish import attrd_cache, withheld_note
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import lio
@@ -51,10 +51,12 @@ def _seen(device: Device, state: ResourceState, done_age_s: float | None) -> pla
     words = attrd_cache.published_fields(attrd_cache.of_score(device.name))
     pid = attrd_cache.attrd_pid()
     has_order = bool(device.cache or device.awaits or device.restore)
-    waits_to_connect = False
+    waits_to_connect = is_withheld = False
     try:
         has_order = has_order or set(lio.access(device.name)) != device.access
         waits_to_connect = bool(reconnect_dropped.published_field(device.name, state))
+        # A crashed Primary does not connect before this one is promoted: no monitor is to be late.
+        is_withheld = withheld_note.exists(device.name) and not standby_first.is_kept(device.name)
     except (SanctlError, OSError):
         done_age_s = None
     return plan.Seen(
@@ -63,7 +65,7 @@ def _seen(device: Device, state: ResourceState, done_age_s: float | None) -> pla
         score=words[1] if len(words) == 2 and pid and words[0] == pid else None,
         waits_to_connect=waits_to_connect,
         done_age_s=done_age_s,
-        is_withheld=withheld_note.exists(device.name),
+        is_withheld=is_withheld,
     )
 
 

@@ -54,7 +54,8 @@ class Seen(NamedTuple):
         waits_to_connect: it waits for its turn to connect to a node that serves.
         done_age_s: how long ago all of its duties were done; None: not known.
         is_withheld: it has no score because no peer has joined Pacemaker (`may_try_promotion` in
-            sanctl/plan/failover/connection_rules.py).
+            sanctl/plan/failover/connection_rules.py), and no crashed Primary waits for its
+            promotion.
     """
 
     replicas: int

@@ -96,6 +96,12 @@ def test_one_that_is_withheld_waits_as_well(
     withheld_note.record("vol2", is_withheld=True)
     with monitor_turn.taken(VOL1, ALONE), monitor_turn.taken(VOL2, standby) as is_due:
         assert not is_due
+    # Its peer, which crashed as Primary, waits for its promotion (standby_first.py).
+    kept = state_files.of_node("kept.vol2")
+    kept.write()
+    with monitor_turn.taken(VOL1, ALONE), monitor_turn.taken(VOL2, standby) as is_due:
+        assert is_due
+    kept.remove()
     withheld_note.record("vol2", is_withheld=False)
     with monitor_turn.taken(VOL1, ALONE), monitor_turn.taken(VOL2, standby) as is_due:
         assert is_due
