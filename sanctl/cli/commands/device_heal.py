@@ -130,7 +130,9 @@ def _row(side: ReplicaFacts) -> tuple[str, ...]:
         notes.append("marked as outdated")
     if side.replica.was_last_primary:
         notes.append("served last")
-    if side.is_never_connected:
+    if side.is_connected_unjoined:
+        notes.append("connected to one whose node has not joined Pacemaker")
+    elif side.is_never_connected:
         notes.append("not connected to another replica since it was started")
     if side.replica.is_unflushed_resync:
         notes.append("suspect: lost its power before its resync was on its disk")

@@ -86,6 +86,11 @@ class ReplicaFacts:
         is_idle = self.replica.is_connected and self.replica.replication == "Established"
         return self.replica.disk == _UNCONFIRMED and is_idle
 
+    @property
+    def is_connected_unjoined(self) -> bool:
+        """Whether it is no candidate though in contact: with one whose node has not joined."""
+        return self.is_never_connected and _is_in_contact(self.replica)
+
     def is_connected_with(self, other: ReplicaFacts) -> bool:
         """Whether both replicas are known to be connected to each other."""
         return self.replica.is_connected_with([other.node]) and other.replica.is_connected_with(
@@ -206,18 +211,19 @@ def _facts(cluster: Cluster, device: DeviceSpec, node: NodeName) -> ReplicaFacts
         generations=parse_generations(replica.generations or ""),
         is_marked=cluster.is_marked(device, node),
         serves=node.value in cluster.mon.active_nodes(device.name),
-        is_never_connected=_is_withheld(replica)
-        and not _is_in_contact(replica)
-        and not _quorums_intersect(cluster, node),
+        is_never_connected=_is_withheld(replica) and not _quorums_intersect(cluster, node),
         is_drained=node.value in cluster.cib.drained,
         orders=_orders(cluster, device, node),
     )
 
 
 def _is_withheld(replica: ReplicaState) -> bool:
-    """Whether a replica waits for a peer to join, by its agent's word; else by its disk."""
+    """Whether a replica waits for a peer to join, by its agent's word; else by its disk.
+
+    By its agent's word also one that is in contact, by DRBD, with one whose node has not joined.
+    """
     if replica.is_withheld is None:
-        return replica.disk == _UNCONFIRMED
+        return replica.disk == _UNCONFIRMED and not _is_in_contact(replica)
     return replica.is_withheld
 
 
@@ -280,6 +286,11 @@ def _what_is_unknown(facts: ReplicaFacts) -> str:
             return f"{facts.node} is joining the cluster"
     if facts.is_present and facts.replica.disk is None:
         return f"the replica on {facts.node} has published nothing yet"
+    if facts.is_connected_unjoined:
+        return (
+            f"the replica on {facts.node} is connected to one whose node has not joined Pacemaker:"
+            " it is promoted once that has joined"
+        )
     if facts.is_never_connected and facts.generations is None:
         return f"the replica on {facts.node} has not published yet which data it holds"
     return ""

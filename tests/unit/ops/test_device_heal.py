@@ -280,6 +280,22 @@ def test_a_good_replica_that_waits_for_its_peer_to_join(
     assert cluster.active("vm1") == ["n2"]
 
 
+def test_a_replica_in_contact_with_one_that_has_not_joined_waits_for_that(
+    cluster: FakePacemaker, session: Session
+) -> None:
+    """What broke: `heal` said that Pacemaker may promote a replica that has no score."""
+    come_back_alone(cluster, "two-node")
+    cluster.attribute(
+        "n2",
+        "sanctl-vm1",
+        "disk=UpToDate connection=Connected replication=Established peer-disk=UpToDate"
+        " out-of-sync=0 role=Secondary size=1073741824 withheld=1",
+    )
+    shown = examine_replicas(session, VM1)
+    assert shown.condition is Condition.WAITING
+    assert "has not joined Pacemaker" in shown.waits_for
+
+
 def test_a_survivor_that_drbd_9_calls_consistent_is_a_candidate(
     cluster: FakePacemaker, session: Session
 ) -> None:
