@@ -98,7 +98,8 @@ def may_try_promotion(
         is_primary: the replica is Primary: it stays so.
         is_never_connected: see the function of that name.
         quorums_intersect: any two quorums of the cluster have a node in common.
-        is_beside_member: the node of another replica has joined Pacemaker, and shares this CIB.
+        is_beside_member: the node of another replica has joined Pacemaker, and shares this CIB; or
+            it is found now that it did until it was lost, and the connection counts by that.
         is_fencing_off: the operator does without fencing, and a node out of sight is gone.
     """
     return (

@@ -17,7 +17,7 @@ from sanctl.cli.main import main
 from sanctl.errors import ExitStatus
 from sanctl.ops.session import Session
 from tests.fakes.pacemaker import FakeClock, FakePacemaker, FakeReporter
-from tests.unit.ops.test_device_heal import diverge
+from tests.unit.ops.test_device_heal import connect_unjoined, diverge
 from tests.unit.ops.test_device_heal_suspect import alone
 
 Run = Callable[..., tuple[int, str, str]]
@@ -71,6 +71,14 @@ def test_without_a_choice_it_shows_the_choices(run: Run, cluster: FakePacemaker)
     assert "2027-01-15 08:00:00Z" in out
     assert "--keep n1 loses up to 0 B (0 blocks of 4 KiB) written on n2 alone" in out
     assert cluster.patches == []
+
+
+def test_a_replica_that_waits_for_its_peer_to_join_is_shown(
+    run: Run, cluster: FakePacemaker
+) -> None:
+    connect_unjoined(cluster)
+    _, printed, _ = run("device", "heal", "vm1")
+    assert "online, connected to one whose node has not joined Pacemaker" in printed
 
 
 def test_it_names_the_loss_before_it_asks(

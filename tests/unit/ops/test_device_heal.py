@@ -280,10 +280,8 @@ def test_a_good_replica_that_waits_for_its_peer_to_join(
     assert cluster.active("vm1") == ["n2"]
 
 
-def test_a_replica_in_contact_with_one_that_has_not_joined_waits_for_that(
-    cluster: FakePacemaker, session: Session
-) -> None:
-    """What broke: `heal` said that Pacemaker may promote a replica that has no score."""
+def connect_unjoined(cluster: FakePacemaker) -> None:
+    """DRBD has connected n2 with n1, whose Pacemaker does not run."""
     come_back_alone(cluster, "two-node")
     cluster.attribute(
         "n2",
@@ -291,6 +289,13 @@ def test_a_replica_in_contact_with_one_that_has_not_joined_waits_for_that(
         "disk=UpToDate connection=Connected replication=Established peer-disk=UpToDate"
         " out-of-sync=0 role=Secondary size=1073741824 withheld=1",
     )
+
+
+def test_a_replica_in_contact_with_one_that_has_not_joined_waits_for_that(
+    cluster: FakePacemaker, session: Session
+) -> None:
+    """What broke: `heal` said that Pacemaker may promote a replica that has no score."""
+    connect_unjoined(cluster)
     shown = examine_replicas(session, VM1)
     assert shown.condition is Condition.WAITING
     assert "has not joined Pacemaker" in shown.waits_for
