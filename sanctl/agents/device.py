@@ -216,6 +216,9 @@ def _start(device: Device, turn: contextlib.ExitStack) -> int:
     if is_new and only_peer is not None and not is_suspect:
         within_s = min(_SETTLE_NEW_S, ocf.remaining_s(60.0) / 4)
         state = peer_contact.await_starting_peers(_RUNNER, device, state, within_s)
+    # Not known, it is asked by the first monitor.
+    with contextlib.suppress(SanctlError, OSError):
+        joined_peers.record_others(_RUNNER, sorted(set(device.nodes) - {os.uname().nodename}))
     # Of a new replica the promotion, or the first monitor, publishes another state a moment later:
     # each attribute that changes is a change of the CIB, which aborts what the cluster is doing.
     replica_state.publish(_RUNNER, device, state, score_alone=is_new)

@@ -68,10 +68,12 @@ def has_joined_now(runner: Runner, node: str) -> bool:
 def record_joined(node: str, state: ET.Element | None) -> None:
     """Note that a node has joined Pacemaker since its start here, if its `node_state` says so.
 
-    Without room for the note this process alone knows it.
+    Not where it is expected to be up: a coordinator expects that from its offer, or from the
+    node's request, on, and the CIBs are one after that. A node that is lost in between may have
+    marked this node's replica in its own CIB. Without room for the note this process alone knows
+    it.
     """
-    is_expected = state is not None and state.get("expected") == "member"
-    if not connection_rules.has_ever_joined(has_joined=has_joined(state), is_expected=is_expected):
+    if not has_joined(state):
         return
     with contextlib.suppress(OSError):
         if _has_met(node):
@@ -81,6 +83,21 @@ def record_joined(node: str, state: ET.Element | None) -> None:
             _joined_note(node).write(start)
         except OSError:
             _MET_UNNOTED.add((node, start))
+
+
+def record_others(runner: Runner, others: Collection[str]) -> None:
+    """Note of each other node of a device that it has joined Pacemaker, if it has.
+
+    A start does so whatever the replica is: it is ordered once the join has ended. So a replica
+    that is connected, or filled, after that may be promoted before its first monitor.
+
+    Raises:
+        SanctlError: Pacemaker did not answer.
+        OSError: it is not known what is noted.
+    """
+    for node in others:
+        if not _has_met(node):
+            record_joined(node, cib.node_state(runner, node))
 
 
 def record_connection(runner: Runner, state: ResourceState, others: Collection[str]) -> None:
@@ -109,9 +126,7 @@ def record_connection(runner: Runner, state: ResourceState, others: Collection[s
         note.remove()
         if drbd_kernel.generation() >= 9 and not _was_connected(state.name):
             _unjoined_note(state.name).write(cluster_start_id())
-        for node in others:
-            if not _has_met(node):
-                record_joined(node, cib.node_state(runner, node))
+        record_others(runner, others)
         if all(_has_met(node) for node in others):
             # An operator has seen what the replica held before. From here on its peer may go on
             # without it, and mark it, while no cluster software runs here. First: without room for

@@ -185,22 +185,11 @@ def may_try_promotion(runner: Runner, state: ResourceState, others: Collection[s
         quorums_intersect=lambda: (
             (uses_quorum(1 + len(others)) and _has_majority_of_nodes()) or seen().quorums_intersect
         ),
-        is_beside_member=lambda: _has_peer_joined(runner, state, others, seen().members),
+        is_beside_member=lambda: any(
+            joined_peers.has_joined_now(runner, node)
+            for node in sorted(seen().members & set(others))
+        ),
         is_fencing_off=lambda: _is_fencing_off(runner),
-    )
-
-
-def _has_peer_joined(
-    runner: Runner, state: ResourceState, others: Collection[str], members: Collection[str]
-) -> bool:
-    """Whether a node of another replica shares this CIB, or did until it was lost.
-
-    One that was lost before a monitor has noted that it had joined is still expected to be up, as
-    for a fence-peer handler (shared_marks.py): it is fenced before it is taken for gone.
-    """
-    joined = {node for node in sorted(others) if joined_peers.has_joined_now(runner, node)}
-    return not joined.isdisjoint(members) or not joined_peers.counts_as_never_connected(
-        state, others
     )
 
 

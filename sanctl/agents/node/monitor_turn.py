@@ -51,12 +51,11 @@ def _seen(device: Device, state: ResourceState, done_age_s: float | None) -> pla
     words = attrd_cache.published_fields(attrd_cache.of_score(device.name))
     pid = attrd_cache.attrd_pid()
     has_order = bool(device.cache or device.awaits or device.restore)
-    waits_to_connect = is_withheld = False
+    waits_to_connect = is_kept = False
     try:
         has_order = has_order or set(lio.access(device.name)) != device.access
         waits_to_connect = bool(reconnect_dropped.published_field(device.name, state))
-        # A crashed Primary does not connect before this one is promoted: no monitor is to be late.
-        is_withheld = withheld_note.exists(device.name) and not standby_first.is_kept(device.name)
+        is_kept = standby_first.is_kept(device.name)
     except (SanctlError, OSError):
         done_age_s = None
     return plan.Seen(
@@ -65,7 +64,8 @@ def _seen(device: Device, state: ResourceState, done_age_s: float | None) -> pla
         score=words[1] if len(words) == 2 and pid and words[0] == pid else None,
         waits_to_connect=waits_to_connect,
         done_age_s=done_age_s,
-        is_withheld=is_withheld,
+        is_withheld=withheld_note.exists(device.name),
+        is_kept=is_kept,
     )
 
 

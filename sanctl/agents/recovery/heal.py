@@ -56,9 +56,11 @@ _log = DeviceLog("heal")
 
 
 def _drop_settled(runner: Runner, device: Device, here: str) -> None:
-    """Drop an order to revive this replica of two that were both unsure, and are so no more.
+    """Drop an order to revive this replica, which is connected, and of which DRBD has settled it.
 
-    DRBD has settled it meanwhile: left in the CIB, the order would be open until contact is lost.
+    Two replicas in contact were both unsure, and are so no more. Or one without contact had an
+    order, and it could not be deleted once it was carried out. Left in the CIB, it would be carried
+    out when contact is lost, though the peer may have gone on without this replica by then.
     """
     if not _unsure_note(device).exists():
         return
@@ -69,7 +71,7 @@ def _drop_settled(runner: Runner, device: Device, here: str) -> None:
 
 
 def _unsure_note(device: Device) -> state_files.StateFile:
-    """Two replicas were in contact of which none is good: there may be an order to revive one."""
+    """There may be an order to revive this replica: it had one, or is unsure, as is its peer."""
     return state_files.of_device(device.name, "unsure")
 
 
@@ -78,6 +80,7 @@ def carry_out_order(runner: Runner, device: Device, state: ResourceState) -> Res
 
     Raises:
         SanctlError: the order could not be carried out; the next monitor tries again.
+        OSError: there is no room for a note.
     """
     here = os.uname().nodename
     if state.is_connected:
@@ -104,6 +107,12 @@ def carry_out_order(runner: Runner, device: Device, state: ResourceState) -> Res
         why = "this replica is marked: another was kept since"
         _drop(runner, device, "revive", own["revive"], why)
     if revive and not is_marked:
+        try:
+            # First: an order that is not deleted once it was carried out is dropped by this.
+            _unsure_note(device).write()
+        except OSError as error:
+            _log(device.name, f"the order to revive {revive[0]} waits: {error}", step="wait")
+            return state
         _revive(runner, device, state, revive, here)
     elif discard and (is_marked or is_begun):
         _discard(runner, device, state, own["discard"], here, is_marked=is_marked)
@@ -298,7 +307,6 @@ def _revive(
     ):
         # It is good by its own word, and is no candidate, as no peer has joined since its start.
         # Not by the note of that, for which there may be no room, and which a suspect one has not.
-        # Without room for this one the order stays.
         joined_peers.record_operator_trust(device.name)
         _log(device.name, f"{order[0]} is trusted without a peer, as ordered", step="trust")
     _delete_order(runner, device, "revive", here)

@@ -45,7 +45,9 @@ class HealReplica(TypedDict):
         bool, "whether it crashed with acknowledged writes in RAM, or before its resync was stable"
     ]
     untried: Annotated[
-        bool, "whether it has not connected to another replica since its start, and might be old"
+        bool,
+        "whether it might be old: since its start it has not connected to another replica"
+        " whose node has joined Pacemaker",
     ]
     served_last: Annotated[bool, "whether its node was Primary when it was last up"]
     only_there_bytes: Annotated[

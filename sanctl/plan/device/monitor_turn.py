@@ -19,6 +19,9 @@ from sanctl.plan.failover.promotion import NO_DISK, are_all_blank
 WAIT_S = 4.0
 #: After this time a replica's duties are done without a turn: those that have one may hang.
 LONGEST_S = 60.0
+#: Of a replica that was stopped whole: a node that crashed as Primary connects once this one has
+#: been promoted, and waits three minutes for that.
+KEPT_LONGEST_S = 20.0
 _LONGEST_PAUSE_S = 5.0
 
 
@@ -54,8 +57,9 @@ class Seen(NamedTuple):
         waits_to_connect: it waits for its turn to connect to a node that serves.
         done_age_s: how long ago all of its duties were done; None: not known.
         is_withheld: it has no score because no peer has joined Pacemaker (`may_try_promotion` in
-            sanctl/plan/failover/connection_rules.py), and no crashed Primary waits for its
-            promotion.
+            sanctl/plan/failover/connection_rules.py).
+        is_kept: a crashed Primary may wait for its promotion
+            (sanctl/plan/failover/standby_first.py).
     """
 
     replicas: int
@@ -64,6 +68,7 @@ class Seen(NamedTuple):
     waits_to_connect: bool
     done_age_s: float | None
     is_withheld: bool = False
+    is_kept: bool = False
 
 
 #: As published of a replica that may not be promoted.
@@ -93,7 +98,8 @@ def turn(state: ResourceState, seen: Seen) -> Turn:
         state: what DRBD says of the replica.
         seen: the rest.
     """
-    is_due = seen.done_age_s is None or not 0 <= seen.done_age_s < LONGEST_S
+    longest_s = KEPT_LONGEST_S if seen.is_kept else LONGEST_S
+    is_due = seen.done_age_s is None or not 0 <= seen.done_age_s < longest_s
     if state.is_in_sync or is_due or seen.has_order or seen.score is None:
         return Turn.NOW
     if are_all_blank(state, replicas=seen.replicas):

@@ -14,16 +14,6 @@ from collections.abc import Callable
 from sanctl.model.drbd import ResourceState, uses_quorum
 
 
-def has_ever_joined(*, has_joined: bool, is_expected: bool) -> bool:
-    """Whether a peer has joined Pacemaker since this node's was started: it is fenced if lost.
-
-    A coordinator expects a node to be up from its join on, and the CIB says so until the node has
-    left in order or was fenced. Before that a node that is lost is called down, and left alone: one
-    that has just booted, and has seen its peer as a member for a moment, does not fence it.
-    """
-    return has_joined or is_expected
-
-
 def is_never_connected(
     *, is_told: bool, is_noted: bool, has_met: bool, is_sole_survivor: bool
 ) -> bool:
@@ -98,8 +88,7 @@ def may_try_promotion(
         is_primary: the replica is Primary: it stays so.
         is_never_connected: see the function of that name.
         quorums_intersect: any two quorums of the cluster have a node in common.
-        is_beside_member: the node of another replica has joined Pacemaker, and shares this CIB; or
-            it is found now that it did until it was lost, and the connection counts by that.
+        is_beside_member: the node of another replica has joined Pacemaker, and shares this CIB.
         is_fencing_off: the operator does without fencing, and a node out of sight is gone.
     """
     return (

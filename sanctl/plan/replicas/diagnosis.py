@@ -286,7 +286,7 @@ def _what_is_unknown(facts: ReplicaFacts) -> str:
             return f"{facts.node} is joining the cluster"
     if facts.is_present and facts.replica.disk is None:
         return f"the replica on {facts.node} has published nothing yet"
-    if facts.is_connected_unjoined:
+    if facts.is_present and facts.is_connected_unjoined:
         return (
             f"the replica on {facts.node} is connected to one whose node has not joined Pacemaker:"
             " it is promoted once that has joined"

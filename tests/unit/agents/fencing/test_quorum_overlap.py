@@ -104,8 +104,7 @@ def test_where_run_is_full_the_handlers_own_process_knows_who_has_joined(
     monkeypatch.setattr(state_files.StateFile, "write", no_room)
     be_in(fake_node, lives[0])
     assert weigh(fake_node, "fenced", has_met=False) == "unknown"
-    # Lost, and not fenced yet.
-    meet("n2", join="member", crmd="0", expected="member")
+    meet("n2")
     assert weigh(fake_node, "fenced", has_met=False) == "fenced"
     be_in(fake_node, lives[1])
     assert weigh(fake_node, "fenced", has_met=False) == "unknown"
@@ -355,29 +354,32 @@ def test_no_promotion_is_tried_that_the_handler_must_refuse(
     assert quorum_overlap.may_try_promotion(answers("down", "true"), state, [])
 
 
-@pytest.mark.parametrize(
-    ("disk", "expected", "is_tried"),
-    [
-        ("UpToDate", "member", True),
-        ("UpToDate", "down", False),
-        # It has not been connected, whoever has joined.
-        ("Consistent", "member", False),
-    ],
-)
-def test_a_peer_that_is_lost_before_the_first_monitor_has_joined_if_it_is_expected(
-    fake_node: FakeNode, disk: str, expected: str, is_tried: bool
-) -> None:
-    """What broke: the Primary died in these seconds, and its standby had no score."""
+@pytest.mark.parametrize("expected", ["member", "down"])
+def test_a_peer_that_was_lost_while_it_joined_has_not(fake_node: FakeNode, expected: str) -> None:
+    """A coordinator expects it from its offer on, and it may have marked this replica by itself."""
     flags = frozenset({"Quorate", "Qdevice"})
     fake_node.membership = Membership(True, frozenset({"n1"}), flags)
-    lost = f'<node_state uname="n2" join="member" crmd="0" expected="{expected}"/>'
+    lost = f'<node_state uname="n2" join="down" crmd="0" expected="{expected}"/>'
     runner = FakeRunner(lambda argv: lost if argv[0] == "cibadmin" else "true\n")
-    state = LEFT._replace(disk=disk)
-    assert quorum_overlap.may_try_promotion(runner, state, ["n2"]) is is_tried
-    # Once it is fenced the CIB does not expect it to be up any more: there is a note.
-    assert quorum_overlap.may_try_promotion(lone_node(), state, ["n2"]) is is_tried
-    assert (weigh(fake_node, "fenced", disk=disk, flags=flags, has_met=False) == "fenced") is (
-        is_tried
+    assert not quorum_overlap.may_try_promotion(runner, LEFT, ["n2"])
+    joined_peers.record_others(runner, ["n2"])
+    assert weigh(fake_node, "fenced", flags=flags, has_met=False) == "unknown"
+
+
+def test_a_start_notes_who_has_joined(fake_node: FakeNode) -> None:
+    """What broke: the Primary died before the first monitor, and its standby had no score."""
+    flags = frozenset({"Quorate", "Qdevice"})
+    fake_node.membership = Membership(True, frozenset({"n1"}), flags)
+    there = '<node_state uname="n2" join="member" crmd="9" expected="member"/>'
+    joined_peers.record_others(FakeRunner(lambda _: there), ["n2"])
+    nobody = FakeRunner()
+    joined_peers.record_others(nobody, ["n2"])
+    assert nobody.calls == [], "asked once"
+    assert quorum_overlap.may_try_promotion(lone_node(), LEFT, ["n2"])
+    assert weigh(fake_node, "fenced", flags=flags, has_met=False) == "fenced"
+    # It has not been connected, whoever has joined.
+    assert not quorum_overlap.may_try_promotion(
+        lone_node(), LEFT._replace(disk="Consistent"), ["n2"]
     )
 
 

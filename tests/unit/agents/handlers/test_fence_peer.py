@@ -425,8 +425,8 @@ def test_a_member_of_corosync_is_one_once_it_has_joined_pacemaker(
     [
         (_GONE_NEW, False),
         ({"in_ccm": "9", "crmd": "9"}, False),
-        # Lost, and not fenced yet: the CIB still expects it to be up.
-        ({"in_ccm": "0", "crmd": "0", "join": "down", "expected": "member"}, True),
+        # Lost, and not fenced: it is expected to be up from the first step of its join on.
+        ({"in_ccm": "0", "crmd": "0", "join": "down", "expected": "member"}, False),
         ({"in_ccm": "9", "crmd": "9", "join": "member", "expected": "member"}, True),
     ],
 )

@@ -20,7 +20,7 @@ from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbd_kernel, gate, lio
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.plan.device import monitor_turn as plan
-from sanctl.plan.device.monitor_turn import LONGEST_S, WAIT_S
+from sanctl.plan.device.monitor_turn import KEPT_LONGEST_S, LONGEST_S, WAIT_S
 from sanctl.system import state_files
 from tests.fakes.node import FakeNode
 
@@ -96,9 +96,12 @@ def test_one_that_is_withheld_waits_as_well(
     withheld_note.record("vol2", is_withheld=True)
     with monitor_turn.taken(VOL1, ALONE), monitor_turn.taken(VOL2, standby) as is_due:
         assert not is_due
-    # Its peer, which crashed as Primary, waits for its promotion (standby_first.py).
+    # Its peer, which crashed as Primary, may wait for its promotion (standby_first.py).
     kept = state_files.of_node("kept.vol2")
     kept.write()
+    with monitor_turn.taken(VOL1, ALONE), monitor_turn.taken(VOL2, standby) as is_due:
+        assert not is_due
+    _age(node, "vol2", KEPT_LONGEST_S)
     with monitor_turn.taken(VOL1, ALONE), monitor_turn.taken(VOL2, standby) as is_due:
         assert is_due
     kept.remove()

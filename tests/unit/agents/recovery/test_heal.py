@@ -369,11 +369,23 @@ def test_without_room_for_the_trust_the_order_stays(monkeypatch: pytest.MonkeyPa
             raise OSError(errno.ENOSPC, "no room")
 
         full.setattr(state_files.StateFile, "write", no_room)
-        with pytest.raises(OSError, match="no room"):
-            heal.carry_out_order(node, DEVICE, state("Connecting", disk="UpToDate"))
-    assert node.acts == []
+        heal.carry_out_order(node, DEVICE, state("Connecting", disk="UpToDate"))
+    assert node.acts == [] and set(node.orders) == {"n2"}
     heal.carry_out_order(node, DEVICE, state("Connecting", disk="UpToDate"))
     assert state_files.of_device("vm1", "operator-trust").exists()
+
+
+def test_an_order_that_was_carried_out_and_not_deleted_ends_with_the_next_contact(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The trust ends with a connection, and the peer may go on without this replica after that."""
+    node = Node({"n2": ("revive", f"{UUID} {HELD}")})
+    with monkeypatch.context() as silent:
+        silent.setattr(heal, "_delete_order", lambda *_: None)
+        heal.carry_out_order(node, DEVICE, state("Connecting", disk="UpToDate"))
+    assert state_files.of_device("vm1", "operator-trust").exists() and node.orders
+    heal.carry_out_order(node, DEVICE, in_contact("Established", disk="UpToDate"))
+    assert node.orders == {}
 
 
 def test_a_suspect_one_that_is_good_otherwise_is_trusted_without_its_peer(

@@ -18,12 +18,6 @@ def _state(role: str, connection: str) -> ResourceState:
     return ResourceState("vol1", role, "no", "UpToDate", None, (peer,))
 
 
-@pytest.mark.parametrize(("has_joined", "is_expected"), [*product([True, False], repeat=2)])
-def test_a_peer_has_joined_where_it_is_expected(has_joined: bool, is_expected: bool) -> None:
-    said = connection_rules.has_ever_joined(has_joined=has_joined, is_expected=is_expected)
-    assert said is (has_joined or is_expected)
-
-
 @pytest.mark.parametrize(
     ("is_told", "is_noted", "has_met", "expected"),
     [
