@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from sanctl.drivers import cib
@@ -66,6 +67,7 @@ class SeenMarks(NamedTuple):
             `node_state` expects it to be down; none while it is in maintenance, where Pacemaker
             fences for no history, and keeps no other.
         is_maintained: that peer is in maintenance, by an attribute of its own.
+        attributes: of the transient attributes that were asked for those which that peer has.
         number: the ids of the property set and of the property `NUMBER` in it; None: a node may
             have a release that does not number CIBs by memberships.
         devices: by name; a device that the CIB does not have is left out.
@@ -78,6 +80,7 @@ class SeenMarks(NamedTuple):
     primary: frozenset[str] = frozenset()
     number: tuple[str, str] | None = None
     is_maintained: bool = False
+    attributes: Mapping[str, str] = MappingProxyType({})
 
 
 def attribute_name(device: str) -> str:
@@ -85,8 +88,12 @@ def attribute_name(device: str) -> str:
     return f"{PREFIX}{device}"
 
 
-def read(runner: Runner, devices: Collection[str], peer: str = "") -> SeenMarks:
+def read(
+    runner: Runner, devices: Collection[str], peer: str = "", attributes: Collection[str] = ()
+) -> SeenMarks:
     """Read the marks of some devices on all nodes, and what is known of a peer, in one query.
+
+    With `attributes` also those transient attributes of the peer; their names are of no others.
 
     Raises:
         CommandError: no answer, or the CIB has no such node.
@@ -112,6 +119,10 @@ def read(runner: Runner, devices: Collection[str], peer: str = "") -> SeenMarks:
         f"//primitive[{primitives}]",
         f"//primitive[{primitives}]/instance_attributes/nvpair[@name='uuid']",
         f"//constraints/rsc_location[{constraints}]",
+        *(
+            f"//node_state[@uname='{peer}']/transient_attributes//nvpair[@name='{name}']"
+            for name in attributes
+        ),
     )
     answer = runner.run(
         ["cibadmin", "--query", "--no-children", "--xpath", "|".join(paths)],
@@ -120,6 +131,7 @@ def read(runner: Runner, devices: Collection[str], peer: str = "") -> SeenMarks:
     admin_epoch = epoch = last_node = last_path = last_set = last_device = last_resource = ""
     last_properties, number, state = "", None, None
     is_maintained = False
+    given: dict[str, str] = {}
     nodes: set[str] = set()
     uuids: dict[str, str] = {}
     found: list[tuple[str, str, str, str]] = []
@@ -146,6 +158,8 @@ def read(runner: Runner, devices: Collection[str], peer: str = "") -> SeenMarks:
                 uuids[last_device] = element.get("value", "")
             case "nvpair" if name == "maintenance":
                 is_maintained = is_true(element.get("value", ""))
+            case "nvpair" if name in attributes:
+                given[name] = element.get("value", "")
             case "nvpair" if name in names:
                 path = f"{last_set}/nvpair[@id='{identifier}']"
                 found.append((names[name], last_node, element.get("value", ""), path))
@@ -184,6 +198,7 @@ def read(runner: Runner, devices: Collection[str], peer: str = "") -> SeenMarks:
         ),
         number=number,
         is_maintained=is_maintained,
+        attributes=given,
     )
 
 

@@ -21,7 +21,6 @@ from sanctl.agents.device_log import DeviceLog
 from sanctl.agents.replica import lost_writes
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import (
-    cib,
     corosync,
     drbd_kernel,
     drbd_superblock,
@@ -29,7 +28,7 @@ from sanctl.drivers import (
     node_attributes,
     outdated_marks,
 )
-from sanctl.errors import SanctlError
+from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.drbd import ResourceState
 from sanctl.plan.failover.standby_first import Peer, Wait, is_late, wait_of
 from sanctl.system import state_files
@@ -38,7 +37,6 @@ from sanctl.system.runner import Runner
 _KIND = "standby-first"
 #: Of the node: it outlives the stop that writes it.
 _KEPT_KIND = "kept"
-_QUERY_TIMEOUT_S = 8.0
 #: DRBD notices that its peer is dead within ping-int and ping-timeout (render/drbd.py).
 _NOTICED_S, _POLL_S = 4.0, 0.5
 _log = DeviceLog("connections")
@@ -206,20 +204,13 @@ def _peer(device: Device) -> str:
 def _look(runner: Runner, device: str, peer: str) -> Peer:
     present = corosync.membership(runner)
     score, kept = f"master-{device}", node_attributes.kept(device)
-    found = cib.query(
-        runner,
-        f"//node_state[@uname='{peer}']//nvpair[@name='{score}' or @name='{kept}']",
-        timeout_s=_QUERY_TIMEOUT_S,
-    )
-    pairs = (
-        {}
-        if found is None
-        else {each.get("name", ""): each.get("value", "") for each in found.iter("nvpair")}
-    )
-    marked = outdated_marks.read_device(runner, device).devices[device].nodes()
+    seen = outdated_marks.read(runner, [device], peer, [score, kept])
+    if device not in seen.devices:
+        raise CommandError(Problem("SAN-AGENT-012", f"the CIB has no device {device}"))
+    marked = seen.devices[device].nodes()
     return Peer(
-        score=pairs.get(score, ""),
-        was_kept=bool(pairs.get(kept)),
+        score=seen.attributes.get(score, ""),
+        was_kept=bool(seen.attributes.get(kept)),
         is_marked=peer in marked,
         is_member=present.is_quorate and peer in present.members,
         marks_here=os.uname().nodename in marked,

@@ -51,11 +51,12 @@ def _seen(device: Device, state: ResourceState, done_age_s: float | None) -> pla
     words = attrd_cache.published_fields(attrd_cache.of_score(device.name))
     pid = attrd_cache.attrd_pid()
     has_order = bool(device.cache or device.awaits or device.restore)
-    waits_to_connect = is_kept = False
+    waits_to_connect = is_kept = is_crashed = False
     try:
         has_order = has_order or set(lio.access(device.name)) != device.access
         waits_to_connect = bool(reconnect_dropped.published_field(device.name, state))
         is_kept = standby_first.is_kept(device.name)
+        is_crashed = standby_first.is_noted(device.name)
     except (SanctlError, OSError):
         done_age_s = None
     return plan.Seen(
@@ -66,6 +67,7 @@ def _seen(device: Device, state: ResourceState, done_age_s: float | None) -> pla
         done_age_s=done_age_s,
         is_withheld=withheld_note.exists(device.name),
         is_kept=is_kept,
+        is_crashed=is_crashed,
     )
 
 

@@ -19,9 +19,9 @@ from sanctl.plan.failover.promotion import NO_DISK, are_all_blank
 WAIT_S = 4.0
 #: After this time a replica's duties are done without a turn: those that have one may hang.
 LONGEST_S = 60.0
-#: Of a replica that was stopped whole: a node that crashed as Primary connects once this one has
-#: been promoted, and waits three minutes for that.
-KEPT_LONGEST_S = 20.0
+#: Of a replica that crashed as Primary and is to connect once its standby has been promoted, and of
+#: such a standby that was stopped whole. They wait three minutes for each other.
+CRASHED_LONGEST_S = 20.0
 _LONGEST_PAUSE_S = 5.0
 
 
@@ -58,8 +58,9 @@ class Seen(NamedTuple):
         done_age_s: how long ago all of its duties were done; None: not known.
         is_withheld: it has no score because no peer has joined Pacemaker (`may_try_promotion` in
             sanctl/plan/failover/connection_rules.py).
-        is_kept: a crashed Primary may wait for its promotion
+        is_kept: a replica that crashed as Primary may wait for its promotion
             (sanctl/plan/failover/standby_first.py).
+        is_crashed: it is such a replica, and waits.
     """
 
     replicas: int
@@ -69,6 +70,7 @@ class Seen(NamedTuple):
     done_age_s: float | None
     is_withheld: bool = False
     is_kept: bool = False
+    is_crashed: bool = False
 
 
 #: As published of a replica that may not be promoted.
@@ -98,13 +100,13 @@ def turn(state: ResourceState, seen: Seen) -> Turn:
         state: what DRBD says of the replica.
         seen: the rest.
     """
-    longest_s = KEPT_LONGEST_S if seen.is_kept else LONGEST_S
+    longest_s = CRASHED_LONGEST_S if seen.is_kept or seen.is_crashed else LONGEST_S
     is_due = seen.done_age_s is None or not 0 <= seen.done_age_s < longest_s
     if state.is_in_sync or is_due or seen.has_order or seen.score is None:
         return Turn.NOW
     if are_all_blank(state, replicas=seen.replicas):
         return Turn.NOW if seen.score == NO_SCORE else Turn.LATER
-    if not seen.waits_to_connect and (
+    if not (seen.waits_to_connect or seen.is_crashed) and (
         not state.peers or any(peer.connection == "StandAlone" for peer in state.peers)
     ):
         return Turn.NOW
@@ -124,9 +126,9 @@ def _standby_may_wait(state: ResourceState, seen: Seen) -> bool:
     """Whether a replica that has lost a peer has its score, or waits for its turn to connect.
 
     Or for a node that is away, without a score until then: after a boot of the only node that is
-    left all of its replicas may be such.
+    left all of its replicas may be such. So may they after a crash, and wait for their standbys.
     """
-    is_waiting = seen.waits_to_connect or seen.is_withheld
+    is_waiting = seen.waits_to_connect or seen.is_withheld or seen.is_crashed
     return not state.is_connected and (is_waiting or seen.score != NO_SCORE)
 
 

@@ -107,6 +107,25 @@ def test_a_single_answer_has_no_wrapper() -> None:
         outdated_marks.read(FakeRunner(_CIB), ["vol1"], "n2")
 
 
+def test_attributes_of_the_peer_come_with_the_same_query() -> None:
+    scores = (
+        '<nvpair id="a" name="master-vol1" value="100"/><nvpair id="b" name="uuid-x" value="1"/>'
+    )
+    node = FakeRunner(f"<x>{_CIB}{_NODE}{_UUID}{_STATE}{scores}</x>")
+    seen = outdated_marks.read(node, ["vol1"], "n2", ["master-vol1", "kept-vol1"])
+    assert seen.attributes == {"master-vol1": "100"} and seen.devices["vol1"].uuid == "cafe"
+    argv = node.calls[0][0][-1]
+    transient = "//node_state[@uname='n2']/transient_attributes//nvpair"
+    assert argv.endswith(f"|{transient}[@name='master-vol1']|{transient}[@name='kept-vol1']")
+    assert "transient" not in _read_path()
+
+
+def _read_path() -> str:
+    node = FakeRunner(f"<x>{_CIB}{_NODE}</x>")
+    outdated_marks.read(node, ["vol1"], "n2")
+    return node.calls[0][0][-1]
+
+
 def test_the_number_is_in_the_configuration_too() -> None:
     """Pacemaker writes no CIB to its disk for another `admin_epoch` alone."""
     node = FakeRunner("")

@@ -32,7 +32,6 @@ DEVICE = Device("vol1", "a" * 32, 1 << 20, "main", ("n1", "n2"), 3, ())
 CRASHED = Superblock(was_primary=True, is_ahead=False)
 ALONE = ResourceState("vol1", "Secondary", "no", "Consistent", 0, (), minor=3)
 MET = PeerState("n2", "Connected", "Primary", "Established", "UpToDate", 0)
-PAIR = '<nvpair id="a" name="{}" value="{}"/>'
 LATER = "connects-later"
 
 
@@ -45,6 +44,7 @@ class Cluster(FakeNode):
     marked = frozenset[str]()
     members = frozenset({"n1", "n2"})
     is_silent = False
+    is_known = True
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -54,26 +54,29 @@ class Cluster(FakeNode):
         return [
             *super().replacements(),
             (drbd_superblock, "read", lambda _path: self.held),
-            (outdated_marks, "read_device", lambda *_: self._marks()),
+            (outdated_marks, "read", self._marks),
             (corosync, "membership", lambda _: Membership(True, self.members)),
         ]
 
     def _answer(self, argv: Sequence[str]) -> Answer:
-        if argv[0] == "attrd_updater":
-            return ""
-        names = "@name='master-vol1' or @name='kept-vol1'"
-        assert argv[-1] == f"//node_state[@uname='n2']//nvpair[{names}]"
-        if self.is_silent:
-            return CommandError(Problem("SAN-CMD-002", "no answer"))
-        pairs = {"master-vol1": self.score, "kept-vol1": self.kept}
-        found = [PAIR.format(name, value) for name, value in pairs.items() if value != ""]
-        if len(found) > 1:
-            return f"<xpath-query>{''.join(found)}</xpath-query>"
-        return found[0] if found else (105, "", "")
+        assert argv[0] == "attrd_updater"
+        return ""
 
-    def _marks(self) -> SeenMarks:
+    def _marks(
+        self, _runner: Runner, devices: Sequence[str], peer: str, attributes: Sequence[str]
+    ) -> SeenMarks:
+        assert (devices, peer, attributes) == (["vol1"], "n2", ["master-vol1", "kept-vol1"])
+        if self.is_silent:
+            raise CommandError(Problem("SAN-CMD-002", "no answer"))
         paths = tuple((each, each) for each in self.marked)
-        return SeenMarks(0, 1, None, {"vol1": DeviceMarks("a" * 32, paths)})
+        pairs = {"master-vol1": str(self.score), "kept-vol1": self.kept}
+        return SeenMarks(
+            0,
+            1,
+            None,
+            {"vol1": DeviceMarks("a" * 32, paths)} if self.is_known else {},
+            attributes={name: value for name, value in pairs.items() if value},
+        )
 
 
 @pytest.fixture
@@ -122,6 +125,7 @@ def test_it_waits_until_the_standby_serves(node: Cluster) -> None:
         {"marked": frozenset({"n2"})},
         {"members": frozenset({"n1", "n3"})},
         {"is_silent": True},
+        {"is_known": False},
     ],
     ids=str,
 )

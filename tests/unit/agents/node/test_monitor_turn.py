@@ -20,7 +20,7 @@ from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbd_kernel, gate, lio
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.plan.device import monitor_turn as plan
-from sanctl.plan.device.monitor_turn import KEPT_LONGEST_S, LONGEST_S, WAIT_S
+from sanctl.plan.device.monitor_turn import CRASHED_LONGEST_S, LONGEST_S, WAIT_S
 from sanctl.system import state_files
 from tests.fakes.node import FakeNode
 
@@ -101,10 +101,21 @@ def test_one_that_is_withheld_waits_as_well(
     kept.write()
     with monitor_turn.taken(VOL1, ALONE), monitor_turn.taken(VOL2, standby) as is_due:
         assert not is_due
-    _age(node, "vol2", KEPT_LONGEST_S)
+    _age(node, "vol2", CRASHED_LONGEST_S)
     with monitor_turn.taken(VOL1, ALONE), monitor_turn.taken(VOL2, standby) as is_due:
         assert is_due
     kept.remove()
+    # As one that has crashed itself.
+    withheld_note.record("vol2", is_withheld=False)
+    crashed = state_files.of_device("vol2", "standby-first")
+    crashed.write(f"n2 {node.clock.now_s:.0f}")
+    apart = standby._replace(peers=())
+    with monitor_turn.taken(VOL1, ALONE), monitor_turn.taken(VOL2, apart) as is_due:
+        assert not is_due
+    _age(node, "vol2", CRASHED_LONGEST_S)
+    with monitor_turn.taken(VOL1, ALONE), monitor_turn.taken(VOL2, apart) as is_due:
+        assert is_due
+    crashed.remove()
     withheld_note.record("vol2", is_withheld=False)
     with monitor_turn.taken(VOL1, ALONE), monitor_turn.taken(VOL2, standby) as is_due:
         assert is_due

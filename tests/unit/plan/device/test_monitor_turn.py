@@ -25,6 +25,8 @@ SEEN = Seen(replicas=2, has_order=False, score="9000", waits_to_connect=False, d
 WAITS = SEEN._replace(waits_to_connect=True)
 NO_CANDIDATE = SEEN._replace(score="None")
 WITHHELD = NO_CANDIDATE._replace(is_withheld=True)
+CRASHED = NO_CANDIDATE._replace(is_crashed=True)
+KEPT = SEEN._replace(is_kept=True)
 
 
 @pytest.mark.parametrize(
@@ -48,6 +50,10 @@ WITHHELD = NO_CANDIDATE._replace(is_withheld=True)
         (state("Secondary", "UpToDate", AWAY), SEEN, Turn.FREE),
         (state("Secondary", "Outdated", AWAY), NO_CANDIDATE, Turn.NOW),
         (state("Secondary", "Consistent", AWAY), WITHHELD, Turn.FREE),
+        (state("Secondary", "Consistent"), CRASHED, Turn.FREE),
+        (state("Secondary", "Consistent"), CRASHED._replace(done_age_s=20.0), Turn.NOW),
+        (state("Secondary", "UpToDate", AWAY), KEPT, Turn.FREE),
+        (state("Secondary", "UpToDate", AWAY), KEPT._replace(done_age_s=20.0), Turn.NOW),
         (state("Secondary", "UpToDate", BLANK), WITHHELD, Turn.NOW),
         (state("Secondary", "Outdated", REFUSED), NO_CANDIDATE, Turn.NOW),
         (
