@@ -14,7 +14,7 @@ from sanctl.cli.environment import Environment, environment, topology_or_none
 from sanctl.cli.options import accept_option, output_option, timeout_option, yes_option
 from sanctl.cli.output import finish
 from sanctl.cli.views.device import device_data
-from sanctl.cli.views.restore import kept_point
+from sanctl.cli.views.restore import held_text, kept_point
 from sanctl.cli.views.site import utc
 from sanctl.errors import SanctlError
 from sanctl.model.cluster import Cluster
@@ -157,7 +157,7 @@ def failback(
         if takes_over:
             print(f"it goes on instead of {found.device}.{found.uuid[:8]}")
         if holds:
-            _print_held(outcome.cluster, device, site)
+            print(held_text(outcome.cluster, outcome.device, found))
         print(STILL_MOUNTED)
         if kept_name_or_none is not None:
             print(
@@ -265,19 +265,3 @@ def _held_copy(cluster: Cluster, name: DeviceName) -> SiteCopy | None:
     """Return the copy that a device is held as; None: it is not held."""
     order = existing_device(cluster, name).restore
     return order.copy if order is not None and order.state == HELD else None
-
-
-def _print_held(cluster: Cluster, device: DeviceName, site: str) -> None:
-    print(
-        "it is held: no host is let in. The last copy, and the turn of the roles: 'sanctl "
-        f"replicate failback {device} --from {site} --copy COPY --takeover'"
-    )
-    release = f"'sanctl replicate failback {device} --release'"
-    taken = cluster.cib.takeovers_of(existing_device(cluster, device))
-    if taken:
-        print(
-            "or, where the other one is given up, let hosts in to this one: 'sanctl replicate "
-            f"giveback {device} --at {taken[0].site}' and then {release}"
-        )
-        return
-    print(f"or let hosts in to this one, unless another device goes on instead of it: {release}")
