@@ -47,7 +47,7 @@ FAMILIES = {
         "test_read_errors_promote",
         "test_read_errors_start",
     ),
-    "Diverged replicas": ("test_heal",),
+    "Diverged replicas": ("test_all_disks_replaced", "test_heal"),
     "Documentation": ("test_docs",),
     "Failover": (
         "test_cib_check",

@@ -26,7 +26,7 @@ from sanctl.plan.health.release_health import needs_findings
 from sanctl.plan.health.restore_health import restore_findings
 from sanctl.plan.health.verify_health import verify_findings
 from sanctl.plan.health.waiting_health import waiting_findings
-from sanctl.plan.replicas.diagnosis import Condition, diagnose, drained_text
+from sanctl.plan.replicas.diagnosis import NO_DATA, Condition, diagnose, drained_text
 from sanctl.plan.replicas.pending_change import replica_count_mismatch
 
 CRITICAL, WARNING = Severity.CRITICAL, Severity.WARNING
@@ -353,6 +353,7 @@ def _next_for_unserved(cluster: Cluster, device: DeviceSpec) -> str:
         )
     return (
         _next_for_lost_disks(cluster, device)
+        or _next_without_data(cluster, device)
         or "bring back the node that served it last: only that replica is known to be up to date"
     )
 
@@ -387,3 +388,16 @@ def _next_for_lost_disks(cluster: Cluster, device: DeviceSpec) -> str:
         f"check its disk on {disks} (journalctl -k there; a full pool needs room): DRBD dropped it "
         "at an error, and once it answers it is attached again by itself"
     )
+
+
+def _next_without_data(cluster: Cluster, device: DeviceSpec) -> str:
+    """Return what to do where every node is there and no replica is whole; empty: not so.
+
+    As after the disks of all of them were replaced.
+    """
+    is_empty = not device.is_new and all(
+        cluster.mon.state(node) in MEMBER_STATES
+        and cluster.replica(device.name, node).disk == "Inconsistent"
+        for node in device.nodes
+    )
+    return f"{NO_DATA}; docs/howto/night-page.md, 'Both disks were lost'" if is_empty else ""

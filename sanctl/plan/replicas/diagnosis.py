@@ -23,6 +23,11 @@ from sanctl.plan.drbd.data_generations import (
 _BY_RANK = ("Outdated", "Consistent", "UpToDate")
 # What DRBD lets become Primary, by itself or when told that it may.
 USABLE_STATES = frozenset(_BY_RANK)
+#: What to do where all nodes of a device are there, and none has a replica that is whole.
+NO_DATA = (
+    "no replica is whole: put back the disk of one that was; if they are gone for good, copies and "
+    "backups are what is left ('sanctl report rpo')"
+)
 _GOOD = frozenset({"UpToDate", "Consistent"})
 # Good as far as the replica knows; its knowledge may be old.
 _UNCONFIRMED = "Consistent"
@@ -270,7 +275,7 @@ def _condition(replicas: tuple[ReplicaFacts, ...]) -> tuple[Condition, str]:
     absent = [str(facts.node) for facts in replicas if not facts.is_present]
     if absent:
         return Condition.WAITING, f"no usable replica is there: start {' and '.join(absent)}"
-    return Condition.WAITING, "every replica is Inconsistent or without a disk"
+    return Condition.WAITING, NO_DATA
 
 
 def drained_text(node: NodeName) -> str:

@@ -142,6 +142,23 @@ def test_in_maintenance_of_the_cluster_that_is_not_said_of_each_device() -> None
     assert _codes(cluster) == []
 
 
+@pytest.mark.parametrize(
+    ("disks", "said"),
+    [
+        (("Inconsistent", "Inconsistent"), "no replica is whole"),
+        (("Inconsistent", "Outdated"), "bring back the node that served it last"),
+        (("Inconsistent", "Diskless"), "check its disk on n2"),
+    ],
+)
+def test_what_is_left_where_no_replica_is_whole(disks: tuple[str, str], said: str) -> None:
+    fake = _healthy()
+    fake.roles.update({("vm1", "n1"): Role.UNPROMOTED, ("vm1", "n2"): Role.UNPROMOTED})
+    for node, disk in zip(("n1", "n2"), disks, strict=True):
+        state = f"disk={disk} connection=Connected replication=Established role=Secondary"
+        fake.attribute(node, "sanctl-vm1", f"{state} out-of-sync=0")
+    assert _findings(fake)["SAN-HLT-032"].do.startswith(said)
+
+
 @pytest.mark.parametrize("role", ["Unpromoted", "Slave"])
 @pytest.mark.parametrize("place", ["sanctl-vm1", "vm1", ""])
 def test_a_device_that_is_told_not_to_serve(place: str, role: str) -> None:
