@@ -67,13 +67,15 @@ from sanctl.model.cache_policy import parse_cache_policy
 from sanctl.plan.device import discovery
 from sanctl.system import state_files
 from sanctl.system.files import exists
-from sanctl.system.runner import LocalRunner
+from sanctl.system.runner import DeadlineRunner, LocalRunner
 
 if TYPE_CHECKING:
     from sanctl.model.topology import Node, Pool, Topology
 
 _RUNNER = LocalRunner()
 _SETTLE_S = 8.0
+#: How long a start asks who has joined.
+_ASK_S = 5.0
 #: A new replica waits so much longer for its peers' nodes, which start theirs.
 _SETTLE_NEW_S = 25.0
 _GROWTH_WAIT_S = 20.0
@@ -165,6 +167,12 @@ def _start(device: Device, turn: contextlib.ExitStack) -> int:
     al_extents = None if found.drbd is None else resource_file.al_extents(device.name)
     resource_file.write(_RUNNER, device, files, al_extents=al_extents, only=only_peer or "")
     joined_peers.remove_notes(device.name)
+    # Before it connects: its peer may die right after that. Not known, a connected one asks later.
+    with contextlib.suppress(SanctlError, OSError):
+        joined_peers.record_others(
+            DeadlineRunner(_RUNNER, time.monotonic() + _ASK_S),
+            sorted(set(device.nodes) - {os.uname().nodename}),
+        )
     compared_data.forget(device.name)
     settling.prepare(device.name, files.data)
     outdate.make_lock(device.name)
@@ -216,9 +224,6 @@ def _start(device: Device, turn: contextlib.ExitStack) -> int:
     if is_new and only_peer is not None and not is_suspect:
         within_s = min(_SETTLE_NEW_S, ocf.remaining_s(60.0) / 4)
         state = peer_contact.await_starting_peers(_RUNNER, device, state, within_s)
-    # Not known, it is asked by the first monitor.
-    with contextlib.suppress(SanctlError, OSError):
-        joined_peers.record_others(_RUNNER, sorted(set(device.nodes) - {os.uname().nodename}))
     # Of a new replica the promotion, or the first monitor, publishes another state a moment later:
     # each attribute that changes is a change of the CIB, which aborts what the cluster is doing.
     replica_state.publish(_RUNNER, device, state, score_alone=is_new)

@@ -45,7 +45,9 @@ def has_joined(state: ET.Element | None) -> bool:
     """Whether a node takes part in Pacemaker, by its `node_state`: then it shares this node's CIB.
 
     Corosync has the node as a member seconds before that. `crmd` is a word up to Pacemaker 2.1.6,
-    and the time of joining with 0 for absent after that; `join` is `member` once the CIBs are one.
+    and the time of joining with 0 for absent after that; `join` is `member` once the CIBs are one,
+    or, where somebody changes the nodes in the CIB while the node joins, some moments before
+    (docs/adr/0011).
     """
     return (
         state is not None
@@ -88,8 +90,8 @@ def record_joined(node: str, state: ET.Element | None) -> None:
 def record_others(runner: Runner, others: Collection[str]) -> None:
     """Note of each other node of a device that it has joined Pacemaker, if it has.
 
-    A start does so whatever the replica is: it is ordered once the join has ended. So a replica
-    that is connected, or filled, after that may be promoted before its first monitor.
+    A start does so whatever the replica is, and before it connects: it is ordered once the join has
+    ended. So a replica that is connected, or filled, may be promoted before its first monitor.
 
     Raises:
         SanctlError: Pacemaker did not answer.

@@ -310,6 +310,9 @@ def _revive(
         joined_peers.record_operator_trust(device.name)
         _log(device.name, f"{order[0]} is trusted without a peer, as ordered", step="trust")
     _delete_order(runner, device, "revive", here)
+    # With it each monitor is a whole one, until a contact.
+    with contextlib.suppress(OSError):
+        _unsure_note(device).remove()
 
 
 def _have_connected(device: Device, here: str) -> None:

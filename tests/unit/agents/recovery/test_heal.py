@@ -379,10 +379,15 @@ def test_an_order_that_was_carried_out_and_not_deleted_ends_with_the_next_contac
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The trust ends with a connection, and the peer may go on without this replica after that."""
+
+    def no_answer(*_: object) -> None:
+        raise CommandError(Problem("SAN-CMD-002", "no answer"))
+
     node = Node({"n2": ("revive", f"{UUID} {HELD}")})
     with monkeypatch.context() as silent:
-        silent.setattr(heal, "_delete_order", lambda *_: None)
-        heal.carry_out_order(node, DEVICE, state("Connecting", disk="UpToDate"))
+        silent.setattr(heal, "_delete_order", no_answer)
+        with pytest.raises(CommandError):
+            heal.carry_out_order(node, DEVICE, state("Connecting", disk="UpToDate"))
     assert state_files.of_device("vm1", "operator-trust").exists() and node.orders
     heal.carry_out_order(node, DEVICE, in_contact("Established", disk="UpToDate"))
     assert node.orders == {}
