@@ -82,6 +82,15 @@ def _known_in(folder: str) -> tuple[list[dict[str, Any]], list[tuple[str, str]]]
     return found, unread
 
 
+def open_copy(folder: str, token: str) -> tuple[dict[str, Any], int]:
+    """Open a proven copy in a folder for reading; return what is known of it as well."""
+    copy = next((each for each in copies_in(folder) if each["token"] == token), None)
+    if copy is None:
+        raise SiteError("SAN-SITE-018", f"the site has no copy {token}")
+    path = f"{folder}/{copy['name']}.{token}"
+    return copy, os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
 def _read(known: Any, folder: str) -> dict[str, Any]:
     group: list[str] = []
     left: list[str] = []

@@ -21,6 +21,8 @@ from sanctl.drivers import (
     site_chunks,
     site_copies,
     site_files,
+    site_mark,
+    site_partial,
     site_protocol,
     site_reader,
     site_receiver,
@@ -82,7 +84,8 @@ def receiver_script(main: bytes) -> bytes:
     """
     lines = ["import sys, types"]
     for module in (
-        site_protocol, moments, site_chunks, site_copies, site_files, site_reader, site_takeover,
+        site_protocol, moments, site_chunks, site_copies, site_files, site_mark, site_partial,
+        site_reader, site_takeover,
     ):  # fmt: skip
         name, text = module.__name__, Path(str(module.__file__)).read_bytes()
         lines += [

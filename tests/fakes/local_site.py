@@ -13,12 +13,29 @@ def clone(origin, copy):
 
 
 """
+#: What is defined takes the place of what has the same name in a module that takes copies.
+_REPLACE = b"""
+_parts = [
+    *(vars(sys.modules["sanctl.drivers." + name]) for name in ("site_mark", "site_partial")),
+    globals(),
+]
+_before = {name: value for part in _parts for name, value in part.items()}
+_after = dict(_before)
+exec(%a, _after)
+for _part in _parts:
+    for _name in _part.keys() & _after.keys():
+        if _after[_name] is not _before[_name]:
+            _part[_name] = _after[_name]
+
+
+"""
 
 
 def local_link(*, shares_blocks: bool = True, more: bytes = b"") -> SiteLink:
     """Return a connection to a receiver; `more` is a part of its program that replaces others."""
     head, main, tail = receiver_source().partition(b"if __name__ ==")
     refuse = _COPY + b"def clone(origin, copy):\n    raise OSError(errno.EOPNOTSUPP, 'no')\n\n\n"
-    program = head + (_COPY if shares_blocks else refuse) + more + b"\n" + main + tail
+    replaced = _REPLACE % ((_COPY if shares_blocks else refuse) + more)
+    program = head + replaced + main + tail
     # A shell that becomes the program, as the restricted account of the role has it.
     return SiteLink(["bash", "-c"], "far", receiver_script(program))

@@ -20,19 +20,17 @@ from pathlib import Path
 
 import pytest
 
-from sanctl.drivers import site_protocol, site_receiver
 from sanctl.drivers.site_link import SiteLink, receiver_source
 from sanctl.drivers.site_protocol import (
     CHUNK_BYTES,
     HEADER,
-    RANGE,
     chunk_digests,
     digest_of,
     read_all,
 )
 from sanctl.errors import CommandError
 from sanctl.model.site import ProvenCopy
-from sanctl.model.site_takeover import Claim, Ending, SiteTakeovers, Successor
+from sanctl.model.site_takeover import Claim, Ending, Successor
 from tests.fakes.local_site import local_link
 
 MARK, DEVICE = "a" * 32, f"web.{'b' * 32}"
@@ -113,36 +111,6 @@ def test_a_copy_is_made_and_another_one_of_it(folder: Path) -> None:
     assert names(folder) == beside(TWO)
 
 
-def test_what_is_compressed_and_what_is_zero(folder: Path) -> None:
-    content = b"text " * (CHUNK_BYTES // 5) + bytes(CHUNK_BYTES - 7)
-    with local_link() as link:
-        opened(link, folder)
-        link.begin(ONE, "", len(content), 0)
-        before = link.sent_bytes
-        link.put(0, content[:CHUNK_BYTES])
-        link.put(CHUNK_BYTES, content[CHUNK_BYTES:])
-        assert link.sent_bytes - before < CHUNK_BYTES // 50
-        link.ask_chunks()
-        assert digest_of(link.chunks(), len(content)) == digest(content)
-
-
-@pytest.mark.parametrize("case", ["differs", "never read", "written since"])
-def test_what_is_not_equal_is_no_copy(folder: Path, case: str) -> None:
-    content = os.urandom(8192)
-    with local_link() as link:
-        opened(link, folder)
-        link.begin(ONE, "", 8192, 0)
-        link.put(0, content if case != "differs" else content[:-1] + bytes([content[-1] ^ 1]))
-        if case != "never read":
-            link.ask_chunks()
-            link.chunks()
-        if case == "written since":
-            link.put(0, os.urandom(4096))
-        with pytest.raises(CommandError, match="SAN-SITE-009"):
-            link.prove(proven(ONE, content))
-    assert names(folder) == []
-
-
 def test_half_a_copy_is_none_and_the_next_run_removes_it(folder: Path) -> None:
     make(folder, ONE, b"x" * 4096)
     whole = names(folder)
@@ -177,23 +145,6 @@ def test_a_later_run_takes_over(folder: Path) -> None:
         later.chunks()
         later.prove(proven(TWO, content))
     assert names(folder) == beside(TWO)
-
-
-@pytest.mark.parametrize("is_written", [True, False])
-def test_what_a_later_run_has_removed_ends_at_once(folder: Path, *, is_written: bool) -> None:
-    """Not days later, when all is sent."""
-    with local_link() as link, local_link() as later:
-        opened(link, folder)
-        link.begin(ONE, "", 64 << 20, 0)
-        opened(later, folder)
-        later.begin(TWO, "", 4096, 0)
-        with pytest.raises(CommandError, match="SAN-SITE-016"):
-            for at in range(0, (32 << 20) * is_written, CHUNK_BYTES):
-                link.put(at, os.urandom(CHUNK_BYTES))
-            if not is_written:
-                link.ask_chunks()
-            link.chunks()
-        assert (folder / DEVICE / f"{TWO}.partial").exists()
 
 
 def test_a_copy_of_which_nothing_is_known_is_left_alone(folder: Path) -> None:
@@ -315,32 +266,6 @@ def test_no_room(folder: Path) -> None:
     assert names(folder) == []
 
 
-def frame(at: int, data: bytes, wanted: bytes, *, packed: bool = False) -> tuple[bytes, bytes]:
-    return b"R", RANGE.pack(at, len(data), packed, hashlib.sha256(wanted).digest()) + data
-
-
-@pytest.mark.parametrize(
-    ("kind", "body"),
-    [
-        pytest.param(*frame(0, b"x" * 99, b"y" * 99), id="another hash"),
-        pytest.param(*frame(0, b"no zlib", b"", packed=True), id="not compressed"),
-        pytest.param(*frame(4000, b"x" * 99, b"x" * 99), id="behind the end"),
-        pytest.param(b"Z", site_protocol.ZEROS.pack(4000, 100), id="zeros behind the end"),
-        pytest.param(b"J", json.dumps({"do": "remove", "tokens": 5}).encode(), id="tokens"),
-        pytest.param(b"J", json.dumps({"do": "fly"}).encode(), id="another command"),
-    ],
-)
-def test_what_did_not_come_as_it_was_sent(folder: Path, kind: bytes, body: bytes) -> None:
-    with local_link() as link:
-        opened(link, folder)
-        link.begin(ONE, "", 4096, 0)
-        link._send(kind, body)
-        with pytest.raises(CommandError, match=r"SAN-SITE-00[58]"):
-            link.ask_chunks()
-            link.chunks()
-    assert [each for each in names(folder) if not each.endswith(".partial")] == []
-
-
 def test_frames_that_are_too_long_or_cut(folder: Path) -> None:
     with local_link() as link:
         link._write(HEADER.pack(b"R", 1 << 30))
@@ -378,69 +303,6 @@ def test_names_lead_nowhere_else(
         with pytest.raises(CommandError, match="SAN-SITE-008"):
             link.prove(proven(ONE, b"", name="../x"))
     assert sorted(os.listdir(folder.parent)) == ["site"]
-
-
-def test_directories_that_are_no_site(folder: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    for path, code in ((other, "SAN-SITE-006"), (tmp_path, "SAN-SITE-006.*not empty")):
-        with local_link() as link, pytest.raises(CommandError, match=code):
-            link.survey(str(path), MARK)
-    other.mkdir()
-    refused = pytest.raises(CommandError, match=r"SAN-SITE-006.*XFS or btrfs")
-    with local_link(shares_blocks=False) as link, refused:
-        link.survey(str(other), MARK)
-    with local_link() as link, pytest.raises(CommandError, match=r"SAN-SITE-006.*mounted"):
-        opened(link, other)
-    with local_link() as link, pytest.raises(CommandError, match=r"SAN-SITE-006.*another site"):
-        link.open(str(folder), "c" * 32, DEVICE)
-    assert os.listdir(other) == []
-    for text, code in (
-        ('{"format": 2, "id": "x"}', "SAN-SITE-013"),
-        ("[]", "SAN-SITE-006"),
-        ("{", "SAN-SITE-006"),
-    ):
-        (folder / site_receiver.MARK).write_text(text)
-        with local_link() as link, pytest.raises(CommandError, match=code):
-            opened(link, folder)
-        with local_link() as link, pytest.raises(CommandError, match=code):
-            link.survey(str(folder), MARK)
-        assert (folder / site_receiver.MARK).read_text() == text
-
-
-def test_a_site_is_marked_once(folder: Path) -> None:
-    with local_link() as link:
-        link.hello()
-        assert link.survey(str(folder), "c" * 32) == MARK
-
-
-@pytest.mark.parametrize("number", ["EROFS", "ENOSPC", "EIO"])
-def test_a_site_that_takes_nothing_more_is_found_and_read(
-    folder: Path, tmp_path: Path, number: str
-) -> None:
-    """As one that is full, or was mounted read-only to save it."""
-    content = os.urandom(4096)
-    make(folder, ONE, content)
-    other = tmp_path / "other"
-    other.mkdir()
-    takes_nothing = f"""
-_open = os.open
-def _no_new(path, flags, *words, **more):
-    if flags & (os.O_CREAT | os.O_WRONLY | os.O_RDWR):
-        raise OSError(errno.{number}, os.strerror(errno.{number}))
-    return _open(path, flags, *words, **more)
-os.open = _no_new
-"""
-    with local_link(more=takes_nothing.encode()) as link:
-        assert link.survey(str(folder), "c" * 32) == MARK
-        assert [each.token for each in opened(link, folder)] == [ONE]
-        assert list(link.folders(str(folder), MARK)) == [DEVICE]
-        link.read(ONE, len(content))
-        with pytest.raises(CommandError, match="SAN-SITE"):
-            link.begin(TWO, ONE, len(content), 0)
-    refused = pytest.raises(CommandError, match="SAN-SITE")
-    with local_link(more=takes_nothing.encode()) as link, refused:
-        link.survey(str(other), "c" * 32)
-    assert os.listdir(other) == []
 
 
 def test_digests_do_not_depend_on_holes(tmp_path: Path) -> None:
@@ -489,285 +351,6 @@ def test_a_site_that_says_nothing_or_ends(monkeypatch: pytest.MonkeyPatch) -> No
             link.hello()
 
 
-def test_what_is_sent_to_a_site_whose_disk_hangs_ends_with_its_error(folder: Path) -> None:
-    may_end, has_ended = folder / DEVICE / "may-end", folder / DEVICE / "has-ended"
-    hung = f"""
-import time
-
-def unlink_if_there(path):
-    deadline = time.monotonic() + 20
-    while not os.path.exists({str(may_end)!r}) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    open({str(has_ended)!r}, "w").close()
-"""
-    data = os.urandom(CHUNK_BYTES)
-    with local_link(more=hung.encode()) as link:
-        opened(link, folder)
-        link.begin(ONE, "", 4 * CHUNK_BYTES, 0)
-        with pytest.raises(CommandError, match=r"SAN-SITE-008.*outside of the copy"):
-            for at in range(0, 9 * CHUNK_BYTES, CHUNK_BYTES):
-                link.put(at, data)
-        assert not has_ended.exists(), "the sender waited for the end of the program"
-        may_end.touch()
-
-
-SUCCESSOR = Successor("web-dr", "e" * 32, "to-far", 5)
-ENDING = Ending(SUCCESSOR, 9, "n1")
-
-
-def taken_over(
-    link: SiteLink, folder: Path, successor: Successor, *, device: str = DEVICE, mark: str = MARK
-) -> bool:
-    """Note a takeover, whatever copies there are; return whether it is new."""
-    return link.take_over(str(folder), mark, {device: Claim(successor)})[device]
-
-
-def test_no_copy_is_begun_once_another_device_goes_on(folder: Path) -> None:
-    make(folder, ONE, b"x" * 4096)
-    with local_link() as link:
-        assert taken_over(link, folder, SUCCESSOR)
-        opened(link, folder)
-        with pytest.raises(CommandError, match=r"SAN-SITE-021.*web-dr"):
-            link.begin(TWO, "", 4096, 0)
-
-
-def test_no_copy_that_is_under_way_counts_once_another_device_goes_on(folder: Path) -> None:
-    make(folder, ONE, b"x" * 4096)
-    whole = names(folder)
-    with local_link() as link, local_link() as other:
-        opened(link, folder)
-        link.begin(TWO, "", 4096, 0)
-        link.put(0, b"y" * 4096)
-        link.ask_chunks()
-        link.chunks()
-        assert taken_over(other, folder, SUCCESSOR)
-        with pytest.raises(CommandError, match=r"SAN-SITE-021.*web-dr"):
-            link.prove(proven(TWO, b"y" * 4096))
-    assert names(folder) == sorted([*whole, "takeover.json"])
-
-
-def test_no_copy_is_removed_once_another_device_goes_on(folder: Path) -> None:
-    make(folder, ONE, b"x" * 4096)
-    with local_link() as link:
-        assert taken_over(link, folder, SUCCESSOR)
-        assert [each.token for each in opened(link, folder)] == [ONE], "it can be read"
-        with pytest.raises(CommandError, match="SAN-SITE-021"):
-            link.remove([ONE])
-    with local_link() as link:
-        assert link.takeovers(str(folder), MARK).successors == {DEVICE: SUCCESSOR}
-        assert not taken_over(link, folder, SUCCESSOR), "again"
-        with pytest.raises(CommandError, match=r"SAN-SITE-021.*web-dr"):
-            taken_over(link, folder, SUCCESSOR._replace(uuid="f" * 32))
-    with local_link() as link:
-        assert link.give_back(str(folder), MARK, DEVICE, ENDING)
-        assert not link.give_back(str(folder), MARK, DEVICE, ENDING)
-        assert link.takeovers(str(folder), MARK) == SiteTakeovers({}, {DEVICE: (ENDING,)})
-    make(folder, TWO, b"y" * 4096)
-
-
-def test_a_copy_that_came_after_the_question_is_not_given_up_unasked(folder: Path) -> None:
-    """The takeover was decided by what the site had some seconds before."""
-    make(folder, ONE, b"x" * 4096)
-    claim = {DEVICE: Claim(SUCCESSOR, (ONE,))}
-    make(folder, TWO, b"y" * 4096)
-    with local_link() as link, pytest.raises(CommandError, match=r"SAN-SITE-036.*to-far of web"):
-        link.take_over(str(folder), MARK, claim)
-    with local_link() as link:
-        assert link.takeovers(str(folder), MARK).successors == {}
-        claim = {DEVICE: Claim(SUCCESSOR, (ONE, TWO))}
-        assert link.take_over(str(folder), MARK, claim) == {DEVICE: True}
-        # Again: no copy can have come since.
-        claim = {DEVICE: Claim(SUCCESSOR, ())}
-        assert link.take_over(str(folder), MARK, claim) == {DEVICE: False}
-        assert link.give_back(str(folder), MARK, DEVICE, ENDING)
-    # One of which nothing is known was not looked at.
-    (folder / DEVICE / f"to-far.{TWO}.json").write_text("{")
-    with local_link() as link, pytest.raises(CommandError, match="SAN-SITE-036"):
-        link.take_over(str(folder), MARK, {DEVICE: Claim(SUCCESSOR, (ONE, TWO))})
-
-
-def test_of_two_that_take_the_same_devices_over_one_has_all(folder: Path) -> None:
-    other = f"db.{'c' * 32}"
-    third = SUCCESSOR._replace(device="third", uuid="f" * 32)
-    with local_link() as link:
-        assert taken_over(link, folder, third)
-    claims = {other: Claim(SUCCESSOR), DEVICE: Claim(SUCCESSOR)}
-    with local_link() as link, pytest.raises(CommandError, match=r"SAN-SITE-021.*third"):
-        link.take_over(str(folder), MARK, claims)
-    with local_link() as link:
-        assert link.takeovers(str(folder), MARK).successors == {DEVICE: third}
-
-
-def test_a_takeover_that_a_claim_names_ends_by_it(folder: Path) -> None:
-    third = Successor("third", "3" * 32, "to-far", 9)
-    other = f"db.{'d' * 32}"
-    with local_link() as link:
-        assert link.take_over(str(folder), MARK, {DEVICE: Claim(SUCCESSOR)}) == {DEVICE: True}
-    stale = Ending(SUCCESSOR._replace(at_s=SUCCESSOR.at_s + 1), 9, "n1")
-    with local_link() as link, pytest.raises(CommandError, match=r"SAN-SITE-021.*\.[0-9a-f]{8}$"):
-        claims = {other: Claim(third), DEVICE: Claim(third, None, stale)}
-        link.take_over(str(folder), MARK, claims)
-    ending = Ending(SUCCESSOR, 9, "n1")
-    with local_link() as link:
-        assert list(link.takeovers(str(folder), MARK).successors) == [DEVICE], "all or none"
-        claims = {other: Claim(third), DEVICE: Claim(third, None, ending)}
-        changed = {DEVICE: True, other: True}
-        assert link.take_over(str(folder), MARK, claims) == changed
-        found = link.takeovers(str(folder), MARK)
-        assert found.successors == {DEVICE: third, other: third}
-        assert found.endings == {DEVICE: (ending,)}
-        assert not any(link.take_over(str(folder), MARK, claims).values())
-        assert link.takeovers(str(folder), MARK) == found
-
-
-def test_of_two_that_take_each_other_over_one_goes_on(folder: Path) -> None:
-    """Each ended the other's takeover, and said that it goes on; both were copied."""
-    back, back_uuid = f"web-dr.{SUCCESSOR.uuid}", DEVICE.partition(".")[2]
-    home = Successor("web", back_uuid, "to-far", 6)
-    with local_link() as link, local_link() as first:
-        assert taken_over(link, folder, SUCCESSOR)
-        assert taken_over(link, folder, home, device=back)
-        ending = ENDING._replace(successor=home)
-        assert first.give_back(str(folder), MARK, back, ending, (DEVICE, SUCCESSOR.uuid))
-        with pytest.raises(CommandError, match=r"SAN-SITE-021.*has ended meanwhile"):
-            link.give_back(str(folder), MARK, DEVICE, ENDING, (back, back_uuid))
-    with local_link() as link:
-        assert link.takeovers(str(folder), MARK).successors == {DEVICE: SUCCESSOR}
-
-
-def test_what_was_given_back_is_kept_and_one_that_is_lost_can_be(folder: Path) -> None:
-    path = str(folder)
-    again = ENDING._replace(successor=SUCCESSOR._replace(at_s=7))
-    with local_link() as link:
-        assert not link.give_back(path, MARK, DEVICE, ENDING), "the site does not have it"
-        assert taken_over(link, folder, again.successor)
-        assert link.give_back(path, MARK, DEVICE, again)
-        assert link.takeovers(path, MARK).endings == {DEVICE: (ENDING, again)}
-    # One that cannot be read has ended nothing.
-    file = folder / DEVICE / "given-back.json"
-    for content in ("", "{", "{}", '["x", 5]'):
-        file.write_text(content)
-        with local_link() as link:
-            assert link.takeovers(path, MARK) == SiteTakeovers({}, {})
-    with local_link() as link:
-        assert not link.give_back(path, MARK, DEVICE, ENDING)
-        assert link.takeovers(path, MARK).endings == {DEVICE: (ENDING,)}
-
-
-def test_another_takeover_than_was_meant_is_not_given_back(folder: Path) -> None:
-    """It came after the question; one that cannot be read is any."""
-    third = SUCCESSOR._replace(device="third", uuid="f" * 32)
-    with local_link() as link:
-        assert taken_over(link, folder, third)
-        with pytest.raises(CommandError, match=r"SAN-SITE-021.*third"):
-            link.give_back(str(folder), MARK, DEVICE, ENDING)
-    with local_link() as link:
-        assert link.takeovers(str(folder), MARK) == SiteTakeovers({DEVICE: third}, {})
-    (folder / DEVICE / "takeover.json").write_text("{")
-    with local_link() as link, pytest.raises(CommandError, match=r"SAN-SITE-021.*unknown"):
-        link.give_back(str(folder), MARK, DEVICE, ENDING)
-    with local_link() as link:
-        unknown = link.takeovers(str(folder), MARK).successors[DEVICE]
-        assert link.give_back(str(folder), MARK, DEVICE, ENDING._replace(successor=unknown))
-        assert link.takeovers(str(folder), MARK).successors == {}
-
-
-def test_a_takeover_that_the_same_device_made_after_the_question_stays(folder: Path) -> None:
-    path, later = str(folder), SUCCESSOR._replace(at_s=SUCCESSOR.at_s + 1)
-    with local_link() as link:
-        assert taken_over(link, folder, later)
-        with pytest.raises(CommandError, match=r"SAN-SITE-021.*web-dr"):
-            link.give_back(path, MARK, DEVICE, ENDING)
-    unknown = ENDING._replace(successor=Successor.of({}))
-    with local_link() as link, pytest.raises(CommandError, match=r"SAN-SITE-021.*web-dr"):
-        link.give_back(path, MARK, DEVICE, unknown)
-    with local_link() as link:
-        assert link.takeovers(path, MARK) == SiteTakeovers({DEVICE: later}, {})
-        assert link.give_back(path, MARK, DEVICE, ENDING._replace(successor=later))
-
-
-@pytest.mark.parametrize(
-    "field",
-    [
-        {},
-        {"at_s": "7"},
-        {"at_s": "007"},
-        {"at_s": 10**10},
-        {"at_s": -1},
-        {"at_s": None},
-        {"uuid": "F" * 32},
-        {"uuid": 5},
-        {"device": "WEB"},
-        {"device": ["x"]},
-        {"point": "a b"},
-        {"point": ""},
-        {"more": "x"},
-    ],
-)
-def test_cluster_and_site_agree_on_which_takeover_it_is(
-    folder: Path, field: dict[str, object]
-) -> None:
-    """A takeover is given back as the cluster has read it, whatever the file has."""
-    path = str(folder)
-    with local_link() as link:
-        assert taken_over(link, folder, SUCCESSOR)
-        file = folder / DEVICE / "takeover.json"
-        file.write_text(json.dumps({**json.loads(file.read_text()), **field}))
-        found = link.takeovers(path, MARK).successors[DEVICE]
-        other = found._replace(at_s=found.at_s + 1)
-        with pytest.raises(CommandError, match="SAN-SITE-021"):
-            link.give_back(path, MARK, DEVICE, ENDING._replace(successor=other))
-    with local_link() as link:
-        assert link.give_back(path, MARK, DEVICE, ENDING._replace(successor=found))
-
-
-def test_a_takeover_ends_only_once_that_is_on_the_disk(folder: Path) -> None:
-    """Else the cluster that was taken over would know it as lost for ever."""
-    dies = b"""
-def unlink_if_there(path):
-    if path.endswith("takeover.json"):
-        os._exit(1)
-
-
-"""
-    with local_link() as link:
-        assert taken_over(link, folder, SUCCESSOR)
-    with local_link(more=dies) as link, pytest.raises(CommandError, match="SAN-SITE-005"):
-        link.give_back(str(folder), MARK, DEVICE, ENDING)
-    with local_link() as link:
-        both = SiteTakeovers({DEVICE: SUCCESSOR}, {DEVICE: (ENDING,)})
-        assert link.takeovers(str(folder), MARK) == both
-
-
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", "folder", "link"])
-def test_a_takeover_that_cannot_be_read_is_one(folder: Path, content: str) -> None:
-    make(folder, ONE, b"x" * 4096)
-    file = folder / DEVICE / "takeover.json"
-    if content == "folder":
-        file.mkdir()
-    elif content == "link":
-        file.symlink_to("/nowhere")
-    else:
-        file.write_text(content)
-    with local_link() as link:
-        opened(link, folder)
-        assert link.takeovers(str(folder), MARK).successors[DEVICE].device == "unknown"
-        with pytest.raises(CommandError, match=r"SAN-SITE-021.*unknown"):
-            link.begin(TWO, ONE, 4096, 0)
-
-
-def test_a_takeover_of_a_device_without_copies_and_names_that_lead_elsewhere(folder: Path) -> None:
-    with local_link() as link:
-        assert taken_over(link, folder, SUCCESSOR)
-        assert link.takeovers(str(folder), MARK).successors == {DEVICE: SUCCESSOR}
-        with pytest.raises(CommandError, match="SAN-SITE-008"):
-            taken_over(link, folder, SUCCESSOR, device="../x")
-    with local_link() as link, pytest.raises(CommandError, match="SAN-SITE-006"):
-        taken_over(link, folder, SUCCESSOR, mark="c" * 32)
-    with local_link() as link, pytest.raises(CommandError, match="SAN-SITE-008"):
-        link.give_back(str(folder), MARK, "../x", ENDING)
-
-
 def test_a_number_is_given_once(folder: Path) -> None:
     """Also where the note of the copy that has it cannot be read, or the copy is gone."""
     for number, token in enumerate((ONE, TWO), 1):
@@ -803,65 +386,3 @@ def test_what_an_earlier_release_has_proven_has_no_number(folder: Path) -> None:
     with local_link() as link:
         found = opened(link, folder)
     assert [(each.number, each.is_numbered) for each in found] == [(0, False), (1, False)]
-
-
-_SLOW = b"""
-import time
-p = sys.modules['sanctl.drivers.site_protocol']
-p.ALIVE_S, p.STALLED_S = 1.2, %f
-_flush = os.fsync
-def _slow(handle):
-    if os.fstat(handle).st_size > 1 << 19:
-        time.sleep(%f)
-    _flush(handle)
-os.fsync = os.fdatasync = _slow
-"""
-
-
-def test_a_slow_disk_makes_it_slow(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each flush takes longer than the other end waits for a sign of life."""
-    monkeypatch.setattr("sanctl.drivers.site_link._SILENCE_S", 1.0)
-    content = os.urandom(1 << 20)
-    with local_link(more=_SLOW % (60.0, 2.0)) as link:
-        opened(link, folder)
-        link.begin(ONE, "", len(content), 0)
-        link.put(0, content)
-        link.ask_chunks()
-        looks: list[int] = []
-        assert digest_of(link.chunks(lambda: looks.append(1)), len(content)) == digest(content)
-        assert looks
-        link.prove(proven(ONE, content))
-    assert names(folder) == beside(ONE)
-
-
-def test_a_disk_that_hangs_has_an_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sanctl.drivers.site_link._SILENCE_S", 5.0)
-    content = os.urandom(1 << 20)
-    with local_link(more=_SLOW % (0.5, 4.0)) as link:
-        opened(link, folder)
-        link.begin(ONE, "", len(content), 0)
-        link.put(0, content)
-        link.ask_chunks()
-        with pytest.raises(CommandError, match=r"SAN-SITE-014.*has ended nothing"):
-            link.chunks()
-
-
-def test_what_is_sent_is_flushed_as_it_comes(folder: Path) -> None:
-    """Else all of a first copy might be flushed in one step, at its end."""
-    count = b"""
-_FLUSHED_BYTES = 2 * CHUNK_BYTES
-def _counted(handle, path=%a):
-    with open(path, 'a') as file:
-        file.write('x')
-os.fdatasync = _counted
-"""
-    counted = folder.parent / "counted"
-    content = os.urandom(CHUNK_BYTES) * 7
-    with local_link(more=count % str(counted)) as link:
-        opened(link, folder)
-        link.begin(ONE, "", len(content), 0)
-        for at in range(0, len(content), CHUNK_BYTES):
-            link.put(at, content[at : at + CHUNK_BYTES])
-        link.ask_chunks()
-        assert digest_of(link.chunks(), len(content)) == digest(content)
-    assert counted.read_text() == "xxx"
