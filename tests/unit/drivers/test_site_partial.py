@@ -146,7 +146,7 @@ os.fsync = os.fdatasync = _slow
 
 def test_a_slow_disk_makes_it_slow(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each flush takes longer than the other end waits for a sign of life."""
-    monkeypatch.setattr("sanctl.drivers.site_link._SILENCE_S", 1.0)
+    monkeypatch.setattr("sanctl.drivers.site_connection._SILENCE_S", 1.0)
     content = os.urandom(1 << 20)
     with local_link(more=_SLOW % (60.0, 2.0)) as link:
         opened(link, folder)
@@ -161,7 +161,7 @@ def test_a_slow_disk_makes_it_slow(folder: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_disk_that_hangs_has_an_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sanctl.drivers.site_link._SILENCE_S", 5.0)
+    monkeypatch.setattr("sanctl.drivers.site_connection._SILENCE_S", 5.0)
     content = os.urandom(1 << 20)
     with local_link(more=_SLOW % (0.5, 4.0)) as link:
         opened(link, folder)

@@ -36,9 +36,6 @@ from tests.fakes.local_site import local_link
 MARK, DEVICE = "a" * 32, f"web.{'b' * 32}"
 SIZE = 2 * CHUNK_BYTES + 8192
 ONE, TWO = "1" * 16, "2" * 16
-SAID = json.dumps({"code": "SAN-SITE-014", "error": "a disk has ended nothing"})
-#: A frame with that, as printf(1) takes it.
-HUNG = f"J\\0\\0\\0\\{len(SAID):o}{SAID}"
 WHOLE: dict[str, object] = {"size_bytes": 1, "needed_bytes": 0}
 
 
@@ -175,7 +172,7 @@ def held(folder: Path, seconds: float = 0.0) -> Iterator[None]:
 def test_who_waits_for_a_folder_gives_signs_of_life(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sanctl.drivers.site_link._SILENCE_S", 1.5)
+    monkeypatch.setattr("sanctl.drivers.site_connection._SILENCE_S", 1.5)
     often = b"sys.modules['sanctl.drivers.site_protocol'].ALIVE_S = 1.1\n"
     with local_link(more=often) as link:
         opened(link, folder)
@@ -323,32 +320,6 @@ def test_digests_do_not_depend_on_holes(tmp_path: Path) -> None:
     assert found[0] == found[1] and len(found[0]) == 4 * 32
     assert digest_of(found[0], len(content)) == digest(content)
     assert looks[3] == len(content)
-
-
-def test_a_site_that_says_nothing_or_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sanctl.drivers.site_link._SILENCE_S", 0.2)
-    for argv, code in (
-        (["sh", "-c", "exec sleep 1", "sh"], "SAN-SITE-005.*said nothing"),
-        # The disk hangs: it reads no more, and what it says before it hangs is why.
-        (["sh", "-c", "exec sleep 2", "hung"], "SAN-SITE-005.*said nothing"),
-        (["sh", "-c", f"printf '{HUNG}'; exec sleep 2", "hung"], "SAN-SITE-014.*ended nothing"),
-        (
-            ["sh", "-c", "echo Host key verification failed. >&2; exit 255", "x"],
-            "SAN-SITE-015.*'sanctl site set far --host-key SHA256:...'",
-        ),
-        (["sh", "-c", "echo no route >&2; exit 255", "x"], "SAN-SITE-005.*reached: no route"),
-        (
-            ["sh", "-c", "exit 3", "x"],
-            "SAN-SITE-005.*ended the connection: ssh ended with status 3",
-        ),
-        (["sh", "-c", "printf 'J\\0\\0\\0\\1x'; cat >/dev/null", "x"], "SAN-SITE-008"),
-        (["/nonexistent"], "SAN-CMD-001"),
-    ):
-        # More than a pipe holds, for those that read nothing and end.
-        script = os.urandom(1 if argv[-1] == "sh" else 1 << 20)
-        link = SiteLink(argv, "far", script)
-        with pytest.raises(CommandError, match=code), link:
-            link.hello()
 
 
 def test_a_number_is_given_once(folder: Path) -> None:

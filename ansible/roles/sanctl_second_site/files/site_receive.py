@@ -3,9 +3,9 @@
 """Forced command of the keys that cluster nodes log in with: runs the receivers of a list alone.
 
 A node sends the receiver of its release with each connection, and asks for a Python that runs it
-(sanctl/drivers/site_link.py). sshd starts this program instead. It reads what is sent, and runs it
-only if its SHA-256 is in the list, which the rollout writes: so a key that was stolen runs no other
-program here. It needs nothing but Python's standard library (3.9 or later).
+(sanctl/drivers/site_connection.py). sshd starts this program instead. It reads what is sent, and
+runs it only if its SHA-256 is in the list, which the rollout writes: so a key that was stolen runs
+no other program here. It needs nothing but Python's standard library (3.9 or later).
 
 Usage: site_receive.py LIST, with the node's command in SSH_ORIGINAL_COMMAND.
 """
