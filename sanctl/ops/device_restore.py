@@ -22,6 +22,7 @@ from sanctl.ops.session import Session
 from sanctl.ops.snapshot import await_active_node
 from sanctl.plan.cluster.convergence import Progress, access_progress
 from sanctl.plan.cluster.preconditions import existing_device
+from sanctl.plan.device.restore_changes import plan_cancelled
 from sanctl.plan.device.restore_kept import kept_before
 from sanctl.plan.device.restore_progress import given_up_problem, progress_text
 from sanctl.plan.device.restore_refusals import held_problem
@@ -30,7 +31,6 @@ from sanctl.plan.device.restore_request import (
     plan_restore,
     shown_of,
 )
-from sanctl.plan.device.restoring import plan_cancelled
 from sanctl.plan.site.hold_release import plan_released
 
 #: How long a device's role may be hidden: a reload of both replicas, on busy nodes.

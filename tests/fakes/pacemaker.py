@@ -43,7 +43,7 @@ from sanctl.model.restore_point import (
 from sanctl.model.verify_result import DIFFERS, REPAIRED, SAME, VerifyRequest, VerifyResult
 from sanctl.parse.cib import parse_cib
 from sanctl.parse.crm_mon import parse_crm_mon
-from sanctl.plan.device import restoring
+from sanctl.plan.device import restore_changes, restoring
 from sanctl.plan.device.restore_points import plan_file_removed
 from sanctl.plan.site.restored import plan_restored
 from sanctl.render.cib import render_patchset
@@ -613,10 +613,10 @@ class FakePacemaker:
         )
         match step:
             case restoring.Begin():
-                changes = restoring.plan_begun(cluster, name, order)
+                changes = restore_changes.plan_begun(cluster, name, order)
             case restoring.Copy() | restoring.CopyBackup() | restoring.CopyFromSite():
                 changes = (
-                    *restoring.plan_done(cluster, name, order, active[0]),
+                    *restore_changes.plan_done(cluster, name, order, active[0]),
                     *plan_restored(cluster, name, order, order.given_s + 5.0),
                 )
             case restoring.GiveUp(problem=problem) | restoring.Stuck(problem=problem):
@@ -624,7 +624,7 @@ class FakePacemaker:
                 self.attribute(active[0], f"{REPORT_PREFIX}{name}", str(report))
                 changes = ()
                 if isinstance(step, restoring.GiveUp):
-                    changes = restoring.plan_given_up(cluster, name, order)
+                    changes = restore_changes.plan_given_up(cluster, name, order)
             case _:
                 return
         if changes:

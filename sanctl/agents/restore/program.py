@@ -54,7 +54,7 @@ from sanctl.model.restore_point import RestorePoint
 from sanctl.model.site_copy import SiteCopy
 from sanctl.ops.noted_state import await_noted
 from sanctl.ops.session import Session
-from sanctl.plan.device import restoring
+from sanctl.plan.device import restore_changes, restoring
 from sanctl.plan.device.noted_hold import may_be_base
 from sanctl.plan.site.restored import plan_restored
 from sanctl.system import state_files
@@ -212,7 +212,7 @@ class _Begin:
             # One that is silent for a moment is waited for: else all is read again, for hours.
             await_noted(self._session, self._name)
             self._session.change(
-                lambda seen: restoring.plan_begun(seen, self._name, order), can_wait=False
+                lambda seen: restore_changes.plan_begun(seen, self._name, order), can_wait=False
             )
             self.order = order.in_state(COPYING)
         if self._may_be_claimed:
@@ -253,7 +253,9 @@ def _give_up(session: Session, name: str, order: RestoreOrder) -> bool:
         CommandError: the order was replaced, or the copy has begun: it is not given up any more.
             Or it is not known what nodes have noted.
     """
-    change = session.change(lambda seen: restoring.plan_given_up(seen, name, order), can_wait=False)
+    change = session.change(
+        lambda seen: restore_changes.plan_given_up(seen, name, order), can_wait=False
+    )
     return bool(change)
 
 
@@ -378,7 +380,7 @@ def _end(session: Session, name: str, order: RestoreOrder, copy: _Filling, began
     # Without a question for replicas' states: no answer would have all of it done again.
     session.change(
         lambda seen: (
-            *restoring.plan_done(seen, name, order, os.uname().nodename),
+            *restore_changes.plan_done(seen, name, order, os.uname().nodename),
             *plan_restored(seen, name, order, time.time()),
         ),
         reads_replicas=False,

@@ -8,8 +8,9 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.device_restore import COPYING, HELD, TURNED, RestoreOrder, RestoreReport
 from sanctl.model.names import format_bytes
+from sanctl.plan.device.restore_changes import unreadable_problem
 from sanctl.plan.device.restore_kept import is_kept_by_nobody
-from sanctl.plan.device.restoring import goal_of, unreadable_problem
+from sanctl.plan.device.restoring import goal_of
 
 
 def report_of(cluster: Cluster, device: DeviceSpec) -> RestoreReport | None:

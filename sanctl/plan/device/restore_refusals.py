@@ -36,7 +36,7 @@ def being_restored_problem(cluster: Cluster, device: DeviceSpec) -> Problem:
             if device.restore is not None
             and device.restore.state == ORDERED
             and not device.restore.is_unsure
-            # Nor where it has begun by what one has noted (restoring.py, plan_cancelled).
+            # Nor where it has begun by what one has noted (restore_changes.py, plan_cancelled).
             and not nodes_with_newer_hold(cluster, device)
             else ""
         ),

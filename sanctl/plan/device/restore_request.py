@@ -23,6 +23,7 @@ from sanctl.model.restore_point import PointOrder, RestorePoint
 from sanctl.model.site_copy import SiteCopy
 from sanctl.plan.cluster.preconditions import existing_device, refuse_unless_changeable
 from sanctl.plan.device.placement import missing_bytes
+from sanctl.plan.device.restore_changes import is_unsure, order_changes, unreadable_problem
 from sanctl.plan.device.restore_kept import (
     KEPT_NOT_EVERYWHERE,
     kept_before,
@@ -39,12 +40,7 @@ from sanctl.plan.device.restore_refusals import (
     nodes_with_newer_hold,
     not_said_problems,
 )
-from sanctl.plan.device.restoring import (
-    is_unsure,
-    lacking_problem,
-    order_changes,
-    unreadable_problem,
-)
+from sanctl.plan.device.restoring import lacking_problem
 
 #: The refusals that an operator may accept.
 HOSTS_LOGGED_IN = "SAN-REST-001"

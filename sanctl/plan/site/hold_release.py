@@ -14,6 +14,7 @@ from sanctl.model.names import DeviceName
 from sanctl.model.site_copy import SiteCopy
 from sanctl.model.site_takeover import Successor, Takeover
 from sanctl.plan.cluster.preconditions import existing_device, refuse_unless_changeable
+from sanctl.plan.device.restore_changes import order_changes, unreadable_problem
 from sanctl.plan.device.restore_refusals import (
     OLDER_CIB,
     being_restored_problem,
@@ -23,7 +24,6 @@ from sanctl.plan.device.restore_refusals import (
     not_said_problems,
     older_cib_problem,
 )
-from sanctl.plan.device.restoring import order_changes, unreadable_problem
 from sanctl.plan.site.takeover import takeover_text
 
 #: The refusal to let hosts in to a device that is held, while another one may go on instead of it.

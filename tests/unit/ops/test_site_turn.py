@@ -29,7 +29,7 @@ from sanctl.model.names import DeviceName
 from sanctl.model.release_needs import HELD_COPIES
 from sanctl.model.site_takeover import Successor, Takeover
 from sanctl.ops import site_takeover
-from sanctl.plan.device.restoring import plan_cancelled
+from sanctl.plan.device.restore_changes import plan_cancelled
 from sanctl.plan.site.takeover import plan_turn
 from tests.support.json_contract import breaches
 from tests.unit.ops.test_replicate import Sites

@@ -32,7 +32,7 @@ from sanctl.model.names import ByteSize
 from sanctl.model.site_copy import SiteCopy
 from sanctl.ops.device_restore import cancel_restore
 from sanctl.ops.session import Session
-from sanctl.plan.device import restoring
+from sanctl.plan.device import restore_changes
 from sanctl.render.cib import render_patchset
 from sanctl.system import state_files
 from tests.fakes.local_site import local_link
@@ -209,7 +209,7 @@ def busy(*_: object, **__: object) -> None:
 def test_a_busy_cib_does_not_give_the_order_up(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is wrong with the source: the next monitor goes on."""
     with monkeypatch.context() as patched:
-        patched.setattr(restoring, "plan_begun", busy)
+        patched.setattr(restore_changes, "plan_begun", busy)
         node.run()
     assert node.state == ORDERED and node.device.read_bytes() == PRESENT
     assert "SAN-CLU-004" not in node.report()
@@ -515,7 +515,7 @@ def test_in_place_a_busy_cib_does_not_give_it_up(
 ) -> None:
     node.bed.set_restore(str(node.bed.order()._replace(state=ORDERED)))
     with monkeypatch.context() as patched:
-        patched.setattr(restoring, "plan_begun", busy)
+        patched.setattr(restore_changes, "plan_begun", busy)
         node.run()
     assert node.state == ORDERED and node.device.read_bytes() == PRESENT
     node.run()

@@ -31,7 +31,7 @@ from sanctl.model.names import DeviceName
 from sanctl.model.release_needs import HELD_COPIES
 from sanctl.model.site_copy import SiteCopy
 from sanctl.model.site_takeover import Successor, Takeover
-from sanctl.plan.device import restore_progress, restore_refusals, restore_request, restoring
+from sanctl.plan.device import restore_changes, restore_progress, restore_refusals, restore_request
 from sanctl.plan.device.restore_distrust import plan_distrusted
 from sanctl.plan.device.restoring import Begin, Copy, CopyFromSite, GiveUp, NothingToDo, Wait
 from sanctl.plan.health.restore_health import restore_findings
@@ -113,9 +113,9 @@ def test_an_order_is_read_as_it_was_written_and_as_nothing_else() -> None:
 
 def test_a_device_is_held_at_the_end_and_let_in_by_a_command_alone() -> None:
     seen = needing(HOLDS)
-    begun = ordered(restoring.plan_begun(seen, "web", HOLDS))
+    begun = ordered(restore_changes.plan_begun(seen, "web", HOLDS))
     assert begun == HOLDS.in_state(COPYING) and begun.holds
-    held = ordered(restoring.plan_done(needing(begun), "web", begun, "n1"))
+    held = ordered(restore_changes.plan_done(needing(begun), "web", begun, "n1"))
     assert held == HELD_ORDER and held.held_copy == COPY and held.is_open
     for is_closed in (True, False):
         assert step(needing(held), now_s=1e9, is_closed=is_closed) == NothingToDo()
@@ -141,8 +141,8 @@ def test_what_a_release_has_to_know_comes_and_goes_with_the_order() -> None:
     # Of one that is to let hosts in the base alone has to be known, and that goes with the begin.
     last = NEXT._replace(holds=False)
     gone = ClearParameter(name=SPEC.name, parameter="needs")
-    assert gone in restoring.plan_begun(needing(last), "web", last)
-    assert gone not in restoring.plan_begun(needing(NEXT), "web", NEXT)
+    assert gone in restore_changes.plan_begun(needing(last), "web", last)
+    assert gone not in restore_changes.plan_begun(needing(NEXT), "web", NEXT)
 
 
 def test_a_later_copy_of_a_device_that_is_held() -> None:
@@ -157,20 +157,20 @@ def test_a_later_copy_of_a_device_that_is_held() -> None:
         why="n2 still lets hosts in"
     )
     # From the begin on nothing says that the device is the earlier copy.
-    begun = ordered(restoring.plan_begun(seen, "web", NEXT))
+    begun = ordered(restore_changes.plan_begun(seen, "web", NEXT))
     assert begun.state == COPYING and begun.base is None and begun.holds and not begun.is_held
     assert step(needing(begun)) == CopyFromSite(site=SITE, copy=LATER)
-    assert ordered(restoring.plan_done(needing(begun), "web", begun, "n1")).copy == LATER
+    assert ordered(restore_changes.plan_done(needing(begun), "web", begun, "n1")).copy == LATER
     last = NEXT._replace(holds=False).in_state(COPYING)
-    assert ordered(restoring.plan_done(needing(last), "web", last, "n1")).state == DONE
+    assert ordered(restore_changes.plan_done(needing(last), "web", last, "n1")).state == DONE
 
 
 def test_what_stays_ordered_is_held_as_before() -> None:
     back = NEXT._replace(point=str(COPY), base=None, state=HELD)
     for order in (NEXT, NEXT._replace(holds=False)):
-        assert ordered(restoring.plan_cancelled(needing(order), SPEC.name)) == back
-        assert ordered(restoring.plan_given_up(needing(order), "web", order)) == back
-    assert ordered(restoring.plan_cancelled(needing(HOLDS), SPEC.name)).state == GIVEN_UP
+        assert ordered(restore_changes.plan_cancelled(needing(order), SPEC.name)) == back
+        assert ordered(restore_changes.plan_given_up(needing(order), "web", order)) == back
+    assert ordered(restore_changes.plan_cancelled(needing(HOLDS), SPEC.name)).state == GIVEN_UP
     assert not HOLDS.withdrawn.is_open and not HOLDS.withdrawn.is_of_holds
     # As where it cannot begin for too long, or the site is not known any more.
     found = step(cluster(NEXT, sites=(SITE,), access=(CLOSED, OPEN)), waited_s=ORDER_LIFE_S + 1.0)
@@ -228,7 +228,7 @@ def test_what_is_released_already_or_may_not_change() -> None:
     with pytest.raises(Refused, match="SAN-CLU-001"):
         hold_release.plan_released(cluster(HELD_ORDER, has_quorum=False), SPEC.name)
     with pytest.raises(Refused, match="SAN-REST-014"):
-        restoring.plan_cancelled(needing(HELD_ORDER), SPEC.name)
+        restore_changes.plan_cancelled(needing(HELD_ORDER), SPEC.name)
 
 
 def test_what_would_change_the_device_is_refused() -> None:
@@ -284,11 +284,11 @@ def test_a_replica_that_is_marked_is_not_said_to_be_the_copy(order: RestoreOrder
     for seen in (needing(order), without_roles(needing(order))):
         marked = replace(seen, cib=replace(seen.cib, outdated=(mark,)))
         with pytest.raises(CommandError, match="n1 is marked as outdated"):
-            restoring.plan_done(marked, "web", order, "n1")
+            restore_changes.plan_done(marked, "web", order, "n1")
         other = replace(seen, cib=replace(seen.cib, outdated=(replace(mark, node=NODES[1]),)))
-        assert restoring.plan_done(other, "web", order, "n1")
+        assert restore_changes.plan_done(other, "web", order, "n1")
     with pytest.raises(CommandError, match="n1 serves web, and not n2"):
-        restoring.plan_done(needing(order), "web", order, "n2")
+        restore_changes.plan_done(needing(order), "web", order, "n2")
 
 
 def test_what_is_said_of_it() -> None:

@@ -23,7 +23,13 @@ from sanctl.model.point_schedule import PointSchedule, Rule
 from sanctl.model.release_needs import HELD_COPIES
 from sanctl.model.restore_point import PointOrder
 from sanctl.plan.cluster.cib_size import point_of_order
-from sanctl.plan.device import point_schedule, restore_points, restore_request, restoring
+from sanctl.plan.device import (
+    point_schedule,
+    restore_changes,
+    restore_points,
+    restore_request,
+    restoring,
+)
 from sanctl.plan.device.alteration import plan_resize
 from sanctl.plan.device.backups import check_reader
 from sanctl.plan.device.noted_hold import closes_older, is_older, may_be_base, next_note
@@ -98,17 +104,17 @@ def test_an_order_that_is_given_up_lets_no_host_in_to_half_a_copy(
     seen = as_ordered(order)
     found = step(replace(seen, cib=replace(seen.cib, sites=())))
     assert isinstance(found, Stuck) and found.problem.code == "SAN-SITE-002"
-    assert restoring.plan_given_up(seen, "web", order) == ()
+    assert restore_changes.plan_given_up(seen, "web", order) == ()
     with pytest.raises(Refused, match="SAN-REST-013") as refused:
-        restoring.plan_cancelled(seen, SPEC.name)
+        restore_changes.plan_cancelled(seen, SPEC.name)
     assert "takes its place" in refused.value.problems[0].hint
     # It begins as any other, once what is there is kept, and is done.
     kept = KEPT._replace(token=order.kept_token)
     assert isinstance(step(replace(seen, cib=replace(seen.cib, points=(kept,)))), Begin)
-    begun = ordered(restoring.plan_begun(seen, "web", order))
+    begun = ordered(restore_changes.plan_begun(seen, "web", order))
     assert begun.token == order.token and not begun.is_unsure and begun.holds is holds
     assert step(needing(begun)) == restoring.CopyFromSite(site=SITE, copy=LATER)
-    ends = ordered(restoring.plan_done(needing(begun), "web", begun, "n1"))
+    ends = ordered(restore_changes.plan_done(needing(begun), "web", begun, "n1"))
     assert ends.state == (HELD if holds else DONE)
 
 
@@ -117,9 +123,9 @@ def test_an_order_of_an_older_cib_that_is_given_up_lets_no_host_in() -> None:
     for order, noted in ((HOLDS, HALF), (FROM_SITE, NEXT), (NEXT, HALF._replace(given_s=9000))):
         seen = as_ordered(order, n2=noted)
         assert is_older(str(order), str(noted)) and next_note(str(order), str(noted)) is None
-        assert restoring.plan_given_up(seen, "web", order) == ()
+        assert restore_changes.plan_given_up(seen, "web", order) == ()
         with pytest.raises(Refused, match=r"SAN-REST-01[35]"):
-            restoring.plan_cancelled(seen, SPEC.name)
+            restore_changes.plan_cancelled(seen, SPEC.name)
         # Where it was given up all the same, as by an earlier release.
         assert closes_older(str(order.in_state(GIVEN_UP)), str(noted))
     # One that was given up here is, whatever comes back of it, until it begins.
@@ -237,7 +243,7 @@ def test_what_was_published_before_an_order_came_does_not_count() -> None:
     for order in (after.in_state(HELD), after._replace(base=COPY)):
         seen = as_ordered(order, n2=NEXT)
         assert not nodes_with_newer_hold(seen, seen.cib.devices[0])
-    assert ordered(restoring.plan_cancelled(seen, SPEC.name)).state == HELD
+    assert ordered(restore_changes.plan_cancelled(seen, SPEC.name)).state == HELD
     # The node that has another one in its note does not go by the claim.
     assert not may_be_base(order, str(NEXT))
 
@@ -323,10 +329,10 @@ def test_no_order_is_said_to_be_withdrawn_that_a_node_has_noted_as_begun() -> No
         hint = being_restored_problem(seen, seen.cib.devices[0]).hint
         assert ("--cancel" in hint) is is_said
         if is_said:
-            assert ordered(restoring.plan_cancelled(seen, SPEC.name)).state == GIVEN_UP
+            assert ordered(restore_changes.plan_cancelled(seen, SPEC.name)).state == GIVEN_UP
         else:
             with pytest.raises(Refused, match="SAN-REST-013"):
-                restoring.plan_cancelled(seen, SPEC.name)
+                restore_changes.plan_cancelled(seen, SPEC.name)
 
 
 @pytest.mark.parametrize("n1", [HALF._replace(given_s=9000), HALF])
@@ -373,7 +379,7 @@ def test_the_end_of_a_hold_is_named_where_it_is_not_refused(seen: Cluster, said:
     if said == "--release":
         assert ordered(hold_release.plan_released(seen, SPEC.name)).state == DONE
     elif said:
-        assert ordered(restoring.plan_cancelled(seen, SPEC.name)).state == GIVEN_UP
+        assert ordered(restore_changes.plan_cancelled(seen, SPEC.name)).state == GIVEN_UP
 
 
 def test_what_hosts_wrote_before_an_order_that_is_not_carried_out_is_kept() -> None:

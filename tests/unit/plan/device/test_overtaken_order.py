@@ -25,7 +25,13 @@ from sanctl.model.device_restore import (
 )
 from sanctl.model.restore_point import PointFailure, PointOrder
 from sanctl.model.site_takeover import Successor, Takeover
-from sanctl.plan.device import restore_distrust, restore_points, restore_request, restoring
+from sanctl.plan.device import (
+    restore_changes,
+    restore_distrust,
+    restore_points,
+    restore_request,
+    restoring,
+)
 from sanctl.plan.device.alteration import plan_resize
 from sanctl.plan.device.noted_hold import (
     closes_older,
@@ -99,16 +105,16 @@ def test_nothing_is_written_over_what_is_not_kept() -> None:
     for found in (failed(seen, order), seen):
         stuck = step(found, now_s=NOW_S + late_s, waited_s=late_s)
         assert isinstance(stuck, Stuck), WROTE
-        assert restoring.plan_given_up(found, "web", order) == ()
+        assert restore_changes.plan_given_up(found, "web", order) == ()
     few = KEPT._replace(token=order.kept_token, nodes=("n1",))
     stuck = step(replace(seen, cib=replace(seen.cib, points=(few,))))
     assert isinstance(stuck, Stuck) and stuck.problem.code == "SAN-REST-012"
     # So it is of a plain order, where n2 comes back with its note afterwards.
     plain = FROM_SITE._replace(token="f" * 16, given_s=3000)
     back = failed(as_ordered(plain, n2=HALF._replace(given_s=4000)), plain)
-    assert isinstance(step(back), Stuck) and restoring.plan_given_up(back, "web", plain) == ()
+    assert isinstance(step(back), Stuck) and restore_changes.plan_given_up(back, "web", plain) == ()
     with pytest.raises(CommandError, match="SAN-REST-015"):
-        restoring.plan_begun(back, "web", plain)
+        restore_changes.plan_begun(back, "web", plain)
 
 
 def test_another_order_takes_the_place_of_one_that_cannot_keep_what_it_is_to() -> None:
@@ -184,9 +190,9 @@ def test_a_later_state_of_the_same_order_goes_on() -> None:
     # But for what the device was held as: all is read.
     seen = as_ordered(NEXT, n2=NEXT.in_state(COPYING))
     assert step(seen) == Begin(goal=CopyFromSite(site=SITE, copy=LATER))
-    assert restoring.plan_given_up(seen, "web", NEXT) == ()
+    assert restore_changes.plan_given_up(seen, "web", NEXT) == ()
     with pytest.raises(Refused, match="SAN-REST-013"):
-        restoring.plan_cancelled(seen, SPEC.name)
+        restore_changes.plan_cancelled(seen, SPEC.name)
     # One that was withdrawn since does not.
     assert isinstance(step(as_ordered(NEXT, n2=NEXT.withdrawn)), Stuck)
 
@@ -309,9 +315,9 @@ def test_nothing_goes_on_while_a_node_does_not_say_what_it_has_noted(
     ]
     if order.state == ORDERED:
         asks += [
-            lambda: restoring.plan_begun(seen, "web", order),
-            lambda: restoring.plan_given_up(seen, "web", order),
-            lambda: restoring.plan_cancelled(seen, SPEC.name),
+            lambda: restore_changes.plan_begun(seen, "web", order),
+            lambda: restore_changes.plan_given_up(seen, "web", order),
+            lambda: restore_changes.plan_cancelled(seen, SPEC.name),
         ]
     for ask in asks:
         with pytest.raises((CommandError, Refused), match=f"SAN-REST-019: what {silent} has"):
@@ -464,7 +470,7 @@ def test_a_choice_of_a_replica_carries_out_nothing_of_an_older_cib(order: Restor
     there = as_ordered(new)
     assert isinstance(step(there, now_s=9001.0, waited_s=1.0), restoring.Wait)
     assert isinstance(step(there, now_s=9000 + late_s, waited_s=late_s), Stuck)
-    assert restoring.plan_given_up(there, "web", new) == ()
+    assert restore_changes.plan_given_up(there, "web", new) == ()
     for copy in (new.copy, THIRD):
         assert copy is not None
         again = ordered(restore_request.plan_restore(there, request(copy), {}, NOW_S))

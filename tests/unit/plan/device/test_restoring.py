@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pytest
 
 from sanctl.errors import CommandError, Refused
-from sanctl.model.cib_change import ClearParameter, SetParameter, SetPoint
+from sanctl.model.cib_change import SetParameter, SetPoint
 from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import Instance, Mon, MonNode, NodeState, Role
 from sanctl.model.device import DeviceSpec, PoolUsage, ReplicaState, access_digest
@@ -28,15 +27,7 @@ from sanctl.model.site_copy import SiteCopy
 from sanctl.parse.cib import parse_cib
 from sanctl.plan.device import restore_progress, restore_request, restoring
 from sanctl.plan.device.restore_points import plan_point_recorded
-from sanctl.plan.device.restoring import (
-    Begin,
-    Copy,
-    CopyFromSite,
-    GiveUp,
-    NothingToDo,
-    Stuck,
-    Wait,
-)
+from sanctl.plan.device.restoring import Begin, Copy, CopyFromSite, GiveUp, NothingToDo, Stuck, Wait
 from tests.fakes.pacemaker import FakePacemaker
 from tests.unit.model.test_site import SITE
 
@@ -237,30 +228,6 @@ def test_nothing_is_written_where_hosts_are_let_in() -> None:
     assert step(cluster(COPYING_ORDER), is_closed=False) == Wait(why="n1 still lets hosts in")
 
 
-@pytest.mark.parametrize(
-    ("plan", "before", "state"),
-    [
-        (restoring.plan_begun, ORDER, COPYING),
-        (partial(restoring.plan_done, here="n1"), COPYING_ORDER, DONE),
-        (restoring.plan_given_up, ORDER, GIVEN_UP),
-    ],
-)
-def test_each_change_is_of_the_order_that_stands(
-    plan: Any, before: RestoreOrder, state: str
-) -> None:
-    (change,) = plan(cluster(before), "web", before)
-    assert change == SetParameter(
-        name=SPEC.name, parameter="restore", value=str(before._replace(state=state))
-    )
-    for other in (None, before._replace(token="9" * 16), before._replace(state=DONE)):
-        with pytest.raises(CommandError, match="SAN-REST-006"):
-            plan(cluster(other), "web", before)
-    with pytest.raises(CommandError, match="SAN-REST-006"):
-        plan(cluster(before), "db", before)
-    with pytest.raises(CommandError, match="SAN-CLU-001"):
-        plan(cluster(before, has_quorum=False), "web", before)
-
-
 def test_what_is_kept_is_on_all_nodes_unless_that_was_accepted() -> None:
     """The standby was in sync as the order was given, and was lost before the point was made."""
     alone = KEPT._replace(nodes=("n1",))
@@ -285,34 +252,6 @@ def test_the_order_says_that_it_was_accepted() -> None:
             if isinstance(each, SetParameter) and each.parameter == "restore"
         )
         assert given is not None and given.may_keep_on_few is word
-
-
-def test_a_withdrawal_takes_the_order_for_what_was_to_be_kept_with_it() -> None:
-    seen = cluster(ORDER, points=(GOOD,))
-    given_up = SetParameter(
-        name=SPEC.name, parameter="restore", value=str(ORDER._replace(state=GIVEN_UP))
-    )
-    assert restoring.plan_cancelled(seen, SPEC.name) == (given_up,)
-    for token, expected in (("3" * 16, True), ("4" * 16, False)):
-        (device,) = seen.cib.devices
-        device = replace(device, point_order=PointOrder("kept", token, 1000))
-        both = restoring.plan_cancelled(
-            replace(seen, cib=replace(seen.cib, devices=(device,))), SPEC.name
-        )
-        cleared = ClearParameter(name=SPEC.name, parameter="point")
-        assert both == ((given_up, cleared) if expected else (given_up,))
-
-
-def test_what_is_not_withdrawn() -> None:
-    done = ORDER._replace(state=DONE)
-    assert restoring.plan_cancelled(cluster(done), SPEC.name) == ()
-    for seen, code in (
-        (cluster(COPYING_ORDER), "SAN-REST-013"),
-        (cluster(None), "SAN-REST-010"),
-        (cluster(ORDER, has_quorum=False), "SAN-CLU-001"),
-    ):
-        with pytest.raises(Refused, match=code):
-            restoring.plan_cancelled(seen, SPEC.name)
 
 
 def test_without_keeping_the_pool_has_to_have_room() -> None:

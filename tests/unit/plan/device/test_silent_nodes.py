@@ -11,7 +11,7 @@ from sanctl.errors import Refused
 from sanctl.model.cluster import Cluster
 from sanctl.model.crm_mon import MonNode, NodeState, Role
 from sanctl.model.device_restore import COPYING, DONE, GIVEN_UP, ORDER_LIFE_S, RestoreOrder
-from sanctl.plan.device import restore_distrust, restore_request, restoring
+from sanctl.plan.device import restore_changes, restore_distrust, restore_request, restoring
 from sanctl.plan.device.noted_hold import next_note
 from sanctl.plan.device.restore_refusals import refuse_unknown_content
 from sanctl.plan.device.restoring import CopyBackup, CopyFromSite, GiveUp, Stuck, Wait
@@ -63,18 +63,18 @@ def test_an_ordinary_order_waits_no_longer_for_it_than_for_anything_else() -> No
     assert isinstance(given_up, GiveUp) and given_up.problem.code == "SAN-REST-007"
     assert isinstance(late_step(silent(ORDINARY)), CopyFromSite)
     for changes in (
-        restoring.plan_given_up(silent(FROM_SITE), "web", FROM_SITE),
-        restoring.plan_cancelled(silent(FROM_SITE), SPEC.name),
+        restore_changes.plan_given_up(silent(FROM_SITE), "web", FROM_SITE),
+        restore_changes.plan_cancelled(silent(FROM_SITE), SPEC.name),
     ):
         assert ordered(changes).state == GIVEN_UP
-    assert ordered(restoring.plan_begun(silent(FROM_SITE), "web", FROM_SITE)) == ORDINARY
+    assert ordered(restore_changes.plan_begun(silent(FROM_SITE), "web", FROM_SITE)) == ORDINARY
     # One of a hold does, also where a node alone says that there was one.
     later = NEXT._replace(given_s=9000)
     assert isinstance(late_step(silent(HOLDS)), Wait)
     assert isinstance(late_step(silent(ORDINARY, n1=later)), Wait)
     assert isinstance(late_step(silent(ORDINARY), noted_here=str(later)), Wait)
     with pytest.raises(Refused, match="SAN-REST-019"):
-        restoring.plan_cancelled(silent(FROM_SITE, n1=later), SPEC.name)
+        restore_changes.plan_cancelled(silent(FROM_SITE, n1=later), SPEC.name)
 
 
 @pytest.mark.parametrize("role", [Role.STARTING, Role.STOPPING, Role.UNKNOWN, None])
