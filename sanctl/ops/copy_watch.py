@@ -25,7 +25,7 @@ from sanctl.ops.session import Session
 from sanctl.plan.site import pacing
 from sanctl.plan.site.copy_progress import under_way
 
-#: How often it is published, as of a restore (sanctl/agents/restore/program.py). A copy that is
+#: How often it is published, as of a restore (sanctl/agents/restore/filling.py). A copy that is
 #: done sooner publishes nothing.
 _LOOK_S = 10.0
 

@@ -13,8 +13,8 @@ The operator names the replica to keep. One change of the CIB then does four thi
 that at no moment both replicas may be served: the kept one loses its mark, the other gets one, the
 other's node gets the order to discard exactly the generation that the operator was shown, and what
 an earlier decision has ordered and is not carried out is withdrawn. Of a device that is held as a
-copy (plan/device/restoring.py) it says as well that it may be something else. A choice that would
-lose nothing is still a choice: no replica is discarded that was not named.
+copy (plan/device/restore_distrust.py) it says as well that it may be something else. A choice that
+would lose nothing is still a choice: no replica is discarded that was not named.
 
 A device's only replica may be blocked, too: suspect, above all. Then there is nothing to discard,
 and the decision is to serve it as it is.

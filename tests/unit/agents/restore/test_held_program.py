@@ -15,7 +15,15 @@ import pytest
 
 from sanctl.agents import ocf
 from sanctl.agents.replica import lost_writes
-from sanctl.agents.restore import closure, noted_hold, program, unit
+from sanctl.agents.restore import (
+    closure,
+    filling,
+    noted_hold,
+    order_begin,
+    order_report,
+    program,
+    unit,
+)
 from sanctl.drivers import own_disk
 from sanctl.drivers.site_chunks import SUFFIX
 from sanctl.drivers.site_link import SiteLink
@@ -60,7 +68,8 @@ def held(node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     make(folder, ONE, FIRST)
     make(folder, TWO, LATER, base=ONE)
     monkeypatch.setattr(SiteLink, "by_ssh", lambda _site: local_link())
-    monkeypatch.setattr(program, "_AGAIN_S", 0.0)
+    for each in (order_begin, program):
+        monkeypatch.setattr(each, "AGAIN_S", 0.0)
     site = SITE._replace(path=str(folder), mark=MARK)
     node.bed.session.change(lambda _seen: (SetSite(site=site),))
     node.device.write_bytes(FIRST)
@@ -75,7 +84,7 @@ def held(node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
 def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the process writes to the journal."""
     found: list[str] = []
-    monkeypatch.setattr(program, "_log", lambda _name, text: found.append(text))
+    monkeypatch.setattr(order_report, "log", lambda _name, text: found.append(text))
     return found
 
 
@@ -153,7 +162,7 @@ def test_nothing_is_written_where_the_cib_does_not_come_to_the_disk(
         good, wanted = held.bed.good, held.file.read_bytes()
         back = held.bed.order()._replace(point=good.name, point_token=good.token, holds=False)
         held.bed.set_restore(str(back))
-    monkeypatch.setattr(program, "_ON_DISK_S", 0.0)
+    monkeypatch.setattr(order_begin, "_ON_DISK_S", 0.0)
     with monkeypatch.context() as patched:
         if case in {"late", "no file"}:
             version = (0, 6) if case == "late" else None
@@ -322,13 +331,13 @@ def test_all_is_read_where_the_node_has_noted_that_it_was_held_no_more(
     else:
         monkeypatch.setattr(SiteLink, "read", reads_nothing_whole)
     noted: list[str] = []
-    write = program._write
+    write = filling._write
 
     def watched(*words: Any) -> None:
         noted.append(noted_hold.read("web"))
         write(*words)
 
-    monkeypatch.setattr(program, "_write", watched)
+    monkeypatch.setattr(filling, "_write", watched)
     held.run()
     assert held.device.read_bytes() == LATER and held.state == HELD
     assert ("the CIB was older; all is read" in " ".join(said)) is has_ended
@@ -415,19 +424,19 @@ def test_a_first_copy_is_noted_and_on_the_disk_before_it_is_written(
     data.touch()
     monkeypatch.setattr(lost_writes, "data_file", lambda _name: str(data))
     held.bed.set_restore(str(held.bed.order()._replace(base=None)))
-    monkeypatch.setattr(program, "_ON_DISK_S", 0.0)
+    monkeypatch.setattr(order_begin, "_ON_DISK_S", 0.0)
     with monkeypatch.context() as patched:
         patched.setattr(own_disk, "written_cib_version", lambda: (0, 6))
         held.run()
         assert held.device.read_bytes() == FIRST and held.state == COPYING
     noted: list[str] = []
-    write = program._write
+    write = filling._write
 
     def watched(*words: Any) -> None:
         noted.append(noted_hold.read("web"))
         write(*words)
 
-    monkeypatch.setattr(program, "_write", watched)
+    monkeypatch.setattr(filling, "_write", watched)
     held.run()
     assert held.device.read_bytes() == LATER and held.state == HELD
     (text,) = noted

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from sanctl.agents.restore import closure, program, unit
+from sanctl.agents.restore import closure, filling, order_begin, order_report, program, unit
 from sanctl.drivers import gate, node_attributes, own_disk
 from sanctl.drivers.range_copy import CHUNK_BYTES, RangeCopy
 from sanctl.drivers.site_link import SiteLink
@@ -91,11 +91,11 @@ def node(bed: Bed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
         (os, "uname", lambda: SimpleNamespace(nodename="n1")),
         (os, "O_DIRECT", 0),
         (program, "Session", lambda *_: session),
-        (program, "_log", lambda *_: None),
-        (program, "_LOOK_S", -1.0),
+        (order_report, "log", lambda *_: None),
+        (filling, "_LOOK_S", -1.0),
         (time, "time", lambda: float(bed.order().given_s + 5)),
         (time, "sleep", poll),
-        (program, "_file_of", lambda _point: str(made.file)),
+        (filling, "_file_of", lambda _point: str(made.file)),
         (gate, "target_device", lambda _name: str(made.device)),
         (gate, "gate_table", lambda _name: made.gate),
         (closure, "is_closed", lambda _name: made.is_closed),
@@ -162,7 +162,7 @@ def test_hosts_that_are_let_in_end_the_copy(node: Node, monkeypatch: pytest.Monk
 
 
 def test_hosts_that_are_let_in_at_the_end(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "_LOOK_S", 60.0)
+    monkeypatch.setattr(filling, "_LOOK_S", 60.0)
     answers = iter([True, True, False])
     monkeypatch.setattr(closure, "is_closed", lambda _name: next(answers))
     node.run()
@@ -181,7 +181,7 @@ def test_an_order_that_was_replaced_ends_the_copy(
 def test_the_end_is_of_the_order_that_was_carried_out(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(program, "_LOOK_S", 60.0)
+    monkeypatch.setattr(filling, "_LOOK_S", 60.0)
     flush = RangeCopy.flush
 
     def replaced_meanwhile(copy: Any) -> None:
@@ -427,7 +427,8 @@ def site_folder(node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         link.survey(str(folder), MARK)
     make(folder, ONE, WANTED)
     monkeypatch.setattr(SiteLink, "by_ssh", lambda _site: local_link())
-    monkeypatch.setattr(program, "_AGAIN_S", 0.0)
+    for each in (order_begin, program):
+        monkeypatch.setattr(each, "AGAIN_S", 0.0)
     site = SITE._replace(path=str(folder), mark=MARK)
     node.bed.session.change(lambda _seen: (SetSite(site=site),))
     device, _, uuid = DEVICE.partition(".")
@@ -561,7 +562,7 @@ def test_begun_it_is_never_given_up(
         node.device.write_bytes(WANTED[:4096] + PRESENT[4096:])
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(program, "_fill", broken)
+    monkeypatch.setattr(filling, "_fill", broken)
     node.run()
     assert node.state == COPYING
 
@@ -578,7 +579,7 @@ def test_an_order_that_was_replaced_while_the_site_reads(
     node: Node, site_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Before anything is written, and not at the next look.
-    monkeypatch.setattr(program, "_LOOK_S", 60.0)
+    monkeypatch.setattr(filling, "_LOOK_S", 60.0)
     monkeypatch.setattr(closure, "read_order", lambda *_: "another")
     node.run()
     assert node.device.read_bytes() == PRESENT and "SAN-REST-006" in node.report()
