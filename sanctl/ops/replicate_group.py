@@ -32,8 +32,7 @@ from sanctl.model.site import Site
 from sanctl.model.site_copy import WantedCopy
 from sanctl.model.site_group import CompleteMoment
 from sanctl.ops.cib_room import within_room
-from sanctl.ops.copy_watch import copies_under_way
-from sanctl.ops.replicate import (
+from sanctl.ops.copy_run import (
     CopiesThere,
     CopyMade,
     DeviceRun,
@@ -41,6 +40,7 @@ from sanctl.ops.replicate import (
     give_up,
     send_patiently,
 )
+from sanctl.ops.copy_watch import copies_under_way
 from sanctl.ops.session import Session
 from sanctl.ops.snapshot import create_group
 from sanctl.plan.site.copy_progress import refuse_second_copy

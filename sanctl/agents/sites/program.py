@@ -28,8 +28,9 @@ from sanctl.errors import CommandError, Problem, SanctlError
 from sanctl.model.cluster import Cluster
 from sanctl.model.names import DeviceName, format_bytes
 from sanctl.model.restore_point import PointOrder, RestorePoint
+from sanctl.ops.copy_run import CopyMade, SourceNode
 from sanctl.ops.copy_watch import copies_under_way
-from sanctl.ops.replicate import CopyMade, SourceNode, point_name, replicate
+from sanctl.ops.replicate import point_name, replicate
 from sanctl.ops.replicate_group import replicate_group
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.cib_size import DEFAULT_IPC_BUFFER_BYTES

@@ -38,8 +38,9 @@ from sanctl.model.site import CopyRecord, parse_limit, parse_site_name
 from sanctl.model.site_copy import WantedCopy
 from sanctl.model.site_group import GroupRecord
 from sanctl.model.topology import Topology
+from sanctl.ops.copy_run import CopyMade, SourceNode
 from sanctl.ops.copy_watch import copies_under_way
-from sanctl.ops.replicate import CopyMade, SourceNode, point_name
+from sanctl.ops.replicate import point_name
 from sanctl.ops.replicate import replicate as copy_once
 from sanctl.ops.replicate_group import replicate_group
 from sanctl.ops.site import change_copy_schedule, change_group_schedule

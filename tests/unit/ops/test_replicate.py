@@ -36,7 +36,8 @@ from sanctl.model.names import DeviceName
 from sanctl.model.restore_point import RestorePoint
 from sanctl.model.site import ProvenCopy, Site
 from sanctl.model.site_group import CompleteMoment, GroupRecord
-from sanctl.ops.replicate import CopyMade, SourceNode, replicate
+from sanctl.ops.copy_run import CopyMade, SourceNode
+from sanctl.ops.replicate import replicate
 from sanctl.ops.site import Place, add_site, limit_site, move_site, remove_site
 from sanctl.plan.site.choosing import stuck_problem
 from sanctl.plan.site.copying import base_problem, point_removal

@@ -21,7 +21,7 @@ from sanctl.model.point_schedule import Rule
 from sanctl.model.site import Site
 from sanctl.model.site_copy import WantedCopy
 from sanctl.model.site_group import GroupRecord
-from sanctl.ops.replicate import CopyMade, DeviceRun, SourceNode
+from sanctl.ops.copy_run import CopyMade, DeviceRun, SourceNode
 from sanctl.ops.replicate_group import replicate_group
 from sanctl.plan.device.point_group import group_orders
 from sanctl.plan.site.group_record import sender_of_group
@@ -160,7 +160,7 @@ def test_what_ends_the_process_gives_all_up(group: Group, monkeypatch: pytest.Mo
     def interrupted(*_args: object, **_words: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sanctl.ops.replicate.site_transfer.send", interrupted)
+    monkeypatch.setattr("sanctl.ops.copy_run.site_transfer.send", interrupted)
     with pytest.raises(KeyboardInterrupt):
         group.run_both()
     assert group.points() == [] and group.complete() == []

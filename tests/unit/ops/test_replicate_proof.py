@@ -18,7 +18,7 @@ from sanctl.drivers import reflink
 from sanctl.errors import CommandError
 from sanctl.model.cib_change import SetCopy
 from sanctl.model.site import CopyRecord, ProvenCopy
-from sanctl.ops.replicate import CopyMade
+from sanctl.ops.copy_run import CopyMade
 from sanctl.ops.site import remove_site
 from sanctl.plan.site.proof import (
     DUE,

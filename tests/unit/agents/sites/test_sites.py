@@ -23,7 +23,7 @@ from sanctl.model.packed_states import STATES_ATTRIBUTE, pack
 from sanctl.model.point_schedule import PointSchedule, Rule
 from sanctl.model.site import CopyRecord, CopySchedule
 from sanctl.model.site_group import CompleteMoment, GroupRecord
-from sanctl.ops.replicate import CopyMade
+from sanctl.ops.copy_run import CopyMade
 from sanctl.system import state_files
 from sanctl.system.runner import CommandResult, LocalRunner
 from tests.unit.model.test_site import COPY, SITE
