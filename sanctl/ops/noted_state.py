@@ -9,7 +9,7 @@ from sanctl.errors import NotConverged
 from sanctl.model.cluster import Cluster
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.convergence import Progress
-from sanctl.plan.device.restore_refusals import silent_nodes
+from sanctl.plan.device.notes_of_nodes import silent_nodes
 
 #: A node whose attrd was restarted publishes its replicas' states with the next monitor.
 _SAID_S = 30.0

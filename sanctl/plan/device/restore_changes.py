@@ -18,11 +18,10 @@ from sanctl.plan.cluster.preconditions import (
     quorum_problems,
     refuse_unless_changeable,
 )
+from sanctl.plan.device.notes_of_nodes import is_overtaken, nodes_with_newer_hold
 from sanctl.plan.device.release_needs import needed
 from sanctl.plan.device.restore_refusals import (
     held_problem,
-    is_overtaken,
-    nodes_with_newer_hold,
     not_said_of_hold_problems,
     older_cib_problem,
     unsure_problem,

@@ -11,13 +11,9 @@ from sanctl.model.cib_change import Change
 from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.device_restore import COPYING, ORDERED, RestoreOrder
+from sanctl.plan.device.notes_of_nodes import is_overtaken, newer_s, nodes_with_newer_hold
 from sanctl.plan.device.restore_changes import order_changes
-from sanctl.plan.device.restore_refusals import (
-    is_overtaken,
-    newer_s,
-    nodes_with_newer_hold,
-    not_said_of_hold_problems,
-)
+from sanctl.plan.device.restore_refusals import not_said_of_hold_problems
 
 
 def plan_distrusted(cluster: Cluster, device: DeviceSpec) -> tuple[Change, ...]:

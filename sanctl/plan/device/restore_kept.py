@@ -13,7 +13,7 @@ from sanctl.model.cluster import Cluster
 from sanctl.model.device import DeviceSpec
 from sanctl.model.device_restore import ORDERED, RestoreOrder
 from sanctl.model.restore_point import RestorePoint
-from sanctl.plan.device.restore_refusals import is_overtaken, nodes_with_newer_hold
+from sanctl.plan.device.notes_of_nodes import is_overtaken, nodes_with_newer_hold
 
 #: The refusal of an order that would keep what is on the device on few nodes; may be accepted.
 KEPT_NOT_EVERYWHERE = "SAN-REST-012"

@@ -2,7 +2,7 @@
 """Rules: whether a device may go back to a restore point, or to a copy at a site; the order for it.
 
 No host is let in from the change of the CIB that gives the order until the one that ends it
-(restoring.py).
+(restore_changes.py).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from sanctl.model.names import DeviceName, format_bytes
 from sanctl.model.restore_point import PointOrder, RestorePoint
 from sanctl.model.site_copy import SiteCopy
 from sanctl.plan.cluster.preconditions import existing_device, refuse_unless_changeable
+from sanctl.plan.device.notes_of_nodes import is_overtaken, newer_s, nodes_with_newer_hold
 from sanctl.plan.device.placement import missing_bytes
 from sanctl.plan.device.restore_changes import is_unsure, order_changes, unreadable_problem
 from sanctl.plan.device.restore_kept import (
@@ -35,9 +36,6 @@ from sanctl.plan.device.restore_refusals import (
     ENDS_HOLD,
     being_restored_problem,
     ends_hold_problem,
-    is_overtaken,
-    newer_s,
-    nodes_with_newer_hold,
     not_said_problems,
 )
 from sanctl.plan.device.restoring import lacking_problem

@@ -19,13 +19,9 @@ from sanctl.model.restore_point import RestorePoint
 from sanctl.model.site import Site
 from sanctl.model.site_copy import SiteCopy
 from sanctl.plan.device.noted_hold import is_older, newest_of, next_note
+from sanctl.plan.device.notes_of_nodes import is_overtaken, nodes_with_newer_hold, silent_nodes
 from sanctl.plan.device.restore_kept import kept_point_of, unkept_problem
-from sanctl.plan.device.restore_refusals import (
-    is_overtaken,
-    nodes_with_newer_hold,
-    older_cib_problem,
-    silent_nodes,
-)
+from sanctl.plan.device.restore_refusals import older_cib_problem
 
 #: As far apart are an order and the moment in which a node first sees it, where no clock is wrong.
 _CLOCKS_S = 60

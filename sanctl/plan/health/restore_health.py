@@ -10,11 +10,9 @@ from sanctl.model.device import DeviceSpec
 from sanctl.model.device_restore import ASKED, HELD, TURNED, RestoreOrder
 from sanctl.model.findings import Finding, Severity
 from sanctl.model.site_copy import SiteCopy
+from sanctl.plan.device.notes_of_nodes import is_open_note, is_overtaken, nodes_with_newer_hold
 from sanctl.plan.device.restore_progress import progress_text, stuck_problem
 from sanctl.plan.device.restore_refusals import (
-    is_open_note,
-    is_overtaken,
-    nodes_with_newer_hold,
     not_said_of_hold_problems,
     older_cib_hint,
     older_cib_text,

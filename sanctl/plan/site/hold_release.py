@@ -14,13 +14,12 @@ from sanctl.model.names import DeviceName
 from sanctl.model.site_copy import SiteCopy
 from sanctl.model.site_takeover import Successor, Takeover
 from sanctl.plan.cluster.preconditions import existing_device, refuse_unless_changeable
+from sanctl.plan.device.notes_of_nodes import is_overtaken, nodes_with_newer_hold
 from sanctl.plan.device.restore_changes import order_changes, unreadable_problem
 from sanctl.plan.device.restore_refusals import (
     OLDER_CIB,
     being_restored_problem,
     half_problem,
-    is_overtaken,
-    nodes_with_newer_hold,
     not_said_problems,
     older_cib_problem,
 )

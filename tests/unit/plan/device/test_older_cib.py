@@ -33,11 +33,8 @@ from sanctl.plan.device import (
 from sanctl.plan.device.alteration import plan_resize
 from sanctl.plan.device.backups import check_reader
 from sanctl.plan.device.noted_hold import closes_older, is_older, may_be_base, next_note
-from sanctl.plan.device.restore_refusals import (
-    being_restored_problem,
-    nodes_with_newer_hold,
-    unknown_content_problem,
-)
+from sanctl.plan.device.notes_of_nodes import nodes_with_newer_hold
+from sanctl.plan.device.restore_refusals import being_restored_problem, unknown_content_problem
 from sanctl.plan.device.restoring import Begin, Stuck
 from sanctl.plan.health.restore_health import restore_findings
 from sanctl.plan.site import hold_release
