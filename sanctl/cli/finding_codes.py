@@ -192,6 +192,11 @@ CODES = {
     "off or gone from the nodes, the command fails before it looks at the device, each node has "
     "left the backup to another one, the first one was on a node that is away since, or it is "
     "still under way. The device has no backup in that repository.",
+    "SAN-HLT-172": "The last prune of a device's backups in a repository failed; the finding has "
+    "the code of the failure, and since when none succeeds. Backups beyond those to keep stay, "
+    "until the repository has no room for the next one. A full repository is the usual cause: "
+    "borg needs some room even to delete. It ends with the next prune that succeeds, on whatever "
+    "node, or by 'sanctl backup forget'.",
     "SAN-HLT-170": "A node has noted beside a device's data that the device is held as a copy at a "
     "second site, or is being filled from one, and the CIB is older than that: it was brought back "
     "by a node that was not there then, or had lost its power before Pacemaker wrote it. No host "

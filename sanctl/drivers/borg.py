@@ -91,8 +91,9 @@ _HINTS = {
     "server has another name, once on each node that says so",
     NO_CACHE: f"it was removed once, and is made anew from the repository: has {BASE} room, and "
     "does its disk read and write?",
-    "SAN-BKP-013": "'sanctl backup prune' makes room; nothing that is there was lost. borg's cache "
-    f"on this node needs room, too: {BASE}",
+    "SAN-BKP-013": "nothing that is there was lost. 'sanctl backup prune' makes room, and needs "
+    "some itself: where it fails so, make some beside the repository, or 'borg config REPOSITORY "
+    f"additional_free_space 0' where some is kept free. borg's cache here needs room, too: {BASE}",
     "SAN-BKP-014": "is the server up, is borg installed there, does it know this node's key, and "
     "has it the host key that this node expects (known_hosts)?",
     "SAN-BKP-016": "'sanctl backup list' shows those that there are",

@@ -3,7 +3,8 @@
 
 NamedTuples, as restore points are. There is no failure where the last backup succeeded; the newest
 success stays, so that a node that is back after days tells no older failure. Of a timer of which no
-backup has succeeded yet it is known since when they are expected.
+backup has succeeded yet it is known since when they are expected. Of prunes it is known that
+the last one failed.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ BACKUPS_ID = "sanctl.backups"
 FAILURE_PREFIX = "sanctl-backup."
 SUCCESS_PREFIX = "sanctl-backed-up."
 EXPECTED_PREFIX = "sanctl-backup-expected."
+PRUNE_PREFIX = "sanctl-backup-prune."
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
 _UUID = re.compile(r"[0-9a-f]{32}")
@@ -58,19 +60,46 @@ class BackupFailure(NamedTuple):
     @classmethod
     def parse(cls, identifier: str, value: str) -> BackupFailure | None:
         """Read a property; None for one that is none as this release writes them."""
-        names = _names(identifier, FAILURE_PREFIX)
-        words = value.split(" ")
-        if (
-            names is None
-            or len(words) != 5
-            or not _UUID.fullmatch(words[0])
-            or not _CODE.fullmatch(words[1])
-            or not words[2]
-            or not all(_TIME.fullmatch(word) for word in words[3:])
-        ):
-            return None
-        uuid, code, node = words[:3]
-        return cls(*names, uuid, code, node, int(words[3]), int(words[4]))
+        names, failed = _names(identifier, FAILURE_PREFIX), _failed(value)
+        return None if names is None or failed is None else cls(*names, *failed)
+
+
+class PruneFailure(NamedTuple):
+    """What is known of prunes that failed since the last one that succeeded.
+
+    Attributes:
+        device: the device's name.
+        repository: the repository's name.
+        uuid: the device's UUID.
+        code: the code of the last failure.
+        node: the node on which it failed.
+        failed_s: when, in seconds since 1970.
+        since_s: when the first one failed.
+    """
+
+    device: str
+    repository: str
+    uuid: str
+    code: str
+    node: str
+    failed_s: int
+    since_s: int
+
+    @property
+    def id(self) -> str:
+        """The id and the name of its property."""
+        return f"{PRUNE_PREFIX}{self.device}.{self.repository}"
+
+    @property
+    def value(self) -> str:
+        """The value of its property."""
+        return " ".join(map(str, self[2:]))
+
+    @classmethod
+    def parse(cls, identifier: str, value: str) -> PruneFailure | None:
+        """Read a property; None for one that is none as this release writes them."""
+        names, failed = _names(identifier, PRUNE_PREFIX), _failed(value)
+        return None if names is None or failed is None else cls(*names, *failed)
 
 
 class BackupSuccess(NamedTuple):
@@ -150,6 +179,21 @@ class ExpectedBackup(NamedTuple):
         if names is None or not _UUID.fullmatch(uuid) or not is_one:
             return None
         return cls(*names, uuid, int(times[0]), int(times[1]))
+
+
+def _failed(value: str) -> tuple[str, str, str, int, int] | None:
+    """Return UUID, code, node, and when the last and the first one failed, as a property says."""
+    words = value.split(" ")
+    if (
+        len(words) != 5
+        or not _UUID.fullmatch(words[0])
+        or not _CODE.fullmatch(words[1])
+        or not words[2]
+        or not all(_TIME.fullmatch(word) for word in words[3:])
+    ):
+        return None
+    uuid, code, node = words[:3]
+    return uuid, code, node, int(words[3]), int(words[4])
 
 
 def _names(identifier: str, prefix: str) -> tuple[str, str] | None:

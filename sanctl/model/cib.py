@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
 
-from sanctl.model.backup_failure import BackupFailure, BackupSuccess, ExpectedBackup
+from sanctl.model.backup_failure import BackupFailure, BackupSuccess, ExpectedBackup, PruneFailure
 from sanctl.model.device import DeviceSpec, OutdatedMark, PoolUsage, ReplicaState, Tombstone
 from sanctl.model.device_follow import DeviceFollow, ForeignTie
 from sanctl.model.device_restore import RestoreReport
@@ -187,6 +187,7 @@ class Cib:
     """Which devices' last backups failed, by device and repository."""
     backup_successes: tuple[BackupSuccess, ...] = ()
     expected_backups: tuple[ExpectedBackup, ...] = ()
+    prune_failures: tuple[PruneFailure, ...] = ()
     foreign_constraints: tuple[ForeignConstraint, ...] = ()
     """Location constraints of devices that are not sanctl's own."""
     follows: tuple[DeviceFollow, ...] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sanctl.model.backup_failure import BackupFailure, BackupSuccess, ExpectedBackup
+from sanctl.model.backup_failure import BackupFailure, BackupSuccess, ExpectedBackup, PruneFailure
 from sanctl.model.device import DeviceSpec
 from sanctl.model.host import Host, HostName
 from sanctl.model.host_group import HostGroup, HostGroupName
@@ -359,6 +359,20 @@ class RemoveExpectedBackup:
     expected: ExpectedBackup
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetPruneFailure:
+    """Note that the last prune of a device's backups in a repository failed."""
+
+    failure: PruneFailure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovePruneFailure:
+    """Forget that prunes of a device's backups in a repository failed."""
+
+    failure: PruneFailure
+
+
 Change = (
     AddDevice
     | RemoveDevice
@@ -405,4 +419,6 @@ Change = (
     | SetBackupSuccess
     | SetExpectedBackup
     | RemoveExpectedBackup
+    | SetPruneFailure
+    | RemovePruneFailure
 )

@@ -3,18 +3,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import contextlib
+from collections.abc import Collection, Iterator, Mapping
 
 from sanctl.drivers import backup_notes
 from sanctl.drivers.borg import Borg
-from sanctl.errors import Busy, Problem
+from sanctl.errors import Busy, Problem, SanctlError
 from sanctl.model.backup import BackupName
 from sanctl.ops.noted_state import await_noted
 from sanctl.ops.session import Session
 from sanctl.parse.borg import uuid_of
 from sanctl.plan.device.backup_pruning import Pruning, plan_pruning
 from sanctl.plan.device.backups import backups_in_use, device_uuids, left_over, open_archives
+from sanctl.plan.device.prune_failures import plan_prune_failure, plan_prune_succeeded
 from sanctl.plan.device.restore_refusals import refuse_unknown_content
+
+#: borg failed, for a reason that is none of the others.
+_OTHER = "SAN-BKP-015"
 
 
 def prune_backups(
@@ -28,6 +33,8 @@ def prune_backups(
     of_all_uuids: bool = False,
 ) -> Pruning:
     """Delete the backups under a device's name beyond those to keep, and what broken ones left.
+
+    The cluster notes a failure, and no longer after a success.
 
     Args:
         session: the cluster.
@@ -50,7 +57,10 @@ def prune_backups(
         CommandError: it failed; those that are to be kept are there.
     """
     into = borg.repository.name
-    with backup_notes.turn(into, wait_s=borg.lock_s) as is_next:
+    with (
+        noting_prune(session, device, into, here=here),
+        backup_notes.turn(into, wait_s=borg.lock_s) as is_next,
+    ):
         if not is_next:
             raise no_turn(into, borg.lock_s)
         borg.delete(_left_over(session, borg, device, here=here, of_all_uuids=of_all_uuids))
@@ -60,6 +70,41 @@ def prune_backups(
         borg.delete(tuple(map(str, plan.deleted)))
         borg.compact()
         return plan
+
+
+@contextlib.contextmanager
+def noting_prune(session: Session, device: str, repository: str, *, here: str) -> Iterator[None]:
+    """Note in the cluster that a prune failed, and with what; or that none has failed any more.
+
+    The error of a prune is the one that it ends with: that it could not be noted is no other one.
+
+    Args:
+        session: the cluster.
+        device: the device.
+        repository: the repository.
+        here: this node.
+    """
+    try:
+        yield
+    except (SanctlError, OSError) as error:
+        code = error.problems[0].code if isinstance(error, SanctlError) else _OTHER
+        with contextlib.suppress(SanctlError, OSError):
+            session.change(
+                lambda seen: plan_prune_failure(
+                    seen,
+                    device,
+                    repository,
+                    code=code,
+                    node=here,
+                    failed_s=int(session.clock.wall_s()),
+                ),
+                reads_replicas=False,
+            )
+        raise
+    with contextlib.suppress(SanctlError, OSError):
+        session.change(
+            lambda seen: plan_prune_succeeded(seen, device, repository), reads_replicas=False
+        )
 
 
 def preview_pruning(

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from sanctl.drivers import backup_notes
 from sanctl.errors import SanctlError
 from sanctl.model.backup_failure import BackupSuccess
 from sanctl.model.cib_change import (
+    Change,
     RemoveBackupFailure,
     RemoveExpectedBackup,
+    RemovePruneFailure,
     SetBackupSuccess,
 )
 from sanctl.model.names import DeviceName
@@ -27,6 +30,7 @@ from sanctl.plan.device.backup_failures import (
     plan_succeeded,
 )
 from sanctl.plan.device.backup_intervals import plan_first_run, plan_interval
+from sanctl.plan.device.prune_failures import plan_prune_succeeded
 
 #: Nothing failed: the repository has what was asked for.
 _NO_FAILURE = frozenset({"SAN-BKP-017"})
@@ -112,21 +116,36 @@ def note_broken_off(session: Session, device: str) -> None:
         backup_notes.end(device)
 
 
-def forget_backups(session: Session, device: str, repository: str) -> tuple[bool, bool]:
-    """Take away that a device's backups into a repository failed, or that some are awaited.
+class Forgotten(NamedTuple):
+    """Whether it was noted that a backup failed, that some are awaited, that a prune failed."""
 
-    Returns:
-        Whether a failure was noted, and whether a timer's interval was.
+    failure: bool
+    interval: bool
+    prune: bool
+
+
+def forget_backups(session: Session, device: str, repository: str) -> Forgotten:
+    """Take away that a device's backups or prunes failed, or that some backups are awaited.
 
     Raises:
         SanctlError: the cluster cannot be asked or changed.
     """
     changes = session.change(
-        lambda seen: plan_failure_removal(seen, device, repository), reads_replicas=False
+        lambda seen: (
+            *plan_failure_removal(seen, device, repository),
+            *plan_prune_succeeded(seen, device, repository),
+        ),
+        reads_replicas=False,
     )
-    was_noted = any(isinstance(change, RemoveBackupFailure) for change in changes)
-    awaited = (SetBackupSuccess, RemoveExpectedBackup)
-    return was_noted, any(isinstance(change, awaited) for change in changes)
+
+    def was_changed(*kinds: type[Change]) -> bool:
+        return any(isinstance(change, kinds) for change in changes)
+
+    return Forgotten(
+        was_changed(RemoveBackupFailure),
+        was_changed(SetBackupSuccess, RemoveExpectedBackup),
+        was_changed(RemovePruneFailure),
+    )
 
 
 def note_first_run(session: Session, device: str, repository: str, *, every_s: int) -> None:

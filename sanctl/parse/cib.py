@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from sanctl.errors import CommandError, Problem, SanctlError, Unreachable
-from sanctl.model.backup_failure import BackupFailure, BackupSuccess, ExpectedBackup
+from sanctl.model.backup_failure import BackupFailure, BackupSuccess, ExpectedBackup, PruneFailure
 from sanctl.model.cib import Cib, CibNode, MoveConstraint
 from sanctl.model.cib_names import (
     DRAINED_ATTRIBUTE,
@@ -212,6 +212,7 @@ def parse_cib(root: ET.Element, states: Mapping[str, str] = _NO_STATES) -> Cib:
         backup_failures=tuple(sorted(records(properties, BackupFailure.parse))),
         backup_successes=tuple(sorted(records(properties, BackupSuccess.parse))),
         expected_backups=tuple(sorted(records(properties, ExpectedBackup.parse))),
+        prune_failures=tuple(sorted(records(properties, PruneFailure.parse))),
         foreign_constraints=tuple(foreign_constraints(configuration, names)),
         follows=tuple(follows(configuration, names)),
         guests=dict(guests(configuration)),

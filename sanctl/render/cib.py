@@ -39,6 +39,7 @@ from sanctl.model.cib_change import (
     RemoveNodeAttribute,
     RemovePoint,
     RemovePreference,
+    RemovePruneFailure,
     RemoveRestored,
     RemoveSchedule,
     RemoveSite,
@@ -58,6 +59,7 @@ from sanctl.model.cib_change import (
     SetNodes,
     SetParameter,
     SetPoint,
+    SetPruneFailure,
     SetRestored,
     SetSchedule,
     SetSite,
@@ -211,6 +213,10 @@ def _add(patch: Patchset, change: Change) -> None:
             patch.set_property(BACKUPS_ID, expected.id, expected.id, expected.value)
         case RemoveExpectedBackup(expected=expected):
             patch.remove_property(BACKUPS_ID, expected.id)
+        case SetPruneFailure(failure=unpruned):
+            patch.set_property(BACKUPS_ID, unpruned.id, unpruned.id, unpruned.value)
+        case RemovePruneFailure(failure=unpruned):
+            patch.remove_property(BACKUPS_ID, unpruned.id)
         case _:
             assert_never(change)
 

@@ -9,6 +9,7 @@ from sanctl.model.backup_failure import (
     BACKUPS_ID,
     EXPECTED_PREFIX,
     FAILURE_PREFIX,
+    PRUNE_PREFIX,
     SUCCESS_PREFIX,
 )
 from sanctl.model.cib_names import GROUPS_OF_DEVICE, clone_id, follow_id
@@ -69,7 +70,10 @@ def remove(patch: Patchset, name: DeviceName) -> None:
     for pair in patch.configuration.findall(f"{_BACKUPS}/nvpair"):
         identifier = pair.get("id", "")
         if identifier.startswith(
-            tuple(f"{each}{name}." for each in (FAILURE_PREFIX, SUCCESS_PREFIX, EXPECTED_PREFIX))
+            tuple(
+                f"{each}{name}."
+                for each in (FAILURE_PREFIX, SUCCESS_PREFIX, EXPECTED_PREFIX, PRUNE_PREFIX)
+            )
         ):
             patch.remove_property(BACKUPS_ID, identifier)
     for node in patch.configuration.findall("nodes/node"):

@@ -57,7 +57,7 @@ def expect(device: str, every_s: float, repository: str | None, output: str) -> 
 )
 @output_option
 def forget(device: str, repository: str, output: str) -> None:
-    """Have status warn no more that the last backup of DEVICE failed, or that none is made.
+    """Have status warn no more that the last backup of DEVICE or a prune failed, or none is made.
 
     For one of which none is to follow: a success ends the warning by itself. No backup is deleted.
     """
@@ -65,18 +65,22 @@ def forget(device: str, repository: str, output: str) -> None:
     wanted, into = DeviceName.parse(device).value, parse_repository_name(repository)
     command_line = f"backup forget {wanted} --repository {into}"
     with env.session() as session, env.logged("backup", device=wanted, command_line=command_line):
-        was_noted, was_awaited = forget_backups(session, wanted, into)
+        forgotten = forget_backups(session, wanted, into)
 
     def text() -> None:
-        noted = "is noted no more" if was_noted else "was noted"
-        print(f"device {wanted}: {'a' if was_noted else 'no'} failed backup into {into} {noted}")
-        if was_awaited:
+        noted = "is noted no more" if forgotten.failure else "was noted"
+        which = "a" if forgotten.failure else "no"
+        print(f"device {wanted}: {which} failed backup into {into} {noted}")
+        if forgotten.prune:
+            print("nor is a failed prune")
+        if forgotten.interval:
             print("none is awaited until a timer's run has succeeded again")
 
     data = {
         "device": wanted,
         "repository": into,
-        "was_noted": was_noted,
-        "was_awaited": was_awaited,
+        "was_noted": forgotten.failure,
+        "was_awaited": forgotten.interval,
+        "was_prune_noted": forgotten.prune,
     }
     finish(output, data=data, text=text)

@@ -65,12 +65,13 @@ class BackupsPruned(TypedDict):
 
 
 class BackupForgotten(TypedDict):
-    """What `sanctl status` warns of no more: a failed backup, and that none follows."""
+    """What `sanctl status` warns of no more: a failed backup or prune, and that none follows."""
 
     device: Annotated[str, "the device"]
     repository: Annotated[str, "the name of the repository"]
     was_noted: Annotated[bool, "a failure was noted"]
     was_awaited: Annotated[bool, "a timer's interval was noted, by which backups are awaited"]
+    was_prune_noted: Annotated[bool, "a failed prune was noted"]
 
 
 class BackupsExpected(TypedDict):

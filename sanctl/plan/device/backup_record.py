@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from sanctl.model.backup_failure import BackupFailure, BackupSuccess, ExpectedBackup
+from sanctl.model.backup_failure import BackupFailure, BackupSuccess, ExpectedBackup, PruneFailure
 from sanctl.model.cluster import Cluster
 
 
@@ -40,6 +40,18 @@ def noted_expected(cluster: Cluster, device: str, repository: str) -> ExpectedBa
         (
             each
             for each in cluster.cib.expected_backups
+            if (each.device, each.repository) == (device, repository)
+        ),
+        None,
+    )
+
+
+def noted_prune_failure(cluster: Cluster, device: str, repository: str) -> PruneFailure | None:
+    """Return the failed prune that is noted, also of a device that had the name."""
+    return next(
+        (
+            each
+            for each in cluster.cib.prune_failures
             if (each.device, each.repository) == (device, repository)
         ),
         None,

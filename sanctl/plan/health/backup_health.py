@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Findings on backups: devices whose last one failed, or of which a timer makes none."""
+"""Findings on backups: devices whose last one, or prune, failed, or of which none is made."""
 
 from __future__ import annotations
 
@@ -14,12 +14,16 @@ from sanctl.plan.device.backup_failures import is_outlived
 from sanctl.plan.device.backup_intervals import is_overdue
 from sanctl.plan.device.backup_record import newest_success, noted_expected, noted_failure
 
+#: There is no room left in a repository.
+_FULL = "SAN-BKP-013"
+
 
 def backup_findings(cluster: Cluster, *, now_s: float) -> Iterator[Finding]:
-    """Return the devices whose last backup into a repository failed, or is old or missing."""
+    """Return the devices whose last backup failed, or is old or missing, or whose prune failed."""
     yield from _failed(cluster)
     yield from _overdue(cluster, now_s)
     yield from _never_made(cluster, now_s)
+    yield from _unpruned(cluster)
 
 
 def _failed(cluster: Cluster) -> Iterator[Finding]:
@@ -121,6 +125,35 @@ def _never_made(cluster: Cluster, now_s: float) -> Iterator[Finding]:
             f'--unit "sanctl-backup-{name}*"\' there: a first one may still be under way; '
             f"{_again(device, where)} makes one now. If there is to be none: 'sanctl backup "
             f"forget {where}'",
+        )
+
+
+def _unpruned(cluster: Cluster) -> Iterator[Finding]:
+    """Yield where the last prune failed, in a unit that nobody may have looked at."""
+    for failure in cluster.cib.prune_failures:
+        device = cluster.cib.device(failure.device)
+        if device is None or device.uuid != failure.uuid:
+            continue
+        where = f"{failure.device} --repository {failure.repository}"
+        since = (
+            f", and none has succeeded since {utc_text(failure.since_s)} UTC"
+            if failure.since_s < failure.failed_s
+            else ""
+        )
+        yield Finding(
+            code="SAN-HLT-172",
+            severity=Severity.WARNING,
+            subject=f"device {failure.device}",
+            what=f"the last prune of its backups in repository {failure.repository} failed on "
+            f"{failure.node}, at {utc_text(failure.failed_s)} UTC ({failure.code}){since}",
+            why="there is no room left, and a prune needs some itself: no backup is made there "
+            "before there is some"
+            if failure.code == _FULL
+            else "backups beyond those to keep stay, until the repository has no room for the next",
+            do=f"'sanctl explain {failure.code}', and on {failure.node} 'journalctl "
+            f"SANCTL_DEVICE={failure.device} SANCTL_ACTION=backup'; then prune again, as the timer "
+            "does: the finding ends with its success. If none is to follow: 'sanctl backup forget "
+            f"{where}'",
         )
 
 

@@ -89,7 +89,7 @@ CHECKS = (
         ),
     ),
     ("restore points", ("SAN-HLT-098", "SAN-HLT-119", "SAN-HLT-124", "SAN-HLT-126")),
-    ("backups", ("SAN-HLT-158", "SAN-HLT-169", "SAN-HLT-171")),
+    ("backups", ("SAN-HLT-158", "SAN-HLT-169", "SAN-HLT-171", "SAN-HLT-172")),
     ("second sites", ("SAN-HLT-112", "SAN-HLT-116", "SAN-HLT-122")),
     ("leftovers", ("SAN-HLT-050", "SAN-HLT-051", "SAN-HLT-053")),
     ("cluster.toml", ("SAN-HLT-07", "SAN-CONF-")),

@@ -275,7 +275,13 @@ def test_an_operator_ends_the_warning_where_no_backup_is_to_follow(bed: Bed) -> 
     (found,) = findings(bed)
     assert "'sanctl backup forget web --repository nas'" in found.do
     line = "backup forget web --repository nas"
-    told = {"device": "web", "repository": "nas", "was_noted": True, "was_awaited": False}
+    told = {
+        "device": "web",
+        "repository": "nas",
+        "was_noted": True,
+        "was_awaited": False,
+        "was_prune_noted": False,
+    }
     assert bed.run(line) == (0, told)
     assert findings(bed) == []
     assert bed.run(line) == (0, {**told, "was_noted": False})

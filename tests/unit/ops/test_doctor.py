@@ -415,6 +415,7 @@ def test_each_code_of_a_finding_belongs_to_one_check() -> None:
         ("SAN-HLT-168", "devices"),
         ("SAN-HLT-169", "backups"),
         ("SAN-HLT-171", "backups"),
+        ("SAN-HLT-172", "backups"),
         ("SAN-HLT-051", "leftovers"),
     ],
 )
