@@ -189,7 +189,7 @@ CODES = {
     "backup forget', or 'sanctl backup expect' with another one.",
     "SAN-HLT-171": "A timer is to back a device up, and no run has told of a success or a failure "
     "since it was set up or ran first, twice its longest time between two runs ago. The timers are "
-    "off or gone from the nodes, the command fails before it looks at the device, each node has "
+    "off or gone from the nodes, the command fails before it can ask the cluster, each node has "
     "left the backup to another one, the first one was on a node that is away since, or it is "
     "still under way. The device has no backup in that repository.",
     "SAN-HLT-172": "The last prune of a device's backups in a repository failed; the finding has "

@@ -61,7 +61,7 @@ class BackupFailure(NamedTuple):
     def parse(cls, identifier: str, value: str) -> BackupFailure | None:
         """Read a property; None for one that is none as this release writes them."""
         names, failed = _names(identifier, FAILURE_PREFIX), _failed(value)
-        return None if names is None or failed is None else cls(*names, *failed)
+        return cls(names[0], names[1], *failed) if names and failed else None
 
 
 class PruneFailure(NamedTuple):
@@ -99,7 +99,7 @@ class PruneFailure(NamedTuple):
     def parse(cls, identifier: str, value: str) -> PruneFailure | None:
         """Read a property; None for one that is none as this release writes them."""
         names, failed = _names(identifier, PRUNE_PREFIX), _failed(value)
-        return None if names is None or failed is None else cls(*names, *failed)
+        return cls(names[0], names[1], *failed) if names and failed else None
 
 
 class BackupSuccess(NamedTuple):

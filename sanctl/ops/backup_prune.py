@@ -14,6 +14,7 @@ from sanctl.ops.noted_state import await_noted
 from sanctl.ops.session import Session
 from sanctl.parse.borg import uuid_of
 from sanctl.plan.device.backup_pruning import Pruning, plan_pruning
+from sanctl.plan.device.backup_record import repository_meant
 from sanctl.plan.device.backups import backups_in_use, device_uuids, left_over, open_archives
 from sanctl.plan.device.prune_failures import plan_prune_failure, plan_prune_succeeded
 from sanctl.plan.device.restore_refusals import refuse_unknown_content
@@ -105,6 +106,28 @@ def noting_prune(session: Session, device: str, repository: str, *, here: str) -
         session.change(
             lambda seen: plan_prune_succeeded(seen, device, repository), reads_replicas=False
         )
+
+
+def note_not_begun(
+    session: Session, device: str, repository: str | None, error: SanctlError, *, here: str
+) -> None:
+    """Note in the cluster that a timer's prune failed before it had its repository.
+
+    Args:
+        session: the cluster.
+        device: the device.
+        repository: its name; None: the only one that the device's backups are known to go into.
+        error: what the prune failed with.
+        here: this node.
+
+    Raises:
+        SanctlError: the error, or that the cluster cannot be asked.
+        UsageError: that is no name of a repository.
+    """
+    into = repository_meant(session.observe(), device, repository)
+    if into is not None:
+        with noting_prune(session, device, into, here=here):
+            raise error
 
 
 def preview_pruning(

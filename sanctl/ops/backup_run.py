@@ -27,6 +27,7 @@ from sanctl.ops.backup_result import (
 from sanctl.ops.backup_store import BackupOutcome, backup_name, store_point
 from sanctl.ops.session import Session
 from sanctl.plan.cluster.preconditions import existing_device
+from sanctl.plan.device.backup_record import repository_meant
 from sanctl.plan.device.backups import check_reader, device_uuids, open_archives, point_problem
 from sanctl.plan.device.restore_points import existing_point
 
@@ -52,6 +53,43 @@ class BackupRequest:
     may_be_active: bool = False
     may_be_elsewhere: bool = False
     every_s: int = 0
+
+    @property
+    def is_timers(self) -> bool:
+        """Whether a timer asks, of whose failures nobody is told but by the cluster."""
+        return self.may_be_elsewhere or self.every_s > 0
+
+
+def note_not_begun(
+    session: Session, request: BackupRequest, repository: str | None, error: SanctlError
+) -> None:
+    """Note in the cluster that a timer's backup failed before it had its repository.
+
+    Not where another node is the one to read: that one makes the backup, or tells why not.
+
+    Args:
+        session: the cluster.
+        request: what is wanted.
+        repository: its name; None: the only one that the device's backups are known to go into.
+        error: what the backup failed with.
+
+    Raises:
+        SanctlError: the error, or that the cluster cannot be asked.
+        UsageError: that is no name of a repository.
+    """
+    name = request.device.value
+    with backup_notes.running(name) as is_first:
+        if is_first:
+            with contextlib.suppress(SanctlError, OSError):
+                note_broken_off(session, name)
+        into = repository_meant(session.observe(), name, repository)
+        if into is None:
+            return
+        with contextlib.suppress(SanctlError):
+            if _find(session, request) is None:
+                return
+        with noting_failure(session, name, into, here=request.here, has_note=is_first):
+            raise error
 
 
 def run_backup(
@@ -91,7 +129,7 @@ def run_backup(
             raise busy_in_backup(request.device, "this node")
         noting = noting_failure(session, name, into, here=request.here, has_note=is_first)
         # A command that a person typed wrongly is no backup that failed; a timer's is one.
-        with noting if request.may_be_elsewhere else contextlib.nullcontext():
+        with noting if request.is_timers else contextlib.nullcontext():
             found = _find(session, request)
         # Also where another node is the one to read: each may leave it to another one.
         note_first_run(session, name, into, every_s=request.every_s)

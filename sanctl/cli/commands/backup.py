@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import click
 
 from sanctl.cli import backup_options
@@ -29,7 +31,7 @@ from sanctl.model.names import DeviceName, format_bytes
 from sanctl.model.restore_point import parse_point_name
 from sanctl.ops.backup_init import make_repository
 from sanctl.ops.backup_prune import prune_backups
-from sanctl.ops.backup_run import BackupRequest, run_backup
+from sanctl.ops.backup_run import BackupRequest, note_not_begun, run_backup
 from sanctl.ops.backup_verify import existing_backup, verify_backup
 from sanctl.plan.device.backup_pruning import Pruning
 from sanctl.plan.device.backups import KEEP_UNITS, keep_counts
@@ -125,7 +127,6 @@ def run(
     name, sign, point = device.partition("@")
     numbers = {unit: keep[f"keep_{unit}"] for unit in KEEP_UNITS}
     counts = keep_counts(numbers) if any(numbers.values()) else {}
-    borg = backup_options.borg_of(env, repository, lock_s=int(wait_s))
     request = BackupRequest(
         device=DeviceName.parse(name),
         point=parse_point_name(point) if sign else None,
@@ -135,7 +136,16 @@ def run(
         may_be_elsewhere=skip_elsewhere,
         every_s=int(every_s),
     )
-    topology = env.topology()
+    try:
+        borg = backup_options.borg_of(env, repository, lock_s=int(wait_s))
+        topology = env.topology()
+    except SanctlError as error:
+        # The error is the one to tell, also where it cannot be noted.
+        with contextlib.suppress(SanctlError, OSError):
+            if request.is_timers:
+                with env.session() as session:
+                    note_not_begun(session, request, repository, error)
+        raise
     background.yield_to_others(env.runner)
     command_line = f"backup run {device} --repository {borg.repository.name}"
     with env.session() as session, env.logged("backup", device=name, command_line=command_line):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 import click
@@ -13,9 +14,10 @@ from sanctl.cli.options import output_option, yes_option
 from sanctl.cli.output import finish
 from sanctl.cli.views.backup import print_pruned, pruning_problems, time_text
 from sanctl.drivers import background
+from sanctl.errors import SanctlError
 from sanctl.model.backup import BackupName
 from sanctl.model.names import DeviceName
-from sanctl.ops.backup_prune import preview_pruning, prune_backups
+from sanctl.ops.backup_prune import note_not_begun, preview_pruning, prune_backups
 from sanctl.plan.device.backups import KEEP_UNITS, keep_counts
 
 
@@ -58,10 +60,18 @@ def prune(
     counts = keep_counts({unit: keep[f"keep_{unit}"] for unit in KEEP_UNITS})
     options = [f"--keep-{unit}={count}" for unit, count in counts.items()]
     options += ["--all-uuids"] if of_all_uuids else []
-    borg = backup_options.borg_of(env, repository)
+    here, shown = env.host.node_name(), None
+    try:
+        borg = backup_options.borg_of(env, repository)
+    except SanctlError as error:
+        # The error is the one to tell, also where it cannot be noted.
+        with contextlib.suppress(SanctlError, OSError):
+            if yes and not is_dry_run:
+                with env.session() as session:
+                    note_not_begun(session, wanted, repository, error, here=here)
+        raise
     background.yield_to_others(env.runner)
     command_line = f"backup prune {wanted} {' '.join(options)}"
-    here, shown = env.host.node_name(), None
     with env.session() as session:
         if is_dry_run or not yes:
             found = preview_pruning(

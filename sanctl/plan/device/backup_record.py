@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from sanctl.model.backup import parse_repository_name
 from sanctl.model.backup_failure import BackupFailure, BackupSuccess, ExpectedBackup, PruneFailure
 from sanctl.model.cluster import Cluster
 
@@ -56,3 +57,28 @@ def noted_prune_failure(cluster: Cluster, device: str, repository: str) -> Prune
         ),
         None,
     )
+
+
+def repository_meant(cluster: Cluster, device: str, name: str | None) -> str | None:
+    """Return the repository that a command means on a node that cannot say which ones there are.
+
+    Without a name the only one that backups of the device go into, or are to; None: there is none,
+    or there are several.
+
+    Raises:
+        UsageError: the name is none of a repository.
+    """
+    if name is not None:
+        return parse_repository_name(name)
+    found, cib = cluster.cib.device(device), cluster.cib
+    notes: tuple[BackupSuccess | ExpectedBackup | BackupFailure, ...] = (
+        *cib.backup_successes,
+        *cib.expected_backups,
+        *cib.backup_failures,
+    )
+    known = {
+        each.repository
+        for each in notes
+        if found is not None and (each.device, each.uuid) == (device, found.uuid)
+    }
+    return known.pop() if len(known) == 1 else None

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from sanctl.errors import CommandError, Problem
+from sanctl.cli import backup_options
+from sanctl.errors import CommandError, ConfigError, Problem
 from sanctl.model.findings import Finding, Severity
 from sanctl.plan.health.backup_health import backup_findings
 from tests.unit.ops.test_backup import Bed, bed
@@ -92,3 +93,20 @@ def test_what_nobody_prunes_any_more_is_forgotten(
     assert bed.run("device delete web --yes")[0] == 0
     assert "sanctl-backup-prune" not in bed.env.pacemaker.query()
     assert bed.run(PRUNE)[0] == 5 and bed.session().observe().cib.prune_failures == ()
+
+
+def test_a_timers_prune_that_does_not_find_its_repository_has_failed(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(*_: object, **__: object) -> None:
+        raise ConfigError(Problem("SAN-CLI-003", "backup.toml cannot be read"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(backup_options, "borg_of", wrong)
+        for options in ("--yes --dry-run", "", "--yes", "--yes --repository Not/One"):
+            found = bed.run(f"backup prune web --keep-last 1 {options}")
+            assert found[1][0]["code"] == "SAN-CLI-003" and findings(bed) == []
+        assert bed.run(f"{PRUNE} --repository nas")[1][0]["code"] == "SAN-CLI-003"
+        (told,) = findings(bed)
+        assert (told.code, "(SAN-CLI-003)" in told.what) == ("SAN-HLT-172", True)
+    assert bed.run(PRUNE)[0] == 0 and findings(bed) == []

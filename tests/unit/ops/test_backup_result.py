@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from sanctl.cli import backup_options
 from sanctl.drivers import backup_notes
-from sanctl.errors import CommandError, Problem
+from sanctl.errors import CommandError, ConfigError, Problem
 from sanctl.model.backup_failure import BackupFailure, BackupSuccess
 from sanctl.model.cib_change import RemoveBackupFailure, SetBackupFailure, SetBackupSuccess
 from sanctl.model.findings import Finding
@@ -438,3 +439,78 @@ def test_one_that_broke_off_is_told_before_the_next_takes_its_note(bed: Bed) -> 
     assert bed.run("backup run web")[0] == 0
     (found,) = findings(bed)
     assert "repository far" in found.what and "(SAN-BKP-025)" in found.what
+
+
+def wrong_configuration(*_: object, **__: object) -> None:
+    raise ConfigError(Problem("SAN-CLI-003", "backup.toml cannot be read"))
+
+
+TIMER = "backup run web --skip-elsewhere --every 86400"
+
+
+@pytest.mark.parametrize("what", ["borg_of", "topology"])
+def test_a_timer_that_does_not_come_as_far_as_its_device_has_failed(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """The repository's configuration is wrong on the node that is to read, or cluster.toml is."""
+    owner = backup_options if what == "borg_of" else bed.env
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, what, wrong_configuration)
+        # Another node is the one to read: that one makes the backup.
+        bed.here = "n1"
+        assert bed.run(f"{TIMER} --repository nas")[1][0]["code"] == "SAN-CLI-003"
+        assert findings(bed) == [] and backup_notes.noted() == ()
+        bed.here = "n2"
+        # By a person's command nothing has failed; nor is anything known of an unknown repository.
+        for line in ("backup run web", f"{TIMER} --repository Not/One", TIMER):
+            assert bed.run(line)[0] != 0
+            assert findings(bed) == [] and backup_notes.noted() == ()
+        assert bed.run(f"{TIMER} --repository nas")[1][0]["code"] == "SAN-CLI-003"
+        (found,) = findings(bed)
+        assert "on n2" in found.what and "(SAN-CLI-003)" in found.what
+        assert backup_notes.noted() == ()
+    assert bed.run(TIMER)[0] == 0 and findings(bed) == []
+    # Without a name it is the one that the device's backups are known to go into.
+    monkeypatch.setattr(owner, what, wrong_configuration)
+    bed.env.clock.sleep(86400)
+    assert bed.run(TIMER)[0] != 0
+    assert [each.code for each in findings(bed)] == ["SAN-HLT-158"]
+
+
+def test_a_wrong_configuration_is_told_later_where_the_cluster_takes_nothing(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backup_options, "borg_of", wrong_configuration)
+    bed.env.pacemaker.has_quorum = False
+    line = f"{TIMER} --repository nas"
+    assert bed.run(line)[1][0]["code"] == "SAN-CLI-003"
+    assert backup_notes.noted() == ("web",)
+    bed.env.pacemaker.has_quorum = True
+    backup_point.remove_abandoned(bed.session())
+    (found,) = findings(bed)
+    assert "(SAN-BKP-025)" in found.what
+    # The note of one that runs is its own.
+    backup_notes.begin("web", "far", "n2", 1)
+    with backup_notes.running("web"):
+        assert bed.run(line)[1][0]["code"] == "SAN-CLI-003"
+    assert (backup_notes.begun("web") or ())[:2] == ("far", "n2")
+
+
+def test_a_wrong_configuration_where_nobody_can_read_is_told(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backup_options, "borg_of", wrong_configuration)
+    monkeypatch.setattr(plan, "readers", lambda *_: ())
+    assert bed.run(f"{TIMER} --repository nas")[1][0]["code"] == "SAN-CLI-003"
+    (found,) = findings(bed)
+    assert "(SAN-CLI-003)" in found.what
+    monkeypatch.setattr(bed.env, "session", wrong_configuration)
+    assert bed.run(f"{TIMER} --repository nas")[1][0]["code"] == "SAN-CLI-003"
+
+
+def test_a_timer_of_one_node_that_may_not_read_has_failed(bed: Bed) -> None:
+    """After a failover it serves the device: --every says that it is a timer's, of one's own."""
+    bed.here = "n1"
+    assert bed.run("backup run web --every 86400")[0] == 4
+    (found,) = findings(bed)
+    assert "on n1" in found.what and "(SAN-BKP-004)" in found.what
