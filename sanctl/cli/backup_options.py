@@ -6,7 +6,7 @@ from __future__ import annotations
 import click
 
 from sanctl.cli.environment import Environment
-from sanctl.cli.options import Command
+from sanctl.cli.options import SECONDS, Command
 from sanctl.config import backups as backup_toml
 from sanctl.drivers.borg import LOCK_S, Borg
 from sanctl.errors import ConfigError, Problem
@@ -20,6 +20,19 @@ def repository_option(command: Command) -> Command:
         "--repository",
         metavar="REPOSITORY",
         help="Its name in backup.toml; required when there are several.",
+    )(command)
+
+
+def wait_option(command: Command) -> Command:
+    """Add --wait: how long a command waits for others that use the repository."""
+    return click.option(
+        "--wait",
+        "wait_s",
+        type=SECONDS,
+        default=LOCK_S,
+        show_default=True,
+        metavar="SECONDS",
+        help="How long to wait while other backups use the repository.",
     )(command)
 
 

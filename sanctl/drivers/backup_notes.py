@@ -61,6 +61,13 @@ def end(device: str) -> None:
     _unlink(_path(device) + _INTO)
 
 
+def begun_into(repository: str) -> tuple[str, ...]:
+    """Return the devices of which a backup into a repository has begun here and told no end."""
+    suffix = _INTO
+    devices = (name.removesuffix(suffix) for name in _names() if name.endswith(suffix))
+    return tuple(sorted(each for each in devices if (begun(each) or ("",))[0] == repository))
+
+
 def succeed(success: BackupSuccess) -> None:
     """Note that a backup succeeded."""
     _make_folder()

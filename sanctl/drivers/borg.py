@@ -11,6 +11,7 @@ variable and no log.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import stat
@@ -27,12 +28,15 @@ from sanctl.errors import CommandError, Problem
 from sanctl.model.backup import WRITING, Backup, BackupName, Repository
 from sanctl.parse.borg import (
     BROKEN_CACHE,
+    LOCK_FOLDER,
+    LOCK_TIMEOUT,
     Failure,
     Writer,
     backups_of,
     comment_of,
     parse_archives,
     parse_failure,
+    parse_lock_holder,
     parse_stored_bytes,
 )
 from sanctl.system import pipe_wait
@@ -49,6 +53,8 @@ CHUNK_BYTES = 1 << 20
 _COMPRESSION = "zstd,3"
 #: How long borg waits for another one that has the repository.
 LOCK_S = 60
+#: After so many seconds of that it is said what is waited for.
+SAY_AFTER_S = 5
 _KEEP_LOCK_S = 12 * 3600
 _ASK_S, _LONG_S = 300.0, 24 * 3600.0
 #: How long borg may neither take nor give anything: it may build its cache anew. A server that
@@ -68,7 +74,7 @@ _CODES = {
     "PassphraseWrong": "SAN-BKP-011",
     "NoPassphraseFailure": "SAN-BKP-011",
     "PasscommandFailure": "SAN-BKP-011",
-    "LockTimeout": "SAN-BKP-012",
+    LOCK_TIMEOUT: "SAN-BKP-012",
     "LockFailed": "SAN-BKP-012",
     "NoSpace": "SAN-BKP-013",
     "Repository.InsufficientFreeSpaceError": "SAN-BKP-013",
@@ -85,8 +91,8 @@ _CODES = {
 _HINTS = {
     "SAN-BKP-010": "is it mounted? A new one is made by 'sanctl backup init'",
     "SAN-BKP-011": f"the right one belongs in {SECRETS}/NAME.passphrase on this node",
-    LOCKED: "another backup or check uses it: try again later, or give 'sanctl backup run' "
-    "--wait SECONDS, and it waits for its turn. Where none does, because a server was lost",
+    LOCKED: "another backup or check uses it: try again later, or with --wait SECONDS, where the "
+    "command has it. Where none does, because a server was lost",
     MOVED: "borg on this node knows the repository at another place. If it was moved, or its "
     "server has another name, once on each node that says so",
     NO_CACHE: f"it was removed once, and is made anew from the repository: has {BASE} room, and "
@@ -141,12 +147,15 @@ class Borg:
     Attributes:
         repository: where it is.
         lock_s: how long each command waits for another one that has the repository, in seconds.
+        on_wait: is told once a command has waited some seconds, and for how many more it does;
+            None: nobody is. What is read from a pipe, or written to one, tells nobody.
     """
 
     def __init__(self, runner: Runner, repository: Repository, *, lock_s: int = LOCK_S) -> None:
         self._runner = runner
         self.repository = repository
         self.lock_s = lock_s
+        self.on_wait: Callable[[int], None] | None = None
 
     def init(self) -> None:
         """Make the repository.
@@ -322,15 +331,35 @@ class Borg:
         argv = ("delete", "--cache-only", self._at())
         self._ask(*argv, timeout_s=_LONG_S, lock_s=lock_s)
 
+    def lock_holder(self) -> str:
+        """Return which process has the repository for itself; empty: it is not known.
+
+        Of a repository on another server nothing is known.
+        """
+        if not self.repository.is_remote:
+            with contextlib.suppress(OSError):
+                for name in os.listdir(f"{self.repository.location}/{LOCK_FOLDER}"):
+                    return parse_lock_holder(name)
+        return ""
+
     def _at(self, archive: str = "") -> str:
         return f"{self.repository.location}{'::' if archive else ''}{archive}"
 
     def _ask(self, *arguments: str, timeout_s: float = _ASK_S, lock_s: int = 0) -> CommandResult:
         lock_s = max(lock_s, self.lock_s)
+        if self.on_wait is not None and lock_s > SAY_AFTER_S:
+            # borg says nothing while it waits; without the lock it has done nothing.
+            result = self._run(arguments, timeout_s, SAY_AFTER_S)
+            if not result.status or parse_failure(result.stderr).kind != LOCK_TIMEOUT:
+                return self._checked(result)
+            lock_s -= SAY_AFTER_S
+            self.on_wait(lock_s)
+        return self._checked(self._run(arguments, timeout_s, lock_s))
+
+    def _run(self, arguments: tuple[str, ...], timeout_s: float, lock_s: int) -> CommandResult:
         argv, env = self._command(arguments, lock_s)
         # What it waits for the repository is not time that it takes.
-        limit_s = timeout_s + lock_s
-        return self._checked(self._runner.run(argv, timeout_s=limit_s, ok=_ANY, env=env))
+        return self._runner.run(argv, timeout_s=timeout_s + lock_s, ok=_ANY, env=env)
 
     def _piped(self, *arguments: str, feeds: bool) -> PipedProgram:
         argv, env = self._command(arguments, self.lock_s)

@@ -6,11 +6,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterator, Mapping
 
-from sanctl.drivers import backup_notes
 from sanctl.drivers.borg import Borg
 from sanctl.errors import Busy, Problem, SanctlError
 from sanctl.model.backup import BackupName
 from sanctl.ops.noted_state import await_noted
+from sanctl.ops.repository_wait import turn_or_word
 from sanctl.ops.session import Session
 from sanctl.parse.borg import uuid_of
 from sanctl.plan.device.backup_pruning import Pruning, plan_pruning
@@ -60,7 +60,7 @@ def prune_backups(
     into = borg.repository.name
     with (
         noting_prune(session, device, into, here=here),
-        backup_notes.turn(into, wait_s=borg.lock_s) as is_next,
+        turn_or_word(session, borg) as is_next,
     ):
         if not is_next:
             raise no_turn(into, borg.lock_s)
@@ -144,7 +144,7 @@ def preview_pruning(
     Raises:
         Unreachable, Refused, Busy, CommandError: as `prune_backups` says.
     """
-    with backup_notes.turn(borg.repository.name, wait_s=borg.lock_s) as is_next:
+    with turn_or_word(session, borg) as is_next:
         if not is_next:
             raise no_turn(borg.repository.name, borg.lock_s)
         _left_over(session, borg, device, here=here, of_all_uuids=of_all_uuids)

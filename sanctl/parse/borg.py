@@ -16,6 +16,12 @@ _NUMBER = re.compile(r"\bnumber=([0-9]{1,12})\b")
 _ENDED = "borg ended without a word"
 #: What `Failure.kind` is where borg cannot read its cache on this node; borg has no id for that.
 BROKEN_CACHE = "BrokenCache"
+#: What it is where another borg had the repository for longer than it was to wait.
+LOCK_TIMEOUT = "LockTimeout"
+#: The folder of a repository that is there while one process has it for itself, with a file of its
+#: name.
+LOCK_FOLDER = "lock.exclusive"
+_HOLDER = re.compile(r"([^@]+)@[0-9]+\.([0-9]+)-[0-9a-f]+")
 _CACHE_FILE = "/borg/cache.py"
 #: borg stores a chunk by its cache, which calls these: an error there is the repository's.
 _REPOSITORY_FILES = ("/borg/repository.py", "/borg/remote.py")
@@ -62,6 +68,12 @@ def parse_failure(stderr: str) -> Failure:
         text = f"{text.strip()}: {_raised(traceback)}"
     said = (text or warning or _ENDED).strip()
     return Failure(kind, said.splitlines()[0], remote)
+
+
+def parse_lock_holder(name: str) -> str:
+    """Return the process that a file in `LOCK_FOLDER` is of, HOST@ID.PID-THREAD, in words."""
+    match = _HOLDER.fullmatch(name)
+    return f"process {match[2]} on {match[1]}" if match else ""
 
 
 def _is_of_cache(traceback: str) -> bool:

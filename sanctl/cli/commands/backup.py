@@ -13,7 +13,7 @@ from sanctl.cli.commands.backup_prune import prune
 from sanctl.cli.commands.backup_restore import restore
 from sanctl.cli.environment import environment
 from sanctl.cli.help_sections import SectionedGroup
-from sanctl.cli.options import INTERVAL, SECONDS, output_option, timeout_option
+from sanctl.cli.options import INTERVAL, output_option, timeout_option
 from sanctl.cli.output import UNKNOWN, finish, print_table
 from sanctl.cli.views.backup import (
     backup_data,
@@ -24,7 +24,6 @@ from sanctl.cli.views.backup import (
     time_text,
 )
 from sanctl.drivers import background
-from sanctl.drivers.borg import LOCK_S
 from sanctl.errors import CommandError, ExitStatus, Problem, SanctlError
 from sanctl.model.backup import BackupName
 from sanctl.model.names import DeviceName, format_bytes
@@ -33,6 +32,7 @@ from sanctl.ops.backup_init import make_repository
 from sanctl.ops.backup_prune import prune_backups
 from sanctl.ops.backup_run import BackupRequest, note_not_begun, run_backup
 from sanctl.ops.backup_verify import existing_backup, verify_backup
+from sanctl.ops.repository_wait import say_waits
 from sanctl.plan.device.backup_pruning import Pruning
 from sanctl.plan.device.backups import KEEP_UNITS, keep_counts
 
@@ -82,15 +82,7 @@ def init(repository: str | None, output: str) -> None:
     is_flag=True,
     help="Do nothing where another node is the one to read: for a timer on each node.",
 )
-@click.option(
-    "--wait",
-    "wait_s",
-    type=SECONDS,
-    default=LOCK_S,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long to wait while other backups use the repository.",
-)
+@backup_options.wait_option
 @click.option(
     "--every",
     "every_s",
@@ -149,6 +141,7 @@ def run(
     background.yield_to_others(env.runner)
     command_line = f"backup run {device} --repository {borg.repository.name}"
     with env.session() as session, env.logged("backup", device=name, command_line=command_line):
+        say_waits(session, borg)
         made = run_backup(
             session,
             topology,
@@ -191,16 +184,17 @@ def run(
 @backup.command("list")
 @click.argument("device", required=False)
 @backup_options.repository_option
+@backup_options.wait_option
 @output_option
-def list_backups(device: str | None, repository: str | None, output: str) -> None:
+def list_backups(device: str | None, repository: str | None, wait_s: float, output: str) -> None:
     """List the whole backups of DEVICE, or of all devices, the oldest first."""
     env = environment()
     wanted = DeviceName.parse(device).value if device is not None else None
-    backups = [
-        each
-        for each in backup_options.borg_of(env, repository).backups()
-        if wanted in {None, each.name.device}
-    ]
+    borg = backup_options.borg_of(env, repository, lock_s=int(wait_s))
+    with env.session() as session:
+        say_waits(session, borg)
+        found = borg.backups()
+    backups = [each for each in found if wanted in {None, each.name.device}]
 
     def text() -> None:
         if not backups:
@@ -228,14 +222,17 @@ def list_backups(device: str | None, repository: str | None, output: str) -> Non
 @backup.command()
 @click.argument("name", metavar="BACKUP")
 @backup_options.repository_option
+@backup_options.wait_option
 @output_option
-def verify(name: str, repository: str | None, output: str) -> None:
+def verify(name: str, repository: str | None, wait_s: float, output: str) -> None:
     """Read a backup from begin to end, and compare its digest with that of the device then."""
     env = environment()
     wanted = BackupName.parse(name)
-    borg = backup_options.borg_of(env, repository)
+    borg = backup_options.borg_of(env, repository, lock_s=int(wait_s))
     background.yield_to_others(env.runner)
-    found = existing_backup(borg, wanted)
+    with env.session() as session:
+        say_waits(session, borg)
+        found = existing_backup(borg, wanted)
     with (
         env.session() as session,
         env.logged("backup", device=wanted.device, command_line=f"backup verify {name}"),

@@ -18,6 +18,7 @@ from sanctl.errors import SanctlError
 from sanctl.model.backup import BackupName
 from sanctl.model.names import DeviceName
 from sanctl.ops.backup_prune import note_not_begun, preview_pruning, prune_backups
+from sanctl.ops.repository_wait import say_waits
 from sanctl.plan.device.backups import KEEP_UNITS, keep_counts
 
 
@@ -35,6 +36,7 @@ from sanctl.plan.device.backups import KEEP_UNITS, keep_counts
 )
 @yes_option
 @backup_options.repository_option
+@backup_options.wait_option
 @output_option
 def prune(
     *,
@@ -43,6 +45,7 @@ def prune(
     is_dry_run: bool,
     yes: bool,
     repository: str | None,
+    wait_s: float,
     output: str,
     **keep: int | None,
 ) -> None:
@@ -62,7 +65,7 @@ def prune(
     options += ["--all-uuids"] if of_all_uuids else []
     here, shown = env.host.node_name(), None
     try:
-        borg = backup_options.borg_of(env, repository)
+        borg = backup_options.borg_of(env, repository, lock_s=int(wait_s))
     except SanctlError as error:
         # The error is the one to tell, also where it cannot be noted.
         with contextlib.suppress(SanctlError, OSError):
@@ -72,27 +75,33 @@ def prune(
         raise
     background.yield_to_others(env.runner)
     command_line = f"backup prune {wanted} {' '.join(options)}"
-    with env.session() as session:
-        if is_dry_run or not yes:
+    if is_dry_run or not yes:
+        # A session of its own: a line of progress would stand in the question's.
+        with env.session() as session:
+            say_waits(session, borg)
             found = preview_pruning(
                 session, borg, wanted, counts, here=here, of_all_uuids=of_all_uuids
             )
-            if not is_dry_run:
-                if found.deleted:
-                    _ask_before_pruning(wanted, borg.repository.name, found.deleted)
-                # Also where that was nothing: what is surplus a moment later was not shown.
-                shown = frozenset(found.deleted)
-        if not is_dry_run:
-            with env.logged("backup", device=wanted, command_line=command_line):
-                found = prune_backups(
-                    session,
-                    borg,
-                    wanted,
-                    counts,
-                    here=here,
-                    shown=shown,
-                    of_all_uuids=of_all_uuids,
-                )
+    if not is_dry_run:
+        if not yes:
+            if found.deleted:
+                _ask_before_pruning(wanted, borg.repository.name, found.deleted)
+            # Also where that was nothing: what is surplus a moment later was not shown.
+            shown = frozenset(found.deleted)
+        with (
+            env.session() as session,
+            env.logged("backup", device=wanted, command_line=command_line),
+        ):
+            say_waits(session, borg)
+            found = prune_backups(
+                session,
+                borg,
+                wanted,
+                counts,
+                here=here,
+                shown=shown,
+                of_all_uuids=of_all_uuids,
+            )
     gone, problems = found.deleted, pruning_problems(wanted, found)
 
     def text() -> None:

@@ -12,6 +12,7 @@ from sanctl.cli.output import finish
 from sanctl.cli.views.device import device_data
 from sanctl.model.backup import BackupName
 from sanctl.ops.backup_restore import restore_backup
+from sanctl.ops.repository_wait import say_waits
 from sanctl.plan.device.creation_request import DeviceArguments
 
 
@@ -72,6 +73,7 @@ def restore(
     topology = env.topology()
     command_line = f"backup restore {name} --to {device}"
     with env.session() as session, env.logged("backup", device=device, command_line=command_line):
+        say_waits(session, borg)
         outcome, digest = restore_backup(
             session,
             topology,

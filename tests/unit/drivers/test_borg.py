@@ -21,7 +21,7 @@ from sanctl.drivers import block_stream, borg
 from sanctl.drivers.borg import Borg, check_secret, problem_of
 from sanctl.errors import CommandError
 from sanctl.model.backup import BackupName, Repository
-from sanctl.parse.borg import Failure, Writer
+from sanctl.parse.borg import Failure, Writer, parse_lock_holder
 from sanctl.system import pipe_wait
 from sanctl.system.runner import CommandResult, LocalRunner, PipedProgram, is_installed
 
@@ -372,3 +372,64 @@ def test_the_line_for_the_operator_has_what_borg_needs(
     assert f"UserKnownHostsFile={tmp_path}/nas.known_hosts" in words["BORG_RSH"]
     local = problem_of(Failure(kind, "why", ""), Repository(name="nas", location="/nas"))
     assert "BORG_RSH" not in local.hint and local.hint.endswith(f"{end} /nas")
+
+
+class TakenRepository:
+    """In the place of borg: so many commands find that another one has the repository."""
+
+    def __init__(self, taken: int, kind: str = "LockTimeout") -> None:
+        self.taken, self.kind = taken, kind
+        self.waits: list[str] = []
+
+    def run(self, argv: Sequence[str], **_: Any) -> CommandResult:
+        self.waits.append(argv[argv.index("--lock-wait") + 1])
+        is_taken = len(self.waits) <= self.taken
+        said = {
+            "type": "log_message",
+            "levelname": "ERROR",
+            "message": "Failed to create/acquire the lock /nas/lock (timeout).",
+            "msgid": self.kind,
+        }
+        return CommandResult(
+            argv=tuple(argv),
+            status=2 if is_taken else 0,
+            stdout='{"archives": []}',
+            stderr=json.dumps(said) if is_taken else "",
+            duration_s=0.0,
+        )
+
+
+@pytest.mark.parametrize(
+    ("taken", "kind", "lock_s", "waits", "said"),
+    [
+        (0, "LockTimeout", 60, ["5"], []),
+        (1, "LockTimeout", 60, ["5", "55"], [55]),
+        (2, "LockTimeout", 60, ["5", "55"], [55]),
+        # No other one has it: it cannot be locked at all.
+        (1, "LockFailed", 60, ["5"], []),
+        (1, "LockTimeout", 5, ["5"], []),
+    ],
+)
+def test_a_command_says_that_it_waits_for_the_repository(
+    repository: Borg, *, taken: int, kind: str, lock_s: int, waits: list[str], said: list[int]
+) -> None:
+    runner, told = TakenRepository(taken, kind), list[int]()
+    repository._runner = runner  # type: ignore[assignment]
+    repository.lock_s, repository.on_wait = lock_s, told.append
+    if taken < len(waits):
+        assert repository.archives() == {}
+    else:
+        with pytest.raises(CommandError, match="SAN-BKP-012"):
+            repository.archives()
+    assert (runner.waits, told) == (waits, said)
+
+
+def test_which_process_has_a_repository_here(repository: Borg, tmp_path: Path) -> None:
+    assert repository.lock_holder() == ""
+    folder = tmp_path / "nas" / "lock.exclusive"
+    folder.mkdir()
+    assert repository.lock_holder() == ""
+    (folder / "n2.example@187650056420.4711-0").touch()
+    assert repository.lock_holder() == "process 4711 on n2.example"
+    assert Borg(LocalRunner(), NAS).lock_holder() == ""
+    assert parse_lock_holder("of another release") == ""

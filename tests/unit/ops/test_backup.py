@@ -564,12 +564,10 @@ def test_what_another_node_is_about_to_name_is_not_deleted(bed: Bed) -> None:
     assert bed.run("backup prune web --keep-last 9 --yes")[0] == 0 and begun not in bed.borg.kept
 
 
-def test_pruning_waits_for_its_turn(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    bed.borg.lock_s = 0
-    monkeypatch.setattr(backup_options, "borg_of", lambda *_: bed.borg)
+def test_pruning_waits_for_its_turn(bed: Bed) -> None:
     with backup_notes.turn("nas", wait_s=0) as is_mine:
         assert is_mine
-        status, problems = bed.run("backup prune web --keep-last 1 --yes")
+        status, problems = bed.run("backup prune web --keep-last 1 --yes --wait 0")
     assert status == 9 and problems[0]["code"] == "SAN-BKP-012" and bed.borg.pruned == []
 
 
