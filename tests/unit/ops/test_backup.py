@@ -663,3 +663,45 @@ def test_pruning_goes_by_the_device_and_by_what_was_stored_last(bed: Bed) -> Non
     assert status == 0 and [each["code"] for each in found] == ["SAN-BKP-022"]
     assert ahead in found[0]["text"]
     assert bed.backups() == [str(earlier), str(silent), own[-1], ahead]
+
+
+def test_what_a_node_left_that_was_lost_keeps_no_prune_from_its_work(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had read all of it, and died before the archive had its name."""
+    monkeypatch.setattr(snapshot, "refuse_own_name", lambda _name: None)
+    assert bed.run(f"snapshot create web --name {OWN_POINT}-0123abcd")[0] == 0
+    (point,) = bed.points()
+    begun = other_nodes(bed, BackupName("web", point.made_s, OWN_POINT))
+    line = "backup prune web --keep-last 1 --yes"
+    status, problems = bed.run(line)
+    assert status == 9 and problems[0]["code"] == "SAN-BKP-008", "it may be under way"
+    assert "restore point" in problems[0]["hint"]
+    # Its node's pool agent, or another node's backup, has found it dead.
+    assert bed.run(f"snapshot delete web@{point.name} --yes")[0] == 0
+    bed.env.pacemaker.has_quorum = False
+    assert bed.run(line)[1][0]["code"] == "SAN-BKP-008" and begun in bed.borg.kept
+    bed.env.pacemaker.has_quorum = True
+    assert bed.run(line)[0] == 0 and begun not in bed.borg.kept
+    # Another node's backup has removed it, too.
+    begun = other_nodes(bed, BackupName("web", point.made_s, OWN_POINT))
+    assert bed.run("backup run web")[0] == 0 and begun not in bed.borg.kept
+
+
+def test_a_backup_that_ends_while_the_repository_is_read_stays(bed: Bed) -> None:
+    """Its restore point is gone by then, and the list that was read has it without its name."""
+    name = BackupName("web", 1_600_000_000, OWN_POINT)
+    begun = other_nodes(bed, name)
+    archives, asked = bed.borg.archives, list[int]()
+
+    def ends() -> dict[str, str]:
+        found = archives()
+        if not asked:
+            bed.borg.keep(name)
+        asked.append(1)
+        return found
+
+    bed.borg.archives = ends  # type: ignore[method-assign]
+    assert begun in bed.borg.kept
+    assert bed.run("backup prune web --keep-last 1 --yes")[0] == 0
+    assert bed.backups() == [str(name)]

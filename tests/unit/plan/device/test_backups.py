@@ -235,3 +235,47 @@ def test_a_device_is_filled_from_a_backup_when_hosts_are_out() -> None:
     assert restore_progress.stuck_problem(made, device(made)) is None
     (finding,) = restore_findings(made, device(made))
     assert finding.severity is Severity.WARNING and "backup nas::web@good" in finding.what
+
+
+#: An archive of a backup that made its own restore point, and when that was.
+OF_OWN, OWN_S = "web@for-backup.20260102-000000.writing", 1767312000
+
+
+@pytest.mark.parametrize(
+    ("uuid", "points", "is_open"),
+    [
+        # The restore point goes after the archive has its name, or when the backup is found dead.
+        ("a" * 32, {OWN_S}, True),
+        ("a" * 32, set(), False),
+        ("a" * 32, {OWN_S + 1}, False),
+        # Without quorum, of another cluster's device or an earlier release it is not known.
+        ("a" * 32, None, True),
+        ("e" * 32, set(), True),
+        ("", set(), True),
+    ],
+)
+def test_an_archive_whose_restore_point_is_gone_becomes_no_backup(
+    uuid: str, points: set[int] | None, *, is_open: bool
+) -> None:
+    comment = comment_of(1, uuid, Writer("n2", OWN_S)) if uuid else "of an earlier release"
+    named = f"{BEGUN}.writing"
+    found = backups.open_archives(
+        {OF_OWN: comment, named: comment},
+        "web",
+        here="n1",
+        now_s=OWN_S + 60,
+        own_uuids={"a" * 32},
+        own_points_s=points,
+    )
+    # A restore point that was named stays after its backup, and says nothing.
+    assert (OF_OWN in found, named in found) == (is_open, True)
+
+
+def test_which_restore_points_of_backups_are_there() -> None:
+    deleting = OWN._replace(made_s=7, is_deleting=True)
+    others = OWN._replace(device="web2", made_s=8)
+    made = seen(points=(OWN, GOOD._replace(made_s=9), deleting, others))
+    assert backups.own_points_s(made, "web") == frozenset({OWN.made_s})
+    assert (
+        backups.own_points_s(replace(made, mon=replace(made.mon, has_quorum=False)), "web") is None
+    )
