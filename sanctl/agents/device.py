@@ -266,7 +266,8 @@ def demote() -> int:
     steps = ocf.Steps(device.name, "demote")
     if not gate.exists_any(device.name) and not lio.exists_any(device.name, device.minor):
         return ocf.NOT_RUNNING
-    device_role.demote(_RUNNER, device, steps)
+    with failure_cleanup.note_frozen_demotion(device):
+        device_role.demote(_RUNNER, device, steps)
     # The state is published by the monitor that follows: the other node is waiting.
     steps.ended("standby")
     return ocf.SUCCESS

@@ -18,7 +18,8 @@ usable while its disk fails. After some it is an operator's.
 
 A promotion fails whose replica is marked as outdated, or whose peer is not certain to be, after it
 was ordered: a mark and an order of one moment, as where two nodes lose their power in a row. The
-cluster has promoted another replica since, or promotes this one again.
+cluster has promoted another replica since, or promotes this one again. A demotion fails where the
+device's I/O is frozen, as no node that is left has quorum: the gate waits for it.
 
 Each such failure is noted with its operation, and no other is cleaned up. The pool agent does it:
 in a device's own action the cleanup, which waits for running actions, would wait for ever.
@@ -26,8 +27,8 @@ in a device's own action the cleanup, which waits for running actions, would wai
 A cleanup erases the whole history of the resource on the node, whichever operation it names
 (clear_rsc_history in crm_resource_runtime.c), and the controller then records no result of an
 action that it has ordered there before: a promotion would succeed, not be known, and be undone. So
-none is done while an action is ordered or runs; and that of a monitor, or a promotion, once another
-node serves, where none is about to be ordered here.
+none is done while an action is ordered or runs; and that of a monitor, a promotion or a demotion,
+once another node serves, where none is about to be ordered here.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from sanctl.model.drbd import ResourceState
 from sanctl.system import journal, state_files
 from sanctl.system.runner import Runner
 
-START, MONITOR, PROMOTE = "start", "monitor", "promote"
+START, MONITOR, PROMOTE, DEMOTE = "start", "monitor", "promote", "demote"
 _TIMEOUT_S = 15.0
 _SLOW_START = "slow-start"
 #: The kinds of the notes, by operation.
@@ -55,6 +56,7 @@ _KINDS = {
     START: "failed-start",
     MONITOR: "failed-monitor",
     PROMOTE: "failed-promote",
+    DEMOTE: "failed-demote",
     _SLOW_START: "failed-slow-start",
 }
 _START_ATTEMPTS = 5
@@ -72,6 +74,8 @@ _DISK_ERROR_TEXTS = (
     "IO error(s) occurred during initial access to meta-data",
 )
 _NO_ANSWER = "SAN-CMD-002"
+#: What a demotion fails with whose I/O is frozen: device-mapper waits for it, or drbdsetup does.
+_FROZEN = frozenset({"SAN-DM-002", _NO_ANSWER})
 #: A flush takes longer than the start has; the next start goes on with it.
 _UNFINISHED = "SAN-CACHE-012"
 #: The service of reservations did not run yet, or a change of reservations was under way.
@@ -191,6 +195,24 @@ def note_refused_promotion(device: Device) -> Iterator[None]:
         write_note(device, PROMOTE)
 
 
+@contextlib.contextmanager
+def note_frozen_demotion(device: Device) -> Iterator[None]:
+    """Note a failed demotion where what it waited for gave no answer, as where I/O is frozen.
+
+    Raises:
+        SanctlError: the failure of the code inside.
+    """
+    try:
+        yield
+    except SanctlError as error:
+        if _FROZEN.issuperset(problem.code for problem in error.problems):
+            write_note(device, DEMOTE)
+        else:
+            # A note of one before would have the failure of this one cleaned up.
+            remove_notes(device.name, DEMOTE)
+        raise
+
+
 def note_start_not_begun(device: Device) -> None:
     """Note a failed start that was not begun, because an action before it has not ended."""
     _write_slow_start(device, _slow_start(device.name).attempts + 1, runs_s=0.0)
@@ -245,14 +267,14 @@ def remove_notes(name: str, *operations: str) -> None:
 
 def remove_all_notes(name: str) -> None:
     """Remove all notes of a device that is deleted."""
-    remove_notes(name, START, MONITOR, PROMOTE, _SLOW_START)
+    remove_notes(name, START, MONITOR, PROMOTE, DEMOTE, _SLOW_START)
 
 
 def resolved_failures(runner: Runner, usable: Collection[str]) -> list[Failure]:
     """Return the noted failures of this node whose cause is gone.
 
-    That of a start is gone once its pool is usable; that of a monitor, and of a promotion, once the
-    restarted replica is a standby that is in sync with one that serves.
+    That of a start is gone once its pool is usable; that of a monitor, a promotion and a demotion,
+    once the restarted replica is a standby that is in sync with one that serves.
 
     `usable`: the pools that are mounted and take writes.
 
@@ -260,7 +282,7 @@ def resolved_failures(runner: Runner, usable: Collection[str]) -> list[Failure]:
         SanctlError, OSError: DRBD could not be asked.
     """
     found = list(_slow_starts(usable))
-    for operation in (START, MONITOR, PROMOTE):
+    for operation in (START, MONITOR, PROMOTE, DEMOTE):
         for name in state_files.node_suffixes(_KINDS[operation]):
             note = _note(name, operation)
             pool, _, interval_ms = note.read().partition(" ")

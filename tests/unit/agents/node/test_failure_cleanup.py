@@ -14,7 +14,7 @@ import pytest
 from sanctl.agents import device as agent
 from sanctl.agents import ocf
 from sanctl.agents.node import failure_cleanup
-from sanctl.agents.node.failure_cleanup import MONITOR, PROMOTE, START
+from sanctl.agents.node.failure_cleanup import DEMOTE, MONITOR, PROMOTE, START
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbdsetup
 from sanctl.errors import CommandError, Problem
@@ -484,4 +484,38 @@ def test_another_failed_promotion_is_not_cleaned_up_for_a_refused_one(runtime: P
         with pytest.raises(CommandError), failure_cleanup.note_refused_promotion(device("vol1")):
             raise error
     age(runtime)
+    assert asked() == []
+
+
+@pytest.mark.parametrize(
+    ("error", "is_noted"),
+    [
+        (CommandError(Problem("SAN-DM-002", "no answer within 57 s")), True),
+        (CommandError(Problem("SAN-CMD-002", "no answer")), True),
+        (NO_ANSWER, False),
+    ],
+)
+def test_a_demotion_that_waited_for_frozen_io_is_cleaned_up(
+    runtime: Path, monkeypatch: pytest.MonkeyPatch, error: CommandError, is_noted: bool
+) -> None:
+    """What broke: quorum was back after a minute, and the failure was left for an operator."""
+    with pytest.raises(CommandError), failure_cleanup.note_frozen_demotion(device("vol1")):
+        raise error
+    if is_noted:
+        age(runtime)
+    with monkeypatch.context() as within:
+        primary = IN_SYNC._replace(role="Primary")
+        within.setattr(drbdsetup, "observe", lambda _runner, _name: primary)
+        assert asked() == []
+    assert asked() == ([cleanup("vol1", DEMOTE)] if is_noted else [])
+    with failure_cleanup.note_frozen_demotion(device("vol1")):
+        pass
+    assert asked() == []
+
+
+def test_another_failed_demotion_is_an_operators(runtime: Path) -> None:
+    for error in (CommandError(Problem("SAN-DM-002", "no answer")), GONE):
+        with pytest.raises(CommandError), failure_cleanup.note_frozen_demotion(device("vol1")):
+            raise error
+    assert not list((runtime / "node").iterdir())
     assert asked() == []
