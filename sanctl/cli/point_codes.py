@@ -22,8 +22,7 @@ CODES = {
     "SAN-BKP-008": "One backup of a device is under way at a time on a node, and on all nodes one "
     "that makes its own restore point, for-backup-... . What a backup leaves that broke off is "
     "removed by the pool agent of its node. An archive that another node has written and not yet "
-    "given its name is left alone while the restore point that it made is there, or for a week "
-    "where it made none; no backup of its device is pruned meanwhile.",
+    "given its name is left alone for a week; no backup of its device is pruned meanwhile.",
     "SAN-BKP-009": "The file of the restore point cannot be read on this node.",
     "SAN-BKP-010": "There is no repository at that place, or what is there is none: a filesystem "
     "may not be mounted. None is made by itself.",

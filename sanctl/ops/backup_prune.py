@@ -15,13 +15,7 @@ from sanctl.ops.session import Session
 from sanctl.parse.borg import uuid_of
 from sanctl.plan.device.backup_pruning import Pruning, plan_pruning
 from sanctl.plan.device.backup_record import repository_meant
-from sanctl.plan.device.backups import (
-    backups_in_use,
-    device_uuids,
-    left_over,
-    open_archives,
-    own_points_s,
-)
+from sanctl.plan.device.backups import backups_in_use, device_uuids, left_over, open_archives
 from sanctl.plan.device.prune_failures import plan_prune_failure, plan_prune_succeeded
 from sanctl.plan.device.restore_refusals import refuse_unknown_content
 
@@ -166,25 +160,14 @@ def _left_over(
         Busy: one that counts may be about to become a backup. It would be the newest.
     """
     archives = borg.archives()
-    # After the archives: one that has begun in between is in neither.
-    cluster = session.observe()
-    own = device_uuids(cluster)
-    still_open = open_archives(
-        archives,
-        device,
-        here=here,
-        now_s=session.clock.wall_s(),
-        own_uuids=own,
-        own_points_s=own_points_s(cluster, device),
-    )
+    own = device_uuids(session.observe())
+    now_s = session.clock.wall_s()
+    still_open = open_archives(archives, device, here=here, now_s=now_s, own_uuids=own)
     for archive, node in still_open.items():
         uuid = uuid_of(archives[archive])
         if of_all_uuids or not uuid or uuid in own:
             raise busy_in_repository(device, archive, node)
-    left = left_over(archives, device, still_open)
-    # One that has ended since has its name by now.
-    still_there = borg.archives() if left else {}
-    return tuple(each for each in left if each in still_there)
+    return left_over(archives, device, still_open)
 
 
 def _plan(
@@ -220,7 +203,7 @@ def busy_in_repository(device: str, archive: str, node: str) -> Busy:
         Problem(
             "SAN-BKP-008",
             f"archive {archive} may be about to become a backup of device {device} on {node}",
-            f"wait for its end. If none is under way on {node}: the same command there; here it is "
-            "taken for dead once the restore point that it made is gone, or after a week",
+            f"wait for its end. If none is under way on {node}: the same command there; after a "
+            "week it is taken for dead here, too",
         )
     )

@@ -17,7 +17,7 @@ from sanctl.model.restore_point import RestorePoint
 from sanctl.model.topology import Topology
 from sanctl.ops.session import Session
 from sanctl.parse.borg import Writer, number_of
-from sanctl.plan.device.backups import device_uuids, left_over, open_archives, own_points_s
+from sanctl.plan.device.backups import device_uuids, left_over, open_archives
 from sanctl.system import files
 
 _SHOW_BYTES = 256 << 20
@@ -112,15 +112,9 @@ def store_point(
         backup_notes.succeed(success)
     with contextlib.suppress(SanctlError, OSError):
         # Only now: what they hold did not have to be sent once more.
-        archives, cluster = borg.archives(), session.observe()
-        still_open = open_archives(
-            archives,
-            point.device,
-            here=here,
-            now_s=session.clock.wall_s(),
-            own_uuids=device_uuids(cluster),
-            own_points_s=own_points_s(cluster, point.device),
-        )
+        archives, now_s = borg.archives(), session.clock.wall_s()
+        own = device_uuids(session.observe())
+        still_open = open_archives(archives, point.device, here=here, now_s=now_s, own_uuids=own)
         borg.delete(left_over(archives, point.device, still_open))
     return BackupOutcome(
         name=name,

@@ -17,7 +17,7 @@ from sanctl.model.crm_mon import MEMBER_STATES, NodeState
 from sanctl.model.device import DeviceSpec
 from sanctl.model.restore_point import RestorePoint
 from sanctl.parse.borg import Writer, uuid_of, writer_of
-from sanctl.plan.cluster.preconditions import quorum_problems, refuse_without_quorum
+from sanctl.plan.cluster.preconditions import refuse_without_quorum
 from sanctl.plan.device.restore_points import plan_point_deletion
 from sanctl.plan.device.restore_refusals import unknown_content_problem
 
@@ -158,20 +158,6 @@ def own_point(cluster: Cluster, device: DeviceSpec) -> RestorePoint | None:
     return next((p for p in points if is_own_point(p.name) and not p.is_deleting), None)
 
 
-def own_points_s(cluster: Cluster, device: str) -> frozenset[int] | None:
-    """Return when the restore points were made that backups of a device have made and still need.
-
-    None: it is not known, as without quorum the CIB may lack them.
-    """
-    if quorum_problems(cluster):
-        return None
-    return frozenset(
-        point.made_s
-        for point in cluster.cib.points
-        if point.device == device and is_own_point(point.name) and not point.is_deleting
-    )
-
-
 def may_run_elsewhere(cluster: Cluster, device: DeviceSpec, here: str) -> bool:
     """Whether a backup of a device may be running on another node: one that is not known gone."""
     return any(
@@ -232,14 +218,11 @@ def open_archives(
     here: str,
     now_s: float,
     own_uuids: Collection[str],
-    own_points_s: Collection[int] | None = None,
 ) -> dict[str, str]:
     """Return the archives that others may be about to make backups of a device, and by which node.
 
     Between its last byte and its name an archive waits for the repository: it is whole, and took
-    hours. A restore point that its backup has made is removed after that; or when the backup is
-    found dead: by the pool agent of its node, which has got its lock, by another node's backup
-    while its node is offline, or by an operator. So without its restore point it becomes none.
+    hours.
 
     Args:
         archives: all archives of the repository, with their comments.
@@ -248,8 +231,6 @@ def open_archives(
         now_s: the time, in seconds since 1970.
         own_uuids: the UUIDs of this cluster's devices: a node of another cluster may have the name
             of this one.
-        own_points_s: when the restore points that backups of the device have made were made, as
-            `own_points_s` says after the archives were read; None: it is not known.
     """
     found = {}
     for archive, comment in archives.items():
@@ -260,14 +241,8 @@ def open_archives(
         node, begun_s, _ = writer_of(comment) or Writer("another node", name.taken_s)
         uuid = uuid_of(comment)
         is_own = node == here and (not uuid or uuid in own_uuids)
-        is_dead = (
-            name.is_of_own_point
-            and uuid in own_uuids
-            and own_points_s is not None
-            and name.taken_s not in own_points_s
-        )
         # One that lies far ahead was begun by a wrong clock, and would be open for years.
-        if not is_own and not is_dead and abs(now_s - begun_s) < _ENDS_WITHIN_S:
+        if not is_own and abs(now_s - begun_s) < _ENDS_WITHIN_S:
             found[archive] = node
     return found
 
