@@ -287,7 +287,7 @@ class Borg:
         text = b""
         with self.reading(name, name.digest_file) as pipe:
             while len(text) < _MEMBER_BYTES:
-                pipe_wait.await_data(pipe, silence_s=SILENCE_S)
+                pipe_wait.await_data(pipe, silence_s=SILENCE_S + self.lock_s)
                 part = os.read(pipe, _MEMBER_BYTES)
                 if not part:
                     break
@@ -349,7 +349,8 @@ class Borg:
         lock_s = max(lock_s, self.lock_s)
         if self.on_wait is not None and lock_s > SAY_AFTER_S:
             # borg says nothing while it waits; without the lock it has done nothing.
-            result = self._run(arguments, timeout_s, SAY_AFTER_S)
+            # Its whole time, all the same: it may have the lock at once, and have much to read.
+            result = self._run(arguments, timeout_s + lock_s - SAY_AFTER_S, SAY_AFTER_S)
             if not result.status or parse_failure(result.stderr).kind != LOCK_TIMEOUT:
                 return self._checked(result)
             lock_s -= SAY_AFTER_S

@@ -129,7 +129,7 @@ def run_backup(
             raise busy_in_backup(request.device, "this node")
         noting = noting_failure(session, name, into, here=request.here, has_note=is_first)
         # A command that a person typed wrongly is no backup that failed; a timer's is one.
-        with noting if request.is_timers else contextlib.nullcontext():
+        with noting if request.may_be_elsewhere else contextlib.nullcontext():
             found = _find(session, request)
         # Also where another node is the one to read: each may leave it to another one.
         note_first_run(session, name, into, every_s=request.every_s)

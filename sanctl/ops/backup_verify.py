@@ -54,5 +54,7 @@ def verify_backup(
         update(f"backup {name}: {share} read")
 
     with borg.reading(name, name.image) as pipe:
-        digest, done = block_stream.digest_of_pipe(pipe, progress, silence_s=SILENCE_S)
+        # A backup may have the repository first.
+        silence_s = SILENCE_S + borg.lock_s
+        digest, done = block_stream.digest_of_pipe(pipe, progress, silence_s=silence_s)
     return digest, digest == noted and size_bytes in {None, done}

@@ -12,9 +12,14 @@ from sanctl.ops.session import Session
 from sanctl.plan.device.repository_wait import waiting_text
 
 
-def say_waits(session: Session, borg: Borg) -> None:
-    """Have borg's commands say what they wait for, where that takes more than some seconds."""
-    borg.on_wait = lambda left_s: _say(session, borg, left_s, borg.lock_holder())
+def say_waits(session: Session, borg: Borg, *, has_turn: bool = False) -> None:
+    """Have borg's commands say what they wait for, where that takes more than some seconds.
+
+    With `has_turn` they run in this node's turn: no other backup of this node has the repository.
+    """
+    borg.on_wait = lambda left_s: _say(
+        session, borg, left_s, borg.lock_holder(), is_elsewhere=has_turn
+    )
 
 
 @contextlib.contextmanager
@@ -33,8 +38,10 @@ def turn_or_word(session: Session, borg: Borg) -> Iterator[bool]:
         yield is_next
 
 
-def _say(session: Session, borg: Borg, left_s: int, holder: str) -> None:
+def _say(
+    session: Session, borg: Borg, left_s: int, holder: str, *, is_elsewhere: bool = False
+) -> None:
     devices: tuple[str, ...] = ()
     with contextlib.suppress(OSError):
-        devices = backup_notes.begun_into(borg.repository.name)
+        devices = () if is_elsewhere else backup_notes.begun_into(borg.repository.name)
     session.reporter.update(waiting_text(borg.repository.name, left_s, holder, devices))

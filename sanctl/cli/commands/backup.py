@@ -141,7 +141,7 @@ def run(
     background.yield_to_others(env.runner)
     command_line = f"backup run {device} --repository {borg.repository.name}"
     with env.session() as session, env.logged("backup", device=name, command_line=command_line):
-        say_waits(session, borg)
+        say_waits(session, borg, has_turn=True)
         made = run_backup(
             session,
             topology,

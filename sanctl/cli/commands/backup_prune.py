@@ -92,7 +92,7 @@ def prune(
             env.session() as session,
             env.logged("backup", device=wanted, command_line=command_line),
         ):
-            say_waits(session, borg)
+            say_waits(session, borg, has_turn=True)
             found = prune_backups(
                 session,
                 borg,

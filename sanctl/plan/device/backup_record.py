@@ -62,14 +62,14 @@ def noted_prune_failure(cluster: Cluster, device: str, repository: str) -> Prune
 def repository_meant(cluster: Cluster, device: str, name: str | None) -> str | None:
     """Return the repository that a command means on a node that cannot say which ones there are.
 
-    Without a name the only one that backups of the device go into, or are to; None: there is none,
-    or there are several.
+    One that backups of the device go into, or are to. None: the named one is none of these, as one
+    that was typed wrongly, of which no success would follow; or without a name there is none, or
+    there are several.
 
     Raises:
         UsageError: the name is none of a repository.
     """
-    if name is not None:
-        return parse_repository_name(name)
+    wanted = None if name is None else parse_repository_name(name)
     found, cib = cluster.cib.device(device), cluster.cib
     notes: tuple[BackupSuccess | ExpectedBackup | BackupFailure, ...] = (
         *cib.backup_successes,
@@ -81,4 +81,6 @@ def repository_meant(cluster: Cluster, device: str, name: str | None) -> str | N
         for each in notes
         if found is not None and (each.device, each.uuid) == (device, found.uuid)
     }
+    if wanted is not None:
+        return wanted if wanted in known else None
     return known.pop() if len(known) == 1 else None

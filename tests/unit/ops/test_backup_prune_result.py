@@ -101,9 +101,15 @@ def test_a_timers_prune_that_does_not_find_its_repository_has_failed(
     def wrong(*_: object, **__: object) -> None:
         raise ConfigError(Problem("SAN-CLI-003", "backup.toml cannot be read"))
 
+    assert bed.run("backup run web")[0] == 0
     with monkeypatch.context() as patch:
         patch.setattr(backup_options, "borg_of", wrong)
-        for options in ("--yes --dry-run", "", "--yes", "--yes --repository Not/One"):
+        for options in (
+            "--yes --dry-run",
+            "",
+            "--yes --repository nsa",
+            "--yes --repository Not/One",
+        ):
             found = bed.run(f"backup prune web --keep-last 1 {options}")
             assert found[1][0]["code"] == "SAN-CLI-003" and findings(bed) == []
         assert bed.run(f"{PRUNE} --repository nas")[1][0]["code"] == "SAN-CLI-003"
