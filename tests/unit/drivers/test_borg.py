@@ -414,7 +414,7 @@ def test_a_command_says_that_it_waits_for_the_repository(
     repository: Borg, *, taken: int, kind: str, lock_s: int, waits: list[str], said: list[int]
 ) -> None:
     runner, told = TakenRepository(taken, kind), list[int]()
-    repository._runner = runner  # type: ignore[assignment]
+    repository._runner = runner
     repository.lock_s, repository.on_wait = lock_s, told.append
     if taken < len(waits):
         assert repository.archives() == {}
