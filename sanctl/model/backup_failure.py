@@ -10,7 +10,7 @@ the last one failed.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 #: The id of the cluster_property_set, and the begins of the properties' names and ids, which end
 #: with DEVICE.REPOSITORY.
@@ -26,7 +26,17 @@ _TIME = re.compile(r"[0-9]{1,11}")
 _CODE = re.compile(r"SAN-[A-Z]{1,10}-[0-9]{3}")
 
 
-class BackupFailure(NamedTuple):
+class _Failure(NamedTuple):
+    device: str
+    repository: str
+    uuid: str
+    code: str
+    node: str
+    failed_s: int
+    since_s: int
+
+
+class BackupFailure(_Failure):
     """What is known of backups that failed since the last one that succeeded.
 
     Attributes:
@@ -39,18 +49,13 @@ class BackupFailure(NamedTuple):
         since_s: when the first one failed.
     """
 
-    device: str
-    repository: str
-    uuid: str
-    code: str
-    node: str
-    failed_s: int
-    since_s: int
+    __slots__ = ()
+    _PREFIX = FAILURE_PREFIX
 
     @property
     def id(self) -> str:
         """The id and the name of its property."""
-        return f"{FAILURE_PREFIX}{self.device}.{self.repository}"
+        return f"{self._PREFIX}{self.device}.{self.repository}"
 
     @property
     def value(self) -> str:
@@ -58,48 +63,17 @@ class BackupFailure(NamedTuple):
         return " ".join(map(str, self[2:]))
 
     @classmethod
-    def parse(cls, identifier: str, value: str) -> BackupFailure | None:
+    def parse(cls, identifier: str, value: str) -> Self | None:
         """Read a property; None for one that is none as this release writes them."""
-        names, failed = _names(identifier, FAILURE_PREFIX), _failed(value)
+        names, failed = _names(identifier, cls._PREFIX), _failed(value)
         return cls(names[0], names[1], *failed) if names and failed else None
 
 
-class PruneFailure(NamedTuple):
-    """What is known of prunes that failed since the last one that succeeded.
+class PruneFailure(BackupFailure):
+    """The same of prunes that failed."""
 
-    Attributes:
-        device: the device's name.
-        repository: the repository's name.
-        uuid: the device's UUID.
-        code: the code of the last failure.
-        node: the node on which it failed.
-        failed_s: when, in seconds since 1970.
-        since_s: when the first one failed.
-    """
-
-    device: str
-    repository: str
-    uuid: str
-    code: str
-    node: str
-    failed_s: int
-    since_s: int
-
-    @property
-    def id(self) -> str:
-        """The id and the name of its property."""
-        return f"{PRUNE_PREFIX}{self.device}.{self.repository}"
-
-    @property
-    def value(self) -> str:
-        """The value of its property."""
-        return " ".join(map(str, self[2:]))
-
-    @classmethod
-    def parse(cls, identifier: str, value: str) -> PruneFailure | None:
-        """Read a property; None for one that is none as this release writes them."""
-        names, failed = _names(identifier, PRUNE_PREFIX), _failed(value)
-        return cls(names[0], names[1], *failed) if names and failed else None
+    __slots__ = ()
+    _PREFIX = PRUNE_PREFIX
 
 
 class BackupSuccess(NamedTuple):
