@@ -23,6 +23,7 @@ from sanctl.model.cib_change import (
     SetHostGroup,
     SetParameter,
     SetPoint,
+    SetPruneFailure,
     SetSchedule,
     SetSite,
     SetTakeover,
@@ -106,7 +107,7 @@ def added_text(cluster: Cluster, changes: Iterable[Change]) -> str:
             old, new = "" if known is None else known.value, change.schedule.value
         elif isinstance(change, SetSite):
             old, new = "", change.site.value
-        elif isinstance(change, SetBackupFailure):
+        elif isinstance(change, SetBackupFailure | SetPruneFailure):
             old, new = "", change.failure.value
         elif isinstance(change, SetTakeover):
             old, new = "", change.takeover.value

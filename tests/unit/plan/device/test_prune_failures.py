@@ -8,6 +8,7 @@ import pytest
 from sanctl.model.backup_failure import PruneFailure
 from sanctl.model.cib_change import Change, RemovePruneFailure, SetPruneFailure
 from sanctl.model.cluster import Cluster
+from sanctl.plan.cluster.cib_size import added_text
 from sanctl.plan.device.prune_failures import plan_prune_failure, plan_prune_succeeded
 from sanctl.plan.health.backup_health import backup_findings
 from tests.unit.ops.test_device import Bench
@@ -29,6 +30,7 @@ def test_the_first_failure_says_since_when(bench: Bench) -> None:
     assert note(cluster, NOW_S, "none") == () == plan_prune_succeeded(cluster, "vm1", "nas")
     first = failed(bench, NOW_S, NOW_S)
     assert note(cluster, NOW_S) == (SetPruneFailure(failure=first),)
+    assert added_text(cluster, note(cluster, NOW_S)) == first.value
     cluster = seen(bench, *note(cluster, NOW_S))
     assert note(cluster, NOW_S + 9) == (SetPruneFailure(failure=failed(bench, NOW_S + 9, NOW_S)),)
     # A node's clock is behind.
