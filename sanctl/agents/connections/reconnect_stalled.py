@@ -23,7 +23,10 @@ from sanctl.system.runner import Runner
 
 #: Longer than from one monitor to the next: what was not seen for so long has ended meanwhile.
 _SAME_WITHIN_S = 40.0
+#: The same for a resync, which is at one amount once only: its monitors may wait for a turn.
+_SAME_RESYNC_WITHIN_S = 120.0
 _MAX_DOUBLINGS = 6
+_NO_AMOUNT = "-"
 
 
 class _Stall(NamedTuple):
@@ -33,11 +36,13 @@ class _Stall(NamedTuple):
         first_s: when it was first seen, or last ended, in seconds since the node booted.
         last_s: when it was last seen.
         attempts: how often it was ended since the peer was last in another state.
+        amount: of a resync how far it is; nothing of a handshake.
     """
 
     first_s: float
     last_s: float
     attempts: int
+    amount: str = _NO_AMOUNT
 
 
 def reconnect(
@@ -73,14 +78,20 @@ def reconnect(
             seen = _Stall(now_s, now_s, min(seen.attempts + 1, _MAX_DOUBLINGS))
             reconnect_dropped.write_later(device.name, peer.name)
         _save(device, peer.name, seen)
-    for peer in plan.exchanging_peers(state):
-        seen = _seen(device, peer.name, now_s)
-        is_stalled = now_s - seen.first_s >= plan.STALLED_AFTER_S * 2**seen.attempts
+    for peer in state.peers:
+        # While it waits it is at one amount, and does not stand still.
+        if plan.is_held_back(peer):
+            _note(device, peer.name).remove()
+    handshakes = [(peer, plan.STALLED_AFTER_S, _NO_AMOUNT) for peer in plan.exchanging_peers(state)]
+    resyncs = [(peer, plan.STANDS_AFTER_S, plan.amount(peer)) for peer in plan.filling_peers(state)]
+    for peer, after_s, amount in (*handshakes, *resyncs):
+        seen = _seen(device, peer.name, now_s, amount)
+        is_stalled = now_s - seen.first_s >= after_s * 2**seen.attempts
         if peer.node_id is None or not is_stalled or not plan.may_reconnect(state, peer):
             _save(device, peer.name, seen)
             continue
         is_negotiating = plan.is_negotiating(state)
-        is_exchanging = is_negotiating or peer.replication.startswith("WFBitMap")
+        is_exchanging = is_negotiating or peer.replication != "Established"
         what = state.disk if is_negotiating else peer.replication
         if not is_exchanging:
             what = f"a resync ({state.disk} here, {peer.disk} there)"
@@ -92,7 +103,7 @@ def reconnect(
             action="reconnect",
         )
         attempts = min(seen.attempts + 1, _MAX_DOUBLINGS)
-        _save(device, peer.name, _Stall(now_s, now_s, attempts))
+        _save(device, peer.name, _Stall(now_s, now_s, attempts, amount))
         # First: if this process dies before it connects, a later monitor connects.
         waits = is_negotiating and peer.role == "Primary"
         note = reconnect_dropped.write_noticed if waits else reconnect_dropped.write_note
@@ -142,20 +153,24 @@ def _fill(
     return drbdsetup.observe(runner, device.name)
 
 
-def _seen(device: Device, peer: str, now_s: float) -> _Stall:
-    """Return since when a peer is seen in the handshake, from monitor to monitor."""
+def _seen(device: Device, peer: str, now_s: float, amount: str = _NO_AMOUNT) -> _Stall:
+    """Return since when a peer is seen in the handshake, or a resync there, by each monitor."""
     try:
-        first, last, attempts = _note(device, peer).read().split()
-        before = _Stall(float(first), float(last), int(attempts))
+        first, last, attempts, before_amount = _note(device, peer).read().split()
+        before = _Stall(float(first), float(last), int(attempts), before_amount)
     except ValueError:
-        return _Stall(now_s, now_s, 0)
-    if 0 <= now_s - before.last_s <= _SAME_WITHIN_S and before.first_s <= now_s:
+        return _Stall(now_s, now_s, 0, amount)
+    within_s = _SAME_WITHIN_S if amount == _NO_AMOUNT else _SAME_RESYNC_WITHIN_S
+    is_same = before.amount == amount and before.first_s <= now_s
+    if is_same and 0 <= now_s - before.last_s <= within_s:
         return before._replace(last_s=now_s)
-    return _Stall(now_s, now_s, 0)
+    return _Stall(now_s, now_s, 0, amount)
 
 
 def _save(device: Device, peer: str, stall: _Stall) -> None:
-    _note(device, peer).write(f"{stall.first_s:.1f} {stall.last_s:.1f} {stall.attempts}")
+    _note(device, peer).write(
+        f"{stall.first_s:.1f} {stall.last_s:.1f} {stall.attempts} {stall.amount}"
+    )
 
 
 def _note(device: Device, peer: str) -> state_files.StateFile:

@@ -23,6 +23,11 @@ replicas, after cuts in a move). It gets no write any more. The Primary then sen
 bitmap names, without the end of a connection: each peer notes each write that the disk lacks, and
 DRBD notes what a resync writes as different from all other peers.
 
+A resync may stand still: a target that has another peer to sync from takes turns with them, and
+after a handshake in the middle of one no further block was asked for (9.3.3, seen with four
+replicas, after cuts in a row: SyncTarget, nothing suspended, and not one block in ten minutes). The
+next handshake goes on with what the bitmaps name.
+
 Two standbys that DRBD has disconnected, as one was Inconsistent beside another's generation, stay
 StandAlone although both have the Primary's data meanwhile. Without that Primary neither has a
 majority. So a standby in sync with the Primary connects to the other one again; replicas that have
@@ -35,6 +40,9 @@ from sanctl.model.drbd import PeerState, ResourceState
 
 #: The handler before-resync-source may take 15 s, and DRBD retries a resync every 0.2 s.
 STALLED_AFTER_S = 60.0
+#: Of a resync nothing has come for so long. A slow one sends some hundred KiB a second at least,
+#: and one that a policy holds back is suspended.
+STANDS_AFTER_S = 180.0
 
 _EXCHANGES = frozenset({"WFBitMapS", "WFBitMapT"})
 _BEHIND = frozenset({"Inconsistent", "Outdated"})
@@ -60,6 +68,27 @@ def exchanging_peers(state: ResourceState) -> tuple[PeerState, ...]:
             or _is_left_unfinished(state, peer)
         )
     )
+
+
+def filling_peers(state: ResourceState) -> tuple[PeerState, ...]:
+    """Return the peers that fill the disk here, as far as DRBD says, and are not held back."""
+    return tuple(
+        peer
+        for peer in state.peers
+        if peer.is_connected and peer.is_sync_source and not is_held_back(peer)
+    )
+
+
+def is_held_back(peer: PeerState) -> bool:
+    """Whether a resync from this peer waits: for another one, or by a policy."""
+    return peer.is_sync_source and not (
+        peer.replication == "SyncTarget" and peer.resync_suspended == "no"
+    )
+
+
+def amount(peer: PeerState) -> str:
+    """Return what has changed of a resync if a single block has come, or was written by a host."""
+    return f"{peer.out_of_sync_kib}/{peer.received_kib}"
 
 
 def _is_left_unfinished(state: ResourceState, peer: PeerState) -> bool:
@@ -128,7 +157,7 @@ def may_reconnect(state: ResourceState, peer: PeerState) -> bool:
     has marked it, as after any lost connection, and has a second copy again. Nor is one that is
     Inconsistent, which is marked.
 
-    The peer is one of `exchanging_peers`.
+    The peer is one of `exchanging_peers` or `filling_peers`.
     """
     if state.is_primary:
         good = 1 + sum(other.is_in_sync for other in state.peers if other.name != peer.name)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from sanctl.agents.connections import reconnect_stalled
@@ -11,6 +13,7 @@ from sanctl.agents.replica.parts import Device
 from sanctl.errors import CommandError, Problem
 from sanctl.model.drbd import PeerState, ResourceState
 from sanctl.plan.drbd.stalled_handshake import (
+    STANDS_AFTER_S,
     dropped_peers,
     exchanging_peers,
     may_reconnect,
@@ -130,6 +133,44 @@ def test_of_two_replicas_one_that_goes_on_negotiating_is_reconnected() -> None:
 
 
 TARGET = STANDBY._replace(disk="Inconsistent", peers=(SERVING, OTHER))
+SOURCE = OTHER._replace(replication="SyncTarget", out_of_sync_kib=9720, received_kib=4096)
+WAITING = SERVING._replace(
+    replication="PausedSyncT", resync_suspended="dependency", out_of_sync_kib=98296
+)
+FILLED = TARGET._replace(peers=(WAITING, SOURCE))
+
+
+@pytest.mark.parametrize("every_s", [11.0, 70.0])
+def test_a_resync_that_stands_still_is_begun_anew(node: FakeNode, every_s: float) -> None:
+    """Seen with 9.3.3 and four replicas: not one block in ten minutes, and nothing suspended."""
+    node.states["vol"] = FILLED
+    before = int(STANDS_AFTER_S // every_s) + 1
+    monitors(node, before, state=FILLED, every_s=every_s)
+    assert node.commands() == []
+    monitors(node, 1, state=FILLED, every_s=every_s)
+    assert node.commands() == ["drbdsetup disconnect vol 2", "drbdadm adjust vol"]
+    monitors(node, before, state=FILLED, every_s=every_s)
+    assert len(node.commands()) == 2, "the next attempt waits longer"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"out_of_sync_kib": 9716},
+        {"received_kib": 4100},
+        {"resync_suspended": "user"},
+        {"replication": "PausedSyncT"},
+    ],
+    ids=str,
+)
+def test_one_that_goes_on_or_is_held_back_is_left_alone(
+    node: FakeNode, change: dict[str, Any]
+) -> None:
+    other = FILLED._replace(peers=(WAITING, SOURCE._replace(**change)))
+    for _ in range(12):
+        monitors(node, 2, state=FILLED)
+        monitors(node, 1, state=other)
+    assert node.commands() == []
 
 
 def test_a_resync_that_ended_without_an_end_is_begun_anew(node: FakeNode) -> None:
