@@ -28,9 +28,7 @@ A cleanup erases the whole history of the resource on the node, whichever operat
 (clear_rsc_history in crm_resource_runtime.c), and the controller then records no result of an
 action that it has ordered there before: a promotion would succeed, not be known, and be undone. So
 none is done while an action is ordered or runs; and that of a monitor, a promotion or a demotion,
-once another node serves, where none is about to be ordered here. That of a demotion also once this
-one serves again, and is in sync: a demotion that is ordered in that very moment is found by the
-probe that follows a cleanup.
+once another node serves, where none is about to be ordered here.
 """
 
 from __future__ import annotations
@@ -276,8 +274,7 @@ def resolved_failures(runner: Runner, usable: Collection[str]) -> list[Failure]:
     """Return the noted failures of this node whose cause is gone.
 
     That of a start is gone once its pool is usable; that of a monitor, a promotion and a demotion,
-    once the restarted replica is a standby that is in sync with one that serves; that of a demotion
-    also once it serves itself, with all others in sync.
+    once the restarted replica is a standby that is in sync with one that serves.
 
     `usable`: the pools that are mounted and take writes.
 
@@ -294,24 +291,18 @@ def resolved_failures(runner: Runner, usable: Collection[str]) -> list[Failure]:
                 continue
             if 0 <= time.time() - written_ns / 1e9 < _MIN_AGE_S:
                 continue
-            if operation == START or _is_over(operation, drbdsetup.observe(runner, name)):
+            if operation == START or _is_standby(drbdsetup.observe(runner, name)):
                 found.append(Failure(name, operation, interval_ms, written_ns))
     # A process that was killed, and hangs in a system call, counts: a start after it would wait for
     # half of its time, and the cluster with it.
     return [each for each in found if not ocf.is_action_running(each.device)]
 
 
-def _is_over(operation: str, state: ResourceState | None) -> bool:
-    if state is None:
-        return False
-    serves_again = operation == DEMOTE and state.is_primary and state.suspended == "no"
-    return _is_standby(state) or (serves_again and state.is_in_sync)
-
-
-def _is_standby(state: ResourceState) -> bool:
+def _is_standby(state: ResourceState | None) -> bool:
     """Whether a replica is in sync, and another one serves: no promotion is ordered here."""
     return (
-        state.disk == "UpToDate"
+        state is not None
+        and state.disk == "UpToDate"
         and not state.is_primary
         and state.is_connected
         and state.has_primary_peer
