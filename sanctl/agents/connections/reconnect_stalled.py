@@ -26,7 +26,7 @@ _SAME_WITHIN_S = 40.0
 #: The same for a resync, which is at one amount once only: its monitors may wait for a turn.
 _SAME_RESYNC_WITHIN_S = 120.0
 _MAX_DOUBLINGS = 6
-_NO_AMOUNT = "-"
+_HANDSHAKE, _RESYNC = "stalled", "stands"
 
 
 class _Stall(NamedTuple):
@@ -42,7 +42,7 @@ class _Stall(NamedTuple):
     first_s: float
     last_s: float
     attempts: int
-    amount: str = _NO_AMOUNT
+    amount: plan.Amount = plan.NO_AMOUNT
 
 
 def reconnect(
@@ -78,13 +78,11 @@ def reconnect(
             seen = _Stall(now_s, now_s, min(seen.attempts + 1, _MAX_DOUBLINGS))
             reconnect_dropped.write_later(device.name, peer.name)
         _save(device, peer.name, seen)
-    for peer in state.peers:
-        # While it waits it is at one amount, and does not stand still.
-        if plan.is_held_back(peer):
-            _note(device, peer.name).remove()
-    handshakes = [(peer, plan.STALLED_AFTER_S, _NO_AMOUNT) for peer in plan.exchanging_peers(state)]
-    resyncs = [(peer, plan.STANDS_AFTER_S, plan.amount(peer)) for peer in plan.filling_peers(state)]
-    for peer, after_s, amount in (*handshakes, *resyncs):
+    _note_held_back(device, state, now_s)
+    handshakes = [(peer, plan.STALLED_AFTER_S) for peer in plan.exchanging_peers(state)]
+    resyncs = [(peer, plan.STANDS_AFTER_S) for peer in plan.filling_peers(state)]
+    for peer, after_s in (*handshakes, *resyncs):
+        amount = plan.amount(peer) if after_s == plan.STANDS_AFTER_S else plan.NO_AMOUNT
         seen = _seen(device, peer.name, now_s, amount)
         is_stalled = now_s - seen.first_s >= after_s * 2**seen.attempts
         if peer.node_id is None or not is_stalled or not plan.may_reconnect(state, peer):
@@ -153,25 +151,39 @@ def _fill(
     return drbdsetup.observe(runner, device.name)
 
 
-def _seen(device: Device, peer: str, now_s: float, amount: str = _NO_AMOUNT) -> _Stall:
+def _note_held_back(device: Device, state: ResourceState, now_s: float) -> None:
+    """Begin anew the time of resyncs that wait: they are at one amount, and do not stand still."""
+    for peer in state.peers:
+        if plan.is_held_back(peer) and _note(device, peer.name, _RESYNC).exists():
+            seen = _seen(device, peer.name, now_s, plan.amount(peer))
+            _save(device, peer.name, seen._replace(first_s=now_s))
+
+
+def _seen(device: Device, peer: str, now_s: float, amount: plan.Amount = plan.NO_AMOUNT) -> _Stall:
     """Return since when a peer is seen in the handshake, or a resync there, by each monitor."""
+    is_resync = amount != plan.NO_AMOUNT
+    within_s = _SAME_RESYNC_WITHIN_S if is_resync else _SAME_WITHIN_S
     try:
-        first, last, attempts, before_amount = _note(device, peer).read().split()
-        before = _Stall(float(first), float(last), int(attempts), before_amount)
+        words = _note(device, peer, _RESYNC if is_resync else _HANDSHAKE).read().split()
+        first, last, attempts, left, received = words
+        before = _Stall(float(first), float(last), int(attempts), (int(left), int(received)))
     except ValueError:
         return _Stall(now_s, now_s, 0, amount)
-    within_s = _SAME_WITHIN_S if amount == _NO_AMOUNT else _SAME_RESYNC_WITHIN_S
-    is_same = before.amount == amount and before.first_s <= now_s
-    if is_same and 0 <= now_s - before.last_s <= within_s:
+    is_known = before.first_s <= now_s and now_s - before.last_s >= 0
+    if is_known and now_s - before.last_s <= within_s and before.amount == amount:
         return before._replace(last_s=now_s)
-    return _Stall(now_s, now_s, 0, amount)
+    # Of a resync also over a new connection, which counts from 0 what it has received.
+    has_moved = not is_resync or amount[0] < before.amount[0]
+    return _Stall(now_s, now_s, 0 if has_moved or not is_known else before.attempts, amount)
 
 
 def _save(device: Device, peer: str, stall: _Stall) -> None:
-    _note(device, peer).write(
-        f"{stall.first_s:.1f} {stall.last_s:.1f} {stall.attempts} {stall.amount}"
+    kind = _HANDSHAKE if stall.amount == plan.NO_AMOUNT else _RESYNC
+    _note(device, peer, kind).write(
+        f"{stall.first_s:.1f} {stall.last_s:.1f} {stall.attempts} {stall.amount[0]}"
+        f" {stall.amount[1]}"
     )
 
 
-def _note(device: Device, peer: str) -> state_files.StateFile:
-    return state_files.of_device(device.name, f"stalled.{peer}")
+def _note(device: Device, peer: str, kind: str) -> state_files.StateFile:
+    return state_files.of_device(device.name, f"{kind}.{peer}")

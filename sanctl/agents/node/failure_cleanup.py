@@ -202,15 +202,18 @@ def note_frozen_demotion(device: Device) -> Iterator[None]:
     Raises:
         SanctlError: the failure of the code inside.
     """
+    was_noted = _note(device.name, DEMOTE).exists()
+    # A note of one before would have the failure of this one cleaned up, whatever that is.
+    remove_notes(device.name, DEMOTE)
     try:
         yield
     except SanctlError as error:
         if _FROZEN.issuperset(problem.code for problem in error.problems):
             write_note(device, DEMOTE)
-        else:
-            # A note of one before would have the failure of this one cleaned up.
-            remove_notes(device.name, DEMOTE)
         raise
+    # Pacemaker keeps the failure of the one before: until this node is a standby in sync.
+    if was_noted:
+        write_note(device, DEMOTE)
 
 
 def note_start_not_begun(device: Device) -> None:

@@ -44,6 +44,11 @@ STALLED_AFTER_S = 60.0
 #: and one that a policy holds back is suspended.
 STANDS_AFTER_S = 180.0
 
+#: Of a resync: KiB that are out of sync, and that were received since the connection began.
+Amount = tuple[int, int]
+#: Of a handshake.
+NO_AMOUNT: Amount = (-1, -1)
+
 _EXCHANGES = frozenset({"WFBitMapS", "WFBitMapT"})
 _BEHIND = frozenset({"Inconsistent", "Outdated"})
 
@@ -75,7 +80,10 @@ def filling_peers(state: ResourceState) -> tuple[PeerState, ...]:
     return tuple(
         peer
         for peer in state.peers
-        if peer.is_connected and peer.is_sync_source and not is_held_back(peer)
+        if peer.is_connected
+        and peer.is_sync_source
+        and peer.out_of_sync_kib is not None
+        and not is_held_back(peer)
     )
 
 
@@ -86,9 +94,13 @@ def is_held_back(peer: PeerState) -> bool:
     )
 
 
-def amount(peer: PeerState) -> str:
-    """Return what has changed of a resync if a single block has come, or was written by a host."""
-    return f"{peer.out_of_sync_kib}/{peer.received_kib}"
+def amount(peer: PeerState) -> Amount:
+    """Return how far a resync is: one of both has changed if a single block has come.
+
+    Also if a host has written: where the source is the Primary, as a rule, it is never seen to
+    stand.
+    """
+    return peer.out_of_sync_kib or 0, peer.received_kib or 0
 
 
 def _is_left_unfinished(state: ResourceState, peer: PeerState) -> bool:

@@ -149,8 +149,28 @@ def test_a_resync_that_stands_still_is_begun_anew(node: FakeNode, every_s: float
     assert node.commands() == []
     monitors(node, 1, state=FILLED, every_s=every_s)
     assert node.commands() == ["drbdsetup disconnect vol 2", "drbdadm adjust vol"]
-    monitors(node, before, state=FILLED, every_s=every_s)
-    assert len(node.commands()) == 2, "the next attempt waits longer"
+    # Each connection counts anew what it has received, and begins with a handshake.
+    for again, times in enumerate((2, 4), start=1):
+        source = SOURCE._replace(received_kib=again)
+        monitors(
+            node,
+            1,
+            state=FILLED._replace(peers=(WAITING, source._replace(replication="WFBitMapT"))),
+        )
+        anew = FILLED._replace(peers=(WAITING, source))
+        monitors(node, int(times * STANDS_AFTER_S // every_s) + 1, state=anew, every_s=every_s)
+        assert len(node.commands()) == 2 * again, "the next attempt waits longer"
+        monitors(node, 1, state=anew, every_s=every_s)
+        assert len(node.commands()) == 2 * again + 2
+    moved = FILLED._replace(peers=(WAITING, SOURCE._replace(out_of_sync_kib=9716)))
+    monitors(node, before + 1, state=moved, every_s=every_s)
+    assert len(node.commands()) == 8, "it has moved since"
+
+
+def test_a_resync_of_which_no_amount_is_known_does_not_stand_still(node: FakeNode) -> None:
+    unknown = FILLED._replace(peers=(WAITING, SOURCE._replace(out_of_sync_kib=None)))
+    monitors(node, 40, state=unknown)
+    assert node.commands() == []
 
 
 @pytest.mark.parametrize(

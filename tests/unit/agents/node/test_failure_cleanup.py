@@ -519,3 +519,20 @@ def test_another_failed_demotion_is_an_operators(runtime: Path) -> None:
             raise error
     assert not list((runtime / "node").iterdir())
     assert asked() == []
+
+
+def test_one_that_succeeds_later_leaves_the_failure_of_the_one_before(runtime: Path) -> None:
+    with pytest.raises(CommandError), failure_cleanup.note_frozen_demotion(device("vol1")):
+        raise CommandError(Problem("SAN-DM-002", "no answer"))
+    with failure_cleanup.note_frozen_demotion(device("vol1")):
+        pass
+    age(runtime)
+    assert asked() == [cleanup("vol1", DEMOTE)]
+    # One that is killed is none that waited.
+    failure_cleanup.write_note(device("vol1"), DEMOTE)
+    with (
+        pytest.raises(OSError, match="killed"),
+        failure_cleanup.note_frozen_demotion(device("vol1")),
+    ):
+        raise OSError("killed")
+    assert not list((runtime / "node").iterdir())
