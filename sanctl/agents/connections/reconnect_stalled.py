@@ -91,7 +91,9 @@ def reconnect(
         is_negotiating = plan.is_negotiating(state)
         is_exchanging = is_negotiating or peer.replication != "Established"
         what = state.disk if is_negotiating else peer.replication
-        if not is_exchanging:
+        if not is_exchanging and state.disk == "UpToDate":
+            what = f"{peer.disk}, with no block that differs,"
+        elif not is_exchanging:
             what = f"a resync ({state.disk} here, {peer.disk} there)"
         journal.write(
             f"{device.name}: {what} with {peer.name} does not end: reconnecting; then"
