@@ -327,7 +327,8 @@ def _reconnect_stalled(runner: Runner, device: Device, state: ResourceState) -> 
     is_exchanging = any(peer.replication.startswith("WFBitMap") for peer in state.peers)
     is_dropped = any(peer.connection == "StandAlone" for peer in state.peers)
     disks = {state.disk, *(peer.disk for peer in state.peers)}
-    if not (is_exchanging or is_dropped or disks & {"Negotiating", "Inconsistent", "Outdated"}):
+    unsettled = {"Negotiating", "Inconsistent", "Outdated", "Consistent"}
+    if not (is_exchanging or is_dropped or disks & unsettled):
         return state
     # Imported here: rarely needed, and monitors must start fast.
     from sanctl.agents.connections import reconnect_stalled  # noqa: PLC0415

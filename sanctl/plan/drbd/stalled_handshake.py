@@ -28,9 +28,10 @@ after a handshake in the middle of one no further block was asked for (9.3.3, se
 replicas, after cuts in a row: SyncTarget, nothing suspended, and not one block in ten minutes). The
 next handshake goes on with what the bitmaps name.
 
-A peer that was Outdated for a moment, and is UpToDate, may be called Outdated here for good (9.3.3,
-seen after a cut of all power: Established, no block out of sync, UpToDate by its own word). It
-counts for no majority then. The next handshake tells its state again.
+A peer that was Outdated or Consistent for a moment, and is UpToDate, may be called so here for good
+(9.3.3, seen after a cut of all power, and after three cuts in a row: Established, no block out of
+sync, UpToDate by its own word). It counts for no majority then. The next handshake tells its state
+again.
 
 Two standbys that DRBD has disconnected, as one was Inconsistent beside another's generation, stay
 StandAlone although both have the Primary's data meanwhile. Without that Primary neither has a
@@ -75,17 +76,17 @@ def exchanging_peers(state: ResourceState) -> tuple[PeerState, ...]:
             peer.replication in _EXCHANGES
             or is_negotiating(state)
             or _is_left_unfinished(state, peer)
-            or _is_called_outdated(state, peer)
+            or _is_called_behind(state, peer)
         )
     )
 
 
-def _is_called_outdated(state: ResourceState, peer: PeerState) -> bool:
-    """Whether a peer that lacks nothing is called Outdated here, where all is in order."""
-    return state.disk == "UpToDate" and (peer.disk, peer.replication, peer.out_of_sync_kib) == (
-        "Outdated",
-        "Established",
-        0,
+def _is_called_behind(state: ResourceState, peer: PeerState) -> bool:
+    """Whether a peer that lacks nothing is not called UpToDate here, where all is in order."""
+    return (
+        state.disk == "UpToDate"
+        and peer.disk in {"Outdated", "Consistent"}
+        and (peer.replication, peer.out_of_sync_kib) == ("Established", 0)
     )
 
 

@@ -132,19 +132,20 @@ def test_of_two_replicas_one_that_goes_on_negotiating_is_reconnected() -> None:
     assert not may_reconnect(negotiating._replace(role="Primary", peers=(OTHER,)), OTHER)
 
 
+@pytest.mark.parametrize("disk", ["Outdated", "Consistent"])
 @pytest.mark.parametrize("role", ["Primary", "Secondary"])
-def test_a_peer_that_is_called_outdated_and_lacks_nothing_is_reconnected(
-    node: FakeNode, role: str
+def test_a_peer_that_is_called_behind_and_lacks_nothing_is_reconnected(
+    node: FakeNode, role: str, disk: str
 ) -> None:
     """Seen with 9.3.3 after a cut of all power: UpToDate by its own word, and for no majority."""
-    outdated = STUCK._replace(replication="Established", disk="Outdated", out_of_sync_kib=0)
+    outdated = STUCK._replace(replication="Established", disk=disk, out_of_sync_kib=0)
     here = STANDBY._replace(role=role, peers=(OTHER, outdated, OTHER._replace(name="n4")))
     node.states["vol"] = here
     monitors(node, 6, state=here)
     assert node.commands() == []
     monitors(node, 1, state=here)
     assert node.commands() == RECONNECT
-    assert "vol: Outdated, with no block that differs, with n2 does not end" in node.journal[-1]
+    assert f"vol: {disk}, with no block that differs, with n2 does not end" in node.journal[-1]
     for change in ({"out_of_sync_kib": 4}, {"out_of_sync_kib": None}, {"disk": "UpToDate"}):
         other = here._replace(peers=(OTHER, outdated._replace(**change)))
         assert exchanging_peers(other) == ()
