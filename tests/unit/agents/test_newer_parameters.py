@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
-from sanctl.agents import cluster_toml, device, ocf
+from sanctl.agents import cluster_toml, device, device_role, ocf
 from sanctl.agents.connections import isolation, peers, start_connection
 from sanctl.agents.device_metadata import METADATA
+from sanctl.agents.fencing import joined_peers
 from sanctl.agents.node import failure_cleanup
 from sanctl.agents.recovery import fs_shutdown, pool_remount
 from sanctl.agents.replica import (
@@ -248,3 +249,42 @@ def test_a_start_that_cannot_note_what_a_device_was_held_as_is_tried_again(
     assert state_files.of_node("failed-start.vol1").exists()
     assert device.start() == ocf.SUCCESS
     assert not state_files.of_node("failed-start.vol1").exists()
+
+
+def test_a_start_notes_who_has_joined_before_the_replica_connects(
+    stopped: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its peer may die right after that, and a Primary that is noted nowhere is taken over by none.
+
+    Where the cluster does not answer the start goes on.
+    """
+    monkeypatch.setenv("OCF_RESKEY_CRM_meta_interval", "0")
+    bring_up, done = isolation.bring_up, list[object]()
+
+    def ask(_runner: object, others: list[str]) -> None:
+        done.append(others)
+        raise CommandError(Problem("SAN-CMD-002", "no answer"))
+
+    def noted(*given: Any, **options: Any) -> None:
+        done.append("connects")
+        bring_up(*given, **options)
+
+    monkeypatch.setattr(joined_peers, "record_others", ask)
+    monkeypatch.setattr(isolation, "bring_up", noted)
+    assert device.start() == ocf.SUCCESS
+    assert done == [["n2"], "connects"]
+
+
+def test_a_demotion_that_waits_for_frozen_io_is_noted(
+    stopped: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OCF_RESKEY_CRM_meta_interval", "0")
+    _bring_up(stopped)
+
+    def frozen(*_: object) -> None:
+        raise CommandError(Problem("SAN-DM-002", "no answer within 57 s"))
+
+    monkeypatch.setattr(device_role, "demote", frozen)
+    with pytest.raises(CommandError, match="57 s"):
+        device.demote()
+    assert state_files.node_suffixes("failed-demote") == ["vol1"]

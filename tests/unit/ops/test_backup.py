@@ -389,8 +389,18 @@ def test_the_list_and_a_verify(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> Non
     assert bed.run("backup list other")[1] == []
     # Another digest, then another length.
     assert bed.run(f"backup verify {name}")[1][0]["code"] == "SAN-BKP-020"
-    monkeypatch.setattr(block_stream, "digest_of_pipe", lambda *_, silence_s: (DIGEST, 5))
-    assert bed.run(f"backup verify {name}")[1][0]["code"] == "SAN-BKP-020"
+    silences: list[float] = []
+
+    def digest(*_: object, silence_s: float) -> tuple[str, int]:
+        silences.append(silence_s)
+        return DIGEST, 5
+
+    monkeypatch.setattr(block_stream, "digest_of_pipe", digest)
+    for wait_s in (60, 4000):
+        found = bed.run(f"backup verify {name} --wait {wait_s}")
+        assert found[1][0]["code"] == "SAN-BKP-020"
+    # A backup may have the repository in between, for as long as a command waits for it.
+    assert silences[1] - silences[0] == 4000 - 60
     monkeypatch.setattr(block_stream, "digest_of_pipe", lambda *_, silence_s: (DIGEST, 64 << 20))
     assert bed.run(f"backup verify {name}")[1]["sha256"] == DIGEST
     # borg's own commands can have taken the comment away: the digest says whether it is whole.

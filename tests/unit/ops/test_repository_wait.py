@@ -48,6 +48,12 @@ def test_borg_says_it_by_the_session(bed: Bed, monkeypatch: pytest.MonkeyPatch) 
         "waiting for repository nas, for up to 55 s: on this node backups are under way of web"
     ]
 
+    # In its node's turn no other backup of the node has it; its own is noted by then.
+    say_waits(session, bed.borg, has_turn=True)
+    bed.borg.on_wait(30)
+    assert lines[-1].endswith("another command uses it, on this node or another one")
+    say_waits(session, bed.borg)
+
     def unreadable(_repository: str) -> tuple[str, ...]:
         raise OSError(5, "Input/output error")
 

@@ -391,6 +391,11 @@ def test_an_order_that_was_carried_out_and_not_deleted_ends_with_the_next_contac
     assert state_files.of_device("vm1", "operator-trust").exists() and node.orders
     heal.carry_out_order(node, DEVICE, in_contact("Established", disk="UpToDate"))
     assert node.orders == {}
+    # Of one that was deleted nothing is noted: with that each monitor would be a whole one.
+    node = Node({"n2": ("revive", f"{UUID} {HELD}")})
+    heal.carry_out_order(node, DEVICE, state("Connecting", disk="UpToDate"))
+    assert node.orders == {} and state_files.device_suffixes("vm1", "unsure") == []
+    assert not state_files.of_device("vm1", "unsure").exists()
 
 
 def test_a_suspect_one_that_is_good_otherwise_is_trusted_without_its_peer(

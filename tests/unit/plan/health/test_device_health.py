@@ -157,6 +157,12 @@ def test_what_is_left_where_no_replica_is_whole(disks: tuple[str, str], said: st
         state = f"disk={disk} connection=Connected replication=Established role=Secondary"
         fake.attribute(node, "sanctl-vm1", f"{state} out-of-sync=0")
     assert _findings(fake)["SAN-HLT-032"].do.startswith(said)
+    # Before its first promotion a device has replicas that nothing was written to.
+    cluster = _cluster(fake)
+    device = cluster.cib.device("vm1")
+    assert device is not None
+    found = device_findings(cluster, replace(device, is_new=True), now_s=NOW)
+    assert all("no replica is whole" not in each.do for each in found)
 
 
 @pytest.mark.parametrize("role", ["Unpromoted", "Slave"])
