@@ -23,12 +23,16 @@ AGENT = "/usr/sbin/fence_ipmilan"
 FOLDER = "/var/tmp/slow-bmc"
 # Longer than Pacemaker lets a monitor of it take (pcmk_monitor_timeout).
 SLOW_S = 60
-# It takes its time over an order, too.
-SWITCH_S = 5
-# Options come on standard input. The agent is started with its own name, which it prints.
+# It takes its time over an order, too, so that one which waits for a monitor of 30 s is late.
+SWITCH_S = 12
+# Options come on standard input. All devices of the node have the same agent.
 SLOW_AGENT = f"""\
 #!/bin/sh
 given=$(cat)
+case "$given" in
+*ip={{address}}*) ;;
+*) printf '%s\\n' "$given" | {FOLDER}/fence_ipmilan "$@"; exit ;;
+esac
 case "$given" in
 *action=monitor*)
     echo $$ >{FOLDER}/monitor
@@ -55,7 +59,7 @@ def fencer(bed: LabSession) -> Iterator[str]:
         node,
         f"mkdir -p {FOLDER}; cp {AGENT} {FOLDER}/fence_ipmilan; cat >{FOLDER}/slow;"
         f" chmod 755 {FOLDER}/slow; mount --bind {FOLDER}/slow {AGENT}",
-        stdin=SLOW_AGENT,
+        stdin=SLOW_AGENT.replace("{address}", bed.node(LOST).bmc_address),
     )
     try:
         yield node
@@ -70,9 +74,9 @@ def test_a_node_is_fenced_while_its_bmc_is_slow_to_answer(bed: LabSession, fence
     def is_asked() -> bool:
         return bed.sh(fencer, f"kill -0 $(cat {FOLDER}/monitor)", ok=range(256)).status == 0
 
+    began_s = bed.cut_power(LOST)
     with bed.stream(fencer, f"stonith_admin --query {DEVICE} --timeout {SLOW_S}"):
         wait_for("a monitor of the BMC", is_asked, within_s=30)
-        began_s = bed.cut_power(LOST)
         wait_for(f"{LOST} to have power", lambda: bed.has_power(LOST), within_s=NOTICE_DEADLINE_S)
     assert len(bed.sh(fencer, f"cat {FOLDER}/orders").stdout.split()) == 1
     wait_for(
