@@ -4,17 +4,12 @@
 An archive gets its name as a backup last (`keep`), when borg has stored all of it, and the process
 that has read the device has seen that. An archive of another name is no backup: borg also keeps
 one of a stream that broke off at the end of a file.
-
-borg gets the passphrase from a file by a command of its own, so it is in no command line, no
-variable and no log.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import shlex
-import stat
 import tarfile
 import time
 from collections.abc import Callable, Iterator
@@ -22,15 +17,13 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
-from sanctl.config.backups import SECRETS
-from sanctl.drivers import block_stream
+from sanctl.drivers import block_stream, borg_access
+from sanctl.drivers.borg_problems import NO_CACHE, problem_of
 from sanctl.errors import CommandError, Problem
 from sanctl.model.backup import WRITING, Backup, BackupName, Repository
 from sanctl.parse.borg import (
-    BROKEN_CACHE,
     LOCK_FOLDER,
     LOCK_TIMEOUT,
-    Failure,
     Writer,
     backups_of,
     comment_of,
@@ -40,13 +33,10 @@ from sanctl.parse.borg import (
     parse_stored_bytes,
 )
 from sanctl.system import pipe_wait
-from sanctl.system.files import exists
 from sanctl.system.runner import CommandResult, PipedProgram, Runner
 
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
-#: borg's caches and what it knows of its repositories.
-BASE = "/var/lib/sanctl/borg"
 #: A device's changes are stored in units of that. A smaller one costs memory, here and on the other
 #: server, and in each archive: about 300 MiB for a million chunks.
 CHUNK_BYTES = 1 << 20
@@ -65,47 +55,6 @@ PROGRAM = ("nice", "-n", "19", "ionice", "-c", "3", "borg")
 _ANY = range(256)
 _MEMBER_BYTES = 4096
 _BLOCK = tarfile.BLOCKSIZE
-
-LOCKED, MOVED, NO_CACHE = "SAN-BKP-012", "SAN-BKP-030", "SAN-BKP-032"
-_CODES = {
-    "Repository.DoesNotExist": "SAN-BKP-010",
-    "Repository.InvalidRepository": "SAN-BKP-010",
-    "PathNotAllowed": "SAN-BKP-010",
-    "PassphraseWrong": "SAN-BKP-011",
-    "NoPassphraseFailure": "SAN-BKP-011",
-    "PasscommandFailure": "SAN-BKP-011",
-    LOCK_TIMEOUT: "SAN-BKP-012",
-    "LockFailed": "SAN-BKP-012",
-    "NoSpace": "SAN-BKP-013",
-    "Repository.InsufficientFreeSpaceError": "SAN-BKP-013",
-    "Repository.StorageQuotaExceeded": "SAN-BKP-013",
-    "ConnectionClosed": "SAN-BKP-014",
-    "ConnectionClosedWithHint": "SAN-BKP-014",
-    "Archive.DoesNotExist": "SAN-BKP-016",
-    "Archive.AlreadyExists": "SAN-BKP-017",
-    "Repository.AlreadyExists": "SAN-BKP-018",
-    # It is asked where an encrypted repository was at another place before; and is told no here.
-    "Cache.RepositoryAccessAborted": MOVED,
-    BROKEN_CACHE: NO_CACHE,
-}
-_HINTS = {
-    "SAN-BKP-010": "is it mounted? A new one is made by 'sanctl backup init'",
-    "SAN-BKP-011": f"the right one belongs in {SECRETS}/NAME.passphrase on this node",
-    LOCKED: "another backup or check uses it: try again later, or with --wait SECONDS, where the "
-    "command has it. Where none does, because a server was lost",
-    MOVED: "borg on this node knows the repository at another place. If it was moved, or its "
-    "server has another name, once on each node that says so",
-    NO_CACHE: f"it was removed once, and is made anew from the repository: has {BASE} room, and "
-    "does its disk read and write?",
-    "SAN-BKP-013": "nothing that is there was lost. 'sanctl backup prune' makes room, and needs "
-    "some itself: where it fails so, make some beside the repository, or 'borg config REPOSITORY "
-    f"additional_free_space 0' where some is kept free. borg's cache here needs room, too: {BASE}",
-    "SAN-BKP-014": "is the server up, is borg installed there, does it know this node's key, and "
-    "has it the host key that this node expects (known_hosts)?",
-    "SAN-BKP-016": "'sanctl backup list' shows those that there are",
-    "SAN-BKP-017": "'sanctl backup list' shows it",
-    "SAN-BKP-018": "it stays as it is; use it, or name another place",
-}
 
 
 def _cache_made_anew(
@@ -369,16 +318,15 @@ class Borg:
     def _command(
         self, arguments: tuple[str, ...], lock_s: int
     ) -> tuple[tuple[str, ...], dict[str, str]]:
-        secret = f"{SECRETS}/{self.repository.name}"
-        check_secret(f"{secret}.passphrase")
+        borg_access.check_secret(borg_access.passphrase_file(self.repository))
         common = ("--log-json", "--lock-wait", str(lock_s))
         env = {
-            **_environment(self.repository),
+            **borg_access.environment(self.repository),
             # Each would be asked on a terminal; nobody is there.
             "BORG_RELOCATED_REPO_ACCESS_IS_OK": "no",
             "BORG_UNKNOWN_UNENCRYPTED_REPO_ACCESS_IS_OK": "no",
         }
-        os.makedirs(BASE, mode=0o700, exist_ok=True)
+        os.makedirs(borg_access.BASE, mode=0o700, exist_ok=True)
         return (*PROGRAM, arguments[0], *common, *arguments[1:]), env
 
     def _checked(self, result: CommandResult) -> CommandResult:
@@ -406,70 +354,6 @@ class Borg:
                 Problem("SAN-BKP-015", f"repository {name}: borg was killed ({-result.status})")
             )
         return CommandError(problem_of(parse_failure(result.stderr), self.repository))
-
-
-def problem_of(failure: Failure, repository: Repository) -> Problem:
-    """Return the problem that borg's failure is, with a code of ours."""
-    code = _CODES.get(failure.kind, "SAN-BKP-015")
-    said = f"{failure.text} ({failure.remote})" if failure.remote else failure.text
-    hint = _HINTS.get(code, "")
-    if code == LOCKED:
-        hint += f": {shell_line(repository, 'break-lock')}"
-    elif code == MOVED:
-        hint += f": {shell_line(repository, 'list', BORG_RELOCATED_REPO_ACCESS_IS_OK='yes')}"
-    return Problem(code, f"repository {repository.name}: {said}", hint)
-
-
-def shell_line(repository: Repository, command: str, **variables: str) -> str:
-    """Return the line by which an operator has borg do a command, as sanctl would on this node."""
-    words = {**_environment(repository), **variables}
-    given = " ".join(f"{name}={shlex.quote(value)}" for name, value in words.items())
-    return f"{given} borg {command} {shlex.quote(repository.location)}"
-
-
-def _environment(repository: Repository) -> dict[str, str]:
-    """Return where borg has what it knows, and by what it gets into a repository."""
-    secret = f"{SECRETS}/{repository.name}"
-    env = {"BORG_BASE_DIR": BASE, "BORG_PASSCOMMAND": f"cat {secret}.passphrase"}
-    if repository.is_remote:
-        env["BORG_RSH"] = " ".join(_ssh(secret))
-    return env
-
-
-def check_secret(path: str) -> None:
-    """Check that a file with a secret is there, and that only its owner can read it.
-
-    Raises:
-        CommandError: it is not.
-    """
-    try:
-        mode = os.stat(path).st_mode
-    except OSError as error:
-        raise CommandError(
-            Problem(
-                "SAN-BKP-011",
-                f"{path}: {error.strerror}",
-                "the playbook puts it there from sanctl_backup_repositories",
-            )
-        ) from error
-    if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise CommandError(
-            Problem(
-                "SAN-BKP-011",
-                f"{path} can be read by others than its owner",
-                f"chmod 0600 {path}; and think of the passphrase as known",
-            )
-        )
-
-
-def _ssh(secret: str) -> tuple[str, ...]:
-    # A server that is gone is noticed within half a minute, and nothing is asked on a terminal.
-    options = ["BatchMode=yes", "ConnectTimeout=15", "ServerAliveInterval=10"]
-    options += ["ServerAliveCountMax=3", "StrictHostKeyChecking=yes"]
-    if exists(f"{secret}.known_hosts"):
-        options.append(f"UserKnownHostsFile={secret}.known_hosts")
-    key = ("-i", f"{secret}.key") if exists(f"{secret}.key") else ()
-    return ("ssh", *key, *(word for option in options for word in ("-o", option)))
 
 
 def _timestamp(taken_s: int) -> str:

@@ -36,8 +36,8 @@ OFFLINE = frozenset({"offline", "0"})
 # A new folder for each start of the unit; its inode number is not known to be used again.
 PACEMAKER_CGROUP = "/sys/fs/cgroup/system.slice/pacemaker.service"
 #: Nodes of which this process has found that they have joined, in which start of Pacemaker, and had
-#: no room to note it. For the handler of a frozen Primary: once its peer is fenced, the CIB does
-#: not expect it to be up any more.
+#: no room to note it. For the handler of a frozen Primary: once its peer is lost, the CIB does not
+#: say any more that it had joined.
 _MET_UNNOTED: set[tuple[str, str]] = set()
 
 

@@ -37,7 +37,7 @@ import contextlib
 import errno
 import os
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from sanctl.agents import ocf
@@ -174,46 +174,44 @@ def _says_disk_error(error: SanctlError) -> bool:
     return any(text in problem.text for problem in error.problems for text in _DISK_ERROR_TEXTS)
 
 
-@contextlib.contextmanager
-def note_refused_promotion(device: Device) -> Iterator[None]:
+def note_refused_promotion(device: Device) -> contextlib.AbstractContextManager[None]:
     """Note a failed promotion where DRBD refuses it for what its fence-peer handler has answered.
 
     Raises:
         SanctlError: the failure of the code inside.
     """
-    was_noted = _note(device.name, PROMOTE).exists()
-    # A note of one before would have the failure of this one cleaned up, whatever that is.
-    remove_notes(device.name, PROMOTE)
-    try:
-        yield
-    except SanctlError as error:
-        if drbdsetup.is_refused_for_peer(error):
-            write_note(device, PROMOTE)
-        raise
-    # Pacemaker keeps the failure of the one before: until this node is a standby again.
-    if was_noted:
-        write_note(device, PROMOTE)
+    return _noting(device, PROMOTE, drbdsetup.is_refused_for_peer)
 
 
-@contextlib.contextmanager
-def note_frozen_demotion(device: Device) -> Iterator[None]:
+def note_frozen_demotion(device: Device) -> contextlib.AbstractContextManager[None]:
     """Note a failed demotion where what it waited for gave no answer, as where I/O is frozen.
 
     Raises:
         SanctlError: the failure of the code inside.
     """
-    was_noted = _note(device.name, DEMOTE).exists()
+    return _noting(device, DEMOTE, _says_frozen)
+
+
+def _says_frozen(error: SanctlError) -> bool:
+    return _FROZEN.issuperset(problem.code for problem in error.problems)
+
+
+@contextlib.contextmanager
+def _noting(
+    device: Device, operation: str, passes_by_itself: Callable[[SanctlError], bool]
+) -> Iterator[None]:
+    was_noted = _note(device.name, operation).exists()
     # A note of one before would have the failure of this one cleaned up, whatever that is.
-    remove_notes(device.name, DEMOTE)
+    remove_notes(device.name, operation)
     try:
         yield
     except SanctlError as error:
-        if _FROZEN.issuperset(problem.code for problem in error.problems):
-            write_note(device, DEMOTE)
+        if passes_by_itself(error):
+            write_note(device, operation)
         raise
     # Pacemaker keeps the failure of the one before: until this node is a standby in sync.
     if was_noted:
-        write_note(device, DEMOTE)
+        write_note(device, operation)
 
 
 def note_start_not_begun(device: Device) -> None:

@@ -17,8 +17,10 @@ from typing import Any
 
 import pytest
 
-from sanctl.drivers import block_stream, borg
-from sanctl.drivers.borg import Borg, check_secret, problem_of
+from sanctl.drivers import block_stream, borg, borg_access
+from sanctl.drivers.borg import Borg
+from sanctl.drivers.borg_access import check_secret
+from sanctl.drivers.borg_problems import problem_of
 from sanctl.errors import CommandError
 from sanctl.model.backup import BackupName, Repository
 from sanctl.parse.borg import Failure, Writer, parse_lock_holder
@@ -98,8 +100,8 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Borg:
     (tmp_path / "base").mkdir()
     (tmp_path / "nas").mkdir()
     monkeypatch.setattr(borg, "PROGRAM", (sys.executable, str(program)))
-    monkeypatch.setattr(borg, "SECRETS", str(secrets))
-    monkeypatch.setattr(borg, "BASE", str(tmp_path / "base"))
+    monkeypatch.setattr(borg_access, "SECRETS", str(secrets))
+    monkeypatch.setattr(borg_access, "BASE", str(tmp_path / "base"))
     return Borg(LocalRunner(), Repository(name="nas", location=str(tmp_path / "nas")))
 
 
@@ -359,14 +361,14 @@ def test_the_line_for_the_operator_has_what_borg_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, code: str, end: str
 ) -> None:
     """Without the key and the host's key the server lets nobody in."""
-    monkeypatch.setattr(borg, "SECRETS", str(tmp_path))
+    monkeypatch.setattr(borg_access, "SECRETS", str(tmp_path))
     for kept in ("key", "known_hosts"):
         (tmp_path / f"nas.{kept}").touch()
     problem = problem_of(Failure(kind, "why", ""), NAS)
     assert problem.code == code and problem.hint.endswith(f"{end} {NAS.location}")
     line = problem.hint.partition(": ")[2].partition(": ")[2] or problem.hint
     words = dict(each.split("=", 1) for each in shlex.split(line) if each.startswith("BORG_"))
-    assert words["BORG_BASE_DIR"] == borg.BASE
+    assert words["BORG_BASE_DIR"] == borg_access.BASE
     assert words["BORG_PASSCOMMAND"] == f"cat {tmp_path}/nas.passphrase"
     assert f"-i {tmp_path}/nas.key" in words["BORG_RSH"]
     assert f"UserKnownHostsFile={tmp_path}/nas.known_hosts" in words["BORG_RSH"]
