@@ -36,8 +36,8 @@ agents: setup
 
 test: lint ## Everything CI runs: check, the laboratory's quick tests, a slice of all others (45 minutes)
 	@$(ROOT) env SANCTL_LAB_TESTS=required PYTHONDONTWRITEBYTECODE=1 \
-	  timeout --foreground 85m $(BIN)/pytest --slice -m 'not lab or quick or slice' \
-	  --durations=30 tests/unit tests/lab tests/chaos
+	  timeout --foreground 85m $(BIN)/python -m tests.support.parts \
+	  -m 'not lab or quick or slice' --durations=30
 
 test-faults: setup ## The long tests: fencing, strategies, stops, levels, caches, double faults (hours)
 	@$(ROOT) env SANCTL_LAB_TESTS=required PYTHONDONTWRITEBYTECODE=1 \

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The pytest plugin that prints all collected tests with their marks: one line of JSON.
 
+And which laboratory each of the slice needs.
+
 With TURNS in the environment also in how many runs all have had their turn, at these paces.
 """
 
@@ -12,6 +14,7 @@ import os
 import pytest
 
 HEAD = "tests and marks: "
+SHAPES_HEAD = "shapes of the slice: "
 TURNS = "SANCTL_TEST_TURNS"
 TURNS_HEAD = "turns: "
 
@@ -20,10 +23,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Print the tests in the order in which they would run."""
     marks = {item.nodeid: [mark.name for mark in item.iter_markers()] for item in session.items}
     print(f"\n{HEAD}{json.dumps(marks)}")
-    if paces := os.environ.get(TURNS):
-        # Plugins, too: pytest loads them after this one.
-        from tests.support import rotation, run_recorder, turns  # noqa: PLC0415
+    # Plugins, too: pytest loads them after this one.
+    from tests.support import rotation, run_recorder, turns  # noqa: PLC0415
 
+    print(f"{SHAPES_HEAD}{json.dumps(rotation.shapes_in_slice(session.config))}")
+    if paces := os.environ.get(TURNS):
         tests, record = rotation.lab_tests(session.items), run_recorder.read()
         for pace in paces.split():
             print(f"{TURNS_HEAD}{turns.describe(tests, record, pace=float(pace))}")

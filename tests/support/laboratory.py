@@ -46,9 +46,8 @@ _XFS_SPEC = LabSpec(name=f"test{XFS}", filesystem="xfs")
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs the laboratory, with a deadline none of it should come near."""
-    tests = Path(__file__).parents[1]
     for item in items:
-        if any(item.path.is_relative_to(tests / folder) for folder in _FOLDERS):
+        if needs_laboratory(item):
             item.add_marker(pytest.mark.lab)
             # A mark of the test itself comes before one that its module has for all of its tests.
             if item.get_closest_marker("timeout") is None:
@@ -58,13 +57,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Let the shared laboratories be built and boot while the tests run that need none.
 
-    Both at once, if the machine has the memory: no test in one has another's boot beside it.
+    Both at once, if the machine has the memory, and each by the part of the run that has it.
     """
-    needs = [item.get_closest_marker("lab") is not None for item in session.items]
+    needs = [needs_laboratory(item) for item in session.items]
     if not any(needs) or all(needs) or _OWN_LAB or session.config.option.collectonly:
         return
-    wanted = [LabSpec(name=_NAME)]
-    if any(shape_of(item) == XFS for item in session.items):
+    shapes = {shape_of(item) for item in session.items if needs_laboratory(item)}
+    wanted = [LabSpec(name=_NAME)] if "" in shapes else []
+    if XFS in shapes:
         wanted.append(_XFS_SPEC)
     while wanted and _missing_requirements(*wanted):
         wanted.pop()
@@ -213,9 +213,15 @@ def xfs_bed(_xfs_laboratory: SharedLaboratory) -> LabSession:
     return _xfs_laboratory.lend()
 
 
+def needs_laboratory(item: pytest.Item) -> bool:
+    """Return whether a test runs in a laboratory: by its folder, as its marks come later."""
+    tests = Path(__file__).parents[1]
+    return any(item.path.is_relative_to(tests / folder) for folder in _FOLDERS)
+
+
 def shape_of(item: pytest.Item) -> str:
     """Return which laboratory a test runs in: empty for the session's, else XFS or its module."""
-    if item.get_closest_marker("lab") is None:
+    if not needs_laboratory(item):
         return ""
     info: Any = getattr(item, "_fixtureinfo", None)
     if info and "xfs_bed" in info.names_closure:
@@ -301,5 +307,5 @@ def audited(bed: LabSession) -> Iterator[None]:
 
 def _collect_logs(bed: LabSession) -> None:
     """Keep the logs of all nodes after a failure; of a node that does not answer its console."""
-    report.collect_logs(bed, _REPORT, since_s=0)
+    report.collect_logs(bed, _REPORT / bed.lab.name, since_s=0)
     subprocess.run(["chmod", "-R", "a+rX", str(_REPORT)], check=False)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.support import run_recorder, slices
+from tests.support import parts, run_recorder, slices
 from tests.support.laboratory import shape_of
 from tests.support.last_green import Record
 from tests.support.slices import LabTest, Slice
@@ -112,6 +112,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="mark as `slice` the long laboratory tests that have not run green for longest, and "
         "run them last, as far as the time goes",
     )
+    parser.addoption(
+        "--part",
+        type=int,
+        choices=parts.PARTS,
+        help="leave out the laboratory tests of the other part, which runs beside this one",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -128,11 +134,28 @@ def pytest_collection_modifyitems(
     Ordered after pytest itself has ordered: it puts tests beside each other that share a parameter
     of a module, which would take a long test forward to one that always runs.
     """
+    leave_out_other_part(config, items)
     place_of = mark_slice(config, items) if config.option.slice else {}
     yield
     if config.option.slice:
         place_of_shape = slices.order_of_shapes(map(shape_of, items))
         items.sort(key=lambda item: (place_of.get(item.nodeid, 0), place_of_shape[shape_of(item)]))
+
+
+def leave_out_other_part(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the laboratory tests that the other part of the run has."""
+    part = config.option.part
+    if part is None:
+        return
+    others = [
+        item
+        for item in items
+        if item.nodeid.startswith(_FOLDERS) and parts.part_of(shape_of(item)) != part
+    ]
+    if others:
+        config.hook.pytest_deselected(items=others)
+        left_out = {*others}
+        items[:] = [item for item in items if item not in left_out]
 
 
 def mark_slice(config: pytest.Config, items: list[pytest.Item]) -> dict[str, int]:
@@ -172,6 +195,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     progress = session.config.stash[_PROGRESS]
     selected = {item.nodeid for item in session.items}
     progress.tests = {name: test for name, test in progress.tests.items() if name in selected}
+
+
+def shapes_in_slice(config: pytest.Config) -> dict[str, str]:
+    """Return the shape of the laboratory that each test of the slice was chosen with."""
+    progress = config.stash[_PROGRESS]
+    names = progress.slice.tests if progress.slice else ()
+    return {name: progress.tests[name].shape for name in names if name in progress.tests}
 
 
 def lab_tests(items: Iterable[pytest.Item]) -> list[LabTest]:

@@ -41,6 +41,8 @@ class Recorder:
     commit: str
     number: int
     """How many commits the history has; 0: unknown."""
+    report: str = Path(last_green.FILE).name
+    """The file of the report folder that has the runs."""
     why_not: str = ""
     """Why nothing is recorded any more; empty: it is."""
     runs: list[GreenRun] = field(default_factory=list)
@@ -59,9 +61,12 @@ RECORDER = pytest.StashKey[Recorder]()
 def pytest_configure(config: pytest.Config) -> None:
     """Note the commit before anything runs: what is loaded and rolled out is of this one."""
     number = commit_number()
+    part = config.getoption("part", None)
+    name = Path(last_green.FILE)
     config.stash[RECORDER] = Recorder(
         commit=_git("rev-parse", "--short=10", "HEAD") or "",
         number=number,
+        report=f"{name.stem}-{part}{name.suffix}" if part else name.name,
         why_not="" if number else "no git, or a shallow clone: the commit's number is not known",
     )
 
@@ -174,7 +179,7 @@ def _record(recorder: Recorder, test: str, release: str, measured_s: float) -> N
         return
     recorder.runs.append(run)
     REPORT.mkdir(exist_ok=True)
-    (REPORT / Path(last_green.FILE).name).write_text(
+    (REPORT / recorder.report).write_text(
         "".join(f"{each.line}\n" for each in recorder.runs), encoding="utf-8"
     )
     with _locked():

@@ -2,7 +2,7 @@
 """Brings the record of green runs in line with the tests that there are, and writes its page.
 
 python -m tests.support.test_runs             after tests were added, renamed or removed
-python -m tests.support.test_runs merge FILE  also take the runs of a report, such as CI's
+python -m tests.support.test_runs merge FILE...  also take the runs of reports, such as CI's
 python -m tests.support.test_runs stale       say which families have not run green for long
 python -m tests.support.test_runs turns [N]   say in how many runs of `make test` all have had their
                                               turn, at N times the recorded durations
@@ -63,9 +63,10 @@ def main(arguments: list[str]) -> int:
                 if line.startswith(collected_tests.TURNS_HEAD):
                     print(line.removeprefix(collected_tests.TURNS_HEAD))
             return 0
-        case ["merge", path]:
-            runs = last_green.parse(Path(path).read_text(encoding="utf-8")).runs
-            record = last_green.merge(record, runs.values())
+        case ["merge", _, *_]:
+            for path in arguments[1:]:
+                runs = last_green.parse(Path(path).read_text(encoding="utf-8")).runs
+                record = last_green.merge(record, runs.values())
         case []:
             pass
         case _:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tests.support import last_green, rotation, slices
+from tests.support import last_green, parts, rotation, slices
 from tests.support.last_green import GreenRun, Record
 from tests.support.slices import LabTest
 
@@ -75,13 +75,21 @@ def until_all_ran(tests: Sequence[LabTest], record: Record, *, pace: float = 1.0
 
 
 def describe(tests: Sequence[LabTest], record: Record, *, pace: float = 1.0) -> str:
-    """Return in one line how long a run takes, and after how many all have had their turn."""
-    runs = until_all_ran(tests, record, pace=pace)
-    seen = {name for run in runs for name in run.tests}
+    """Return in one line how long a run takes, and after how many all have had their turn.
+
+    A run is as long as the longer of its parts, which go side by side.
+    """
+    tests_of = {
+        part: [test for test in tests if parts.part_of(test.shape) == part] for part in parts.PARTS
+    }
+    of_parts = [until_all_ran(part, record, pace=pace) for part in tests_of.values()]
+    runs = max(of_parts, key=len)
+    seen = {name for part in of_parts for run in part for name in run.tests}
     left = sum(test.name not in seen for test in tests)
+    quick_s = max(run.quick_s for part in of_parts for run in part)
+    seconds = max(run.seconds for part in of_parts for run in part)
     end = f"{left} tests never have theirs" if left else f"all have theirs in {len(runs)} runs"
     return (
         f"at {pace:g} times the recorded durations: the quick cases end after"
-        f" {max(run.quick_s for run in runs) / 60:.0f} minutes, a run after"
-        f" {max(run.seconds for run in runs) / 60:.0f}; {end}"
+        f" {quick_s / 60:.0f} minutes, a run after {seconds / 60:.0f}; {end}"
     )
