@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Rule: how long a fencing may take where SBD carries it out, or a watchdog is waited for.
+"""Rules: how long a fencing may take, and how long a fencing device may be asked how it is.
 
 A fencing that is given up before it can have ended fails always, and nothing is taken over:
 
 * `sbd message` returns once msgwait of the disk's header is over. Both the agent (`power_timeout`)
   and Pacemaker (`pcmk_reboot_timeout`, else stonith-timeout) end it after their own times.
+* An order to a fencing device waits for a monitor of the same one: its own time begins after that,
+  and the node that has asked for it gives it up after 1.2 times stonith-timeout.
 * While the watchdog of a lost node is waited for, the time of the whole fencing runs, which is 1.2
   times stonith-timeout in Pacemaker 2.1.5.
 """
@@ -16,6 +18,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import ceil
 
+#: What the slowest BMCs need to switch a node off.
+BMC_S = 10
 _UNITS_MS = {"": 1000, "s": 1000, "sec": 1000, "ms": 1, "msec": 1, "m": 60_000, "min": 60_000}
 
 
@@ -48,6 +52,16 @@ def fence_times(
         wait_s = max(2 * watchdog_s, _seconds(present_wait))
         return FenceTimes(message_s, max(timeout_s, _and_a_fifth(wait_s)))
     return FenceTimes(message_s, timeout_s)
+
+
+def longest_ask_s(timeout_s: int) -> int:
+    """Return how long a monitor of a fencing device may take, where a fencing may take so long."""
+    return timeout_s * 12 // 10 - BMC_S
+
+
+def seconds_of(text: str) -> int | None:
+    """Return a time as Pacemaker's options give it, in seconds; None: it is not a time."""
+    return _seconds(text) or None
 
 
 def _and_a_fifth(seconds: int) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 
 from sanctl.config.document import Document
 from sanctl.model.topology import RISK_NO_FENCING, Strategy
+from sanctl.rollout import fence_times
 
 _AGENT = re.compile(r"fence_[a-z0-9_]+")
 _OPTION = re.compile(r"[a-z][a-z0-9_-]*")
@@ -17,6 +18,14 @@ _OPTION = re.compile(r"[a-z][a-z0-9_-]*")
 _SECRETS = frozenset({"password", "passwd", "password_script", "passwd_script", "snmp_priv_passwd"})
 # With these a device could fence another node than its own; the rollout sets them itself.
 _OURS = frozenset({"pcmk_host_list", "pcmk_host_map", "pcmk_host_check", "action"})
+
+
+_ASK = "pcmk_monitor_timeout"
+_TOGETHER = "pcmk_action_limit"
+_TIMEOUT = "sanctl_pacemaker_fence_timeout_s"
+_ASK_OF_ALL = "sanctl_pacemaker_fence_ask_s"
+#: Where the inventory does not say: the defaults of the role sanctl_pacemaker.
+DEFAULTS_S = {_TIMEOUT: 30, _ASK_OF_ALL: 20}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +136,7 @@ def _check_device(
             "SAN-CONF-032", ("nodes", name, kind.agent), f"{agent!r} is not a fence agent's name"
         )
     _check_options(document, name, kind, options)
+    _check_ask(document, name, kind, variables, options)
     identity = f"{agent} {sorted((str(key), str(item)) for key, item in options.items())}"
     if identity in seen:
         document.note("SAN-CONF-033", path, f"is the same as that of {seen[identity]}")
@@ -143,9 +153,46 @@ def _check_options(document: Document, name: str, kind: _Kind, options: Mapping[
                 "a secret would be readable in the CIB",
                 f"set {FENCE_VARIABLES[kind.password]} for the host instead",
             )
+        elif key == _TOGETHER and str(value) != "1":
+            document.note(
+                "SAN-CONF-032",
+                place,
+                "must be 1: with more, two orders or monitors of one device at once can end "
+                "Pacemaker's fencing daemon",
+                "leave it out",
+            )
         elif key in _OURS:
             document.note("SAN-CONF-032", place, "is set by the rollout itself")
         elif not _OPTION.fullmatch(str(key)):
             document.note("SAN-CONF-032", place, "is not the name of an option")
         elif not isinstance(value, str | int | float):
             document.note("SAN-CONF-032", place, "must be a text, a number or a truth value")
+
+
+def _check_ask(
+    document: Document,
+    name: str,
+    kind: _Kind,
+    variables: Mapping[str, Any],
+    options: Mapping[str, Any],
+) -> None:
+    """Add a problem where an order to fence that waits for a monitor would be given up first."""
+    is_own = _ASK in options
+    told = options[_ASK] if is_own else variables.get(_ASK_OF_ALL, DEFAULTS_S[_ASK_OF_ALL])
+    timeout = variables.get(_TIMEOUT, DEFAULTS_S[_TIMEOUT])
+    place = ("nodes", name, kind.options, _ASK) if is_own else ("nodes", name, _ASK_OF_ALL)
+    ask_s = fence_times.seconds_of(str(told))
+    timeout_s = fence_times.seconds_of(str(timeout))
+    if ask_s is None:
+        document.note("SAN-CONF-032", place, f"{told!r} is not a time above zero, such as 20s")
+    elif timeout_s is None:
+        document.note("SAN-CONF-032", ("nodes", name, _TIMEOUT), f"{timeout!r} is no time")
+    elif ask_s > (most_s := fence_times.longest_ask_s(timeout_s)):
+        needed_s = -(-(ask_s + fence_times.BMC_S) * 10 // 12)
+        document.note(
+            "SAN-CONF-032",
+            place,
+            f"{ask_s} s is more than {most_s} s: an order to fence that waits for a monitor would "
+            f"be given up, and nothing taken over, where a fencing may take {timeout_s} s",
+            f"lower it, or set {_TIMEOUT}: {needed_s} for all nodes",
+        )

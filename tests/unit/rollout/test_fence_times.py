@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from sanctl.rollout.fence_times import FenceTimes, fence_times
+from sanctl.rollout.fence_times import FenceTimes, fence_times, longest_ask_s, seconds_of
 
 
 @pytest.mark.parametrize(
@@ -54,3 +54,16 @@ def test_whatever_the_timeout_the_fencing_can_end(watchdog_s: int) -> None:
 def test_what_the_inventory_asks_for_is_the_least() -> None:
     for mode in ("", "diskless", "disk"):
         assert fence_times(mode, 90, 5, msgwaits=[], present_wait="").whole_s == 90
+
+
+def test_a_monitor_leaves_an_order_that_waits_for_it_its_time() -> None:
+    """Who has asked gives it up after 1.2 times the time of a fencing; a BMC takes ten seconds."""
+    assert [longest_ask_s(seconds) for seconds in (8, 30, 31, 50)] == [-1, 26, 27, 50]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("20", 20), ("20s", 20), ("1min", 60), ("1500ms", 2), ("0s", None), ("soon", None)],
+)
+def test_a_time_is_read_as_pacemaker_does(text: str, seconds: int | None) -> None:
+    assert seconds_of(text) == seconds

@@ -7,10 +7,13 @@ import copy
 from typing import Any
 
 import pytest
+import yaml  # type: ignore[import-untyped]
 
 from sanctl.config import parse
 from sanctl.config.codes import CODES
 from sanctl.rollout import inventory
+from sanctl.rollout.fencing_variables import DEFAULTS_S
+from tests.support.doc_samples import ROOT
 
 SHARED: dict[str, Any] = {
     "sanctl_cluster_name": "lab",
@@ -98,6 +101,24 @@ def test_a_good_inventory_becomes_cluster_toml() -> None:
         (
             "n1",
             "sanctl_fence_options",
+            {"ip": "10.77.3.201", "pcmk_action_limit": -1},
+            "SAN-CONF-032: host n1: sanctl_fence_options.pcmk_action_limit: must be 1",
+        ),
+        (
+            "n1",
+            "sanctl_fence_options",
+            {"ip": "10.77.3.201", "pcmk_monitor_timeout": "soon"},
+            "SAN-CONF-032: host n1: sanctl_fence_options.pcmk_monitor_timeout: 'soon' is no",
+        ),
+        (
+            "n1",
+            "sanctl_pacemaker_fence_timeout_s",
+            "long",
+            "SAN-CONF-032: host n1: sanctl_pacemaker_fence_timeout_s: 'long' is no time",
+        ),
+        (
+            "n1",
+            "sanctl_fence_options",
             {"ip": "10.77.3.202", "username": "admin"},
             "SAN-CONF-033: host n2: sanctl_fence_options: is the same as that of n1",
         ),
@@ -127,6 +148,39 @@ def test_one_mistake_is_named(host: str, variable: str, value: object, line: str
     variables = hostvars()
     variables[host][variable] = value
     assert [found for found in problems(variables) if found.startswith(line)]
+
+
+def test_an_order_to_fence_that_waits_for_a_monitor_is_not_given_up() -> None:
+    variables = hostvars()
+    options = dict(variables["n1"]["sanctl_fence_options"])
+    variables["n1"]["sanctl_fence_options"] = options | {"pcmk_action_limit": 1}
+    assert problems(variables) == []
+    options["pcmk_monitor_timeout"] = "26s"
+    variables["n1"]["sanctl_fence_options"] = options
+    assert problems(variables) == []
+    options["pcmk_monitor_timeout"] = "50s"
+    (line,) = problems(variables)
+    assert "sanctl_fence_options.pcmk_monitor_timeout: 50 s is more than 26 s" in line
+    assert "sanctl_pacemaker_fence_timeout_s: 50 for all nodes" in line
+    for host in variables.values():
+        host["sanctl_pacemaker_fence_timeout_s"] = 49
+    (line,) = problems(variables)
+    assert "more than 48 s" in line
+    for host in variables.values():
+        host["sanctl_pacemaker_fence_timeout_s"] = 50
+    assert problems(variables) == []
+    del options["pcmk_monitor_timeout"]
+    for host in variables.values():
+        host["sanctl_pacemaker_fence_ask_s"] = 51
+    lines = problems(variables)
+    assert len(lines) == 3, "of each node, as each has its fencing device"
+    assert lines[0].startswith("SAN-CONF-032: host n1: sanctl_pacemaker_fence_ask_s: 51 s")
+
+
+def test_the_times_that_are_checked_are_those_of_the_role() -> None:
+    role = ROOT / "ansible/roles/sanctl_pacemaker/defaults/main.yml"
+    defaults = yaml.safe_load(role.read_text())
+    assert {name: defaults[name] for name in DEFAULTS_S} == DEFAULTS_S
 
 
 def test_host_variables_reach_the_node() -> None:
