@@ -51,6 +51,8 @@ class Instance:
     role: Role
     is_managed: bool = True
     is_orphaned: bool = False
+    is_failed: bool = False
+    """Whether its last action has failed, and Pacemaker has not recovered from that yet."""
 
 
 @dataclass(frozen=True, slots=True, order=True, kw_only=True)

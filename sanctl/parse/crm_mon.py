@@ -100,6 +100,7 @@ def _instances(root: ET.Element) -> Iterator[Instance]:
                 role=role,
                 is_managed=resource.get("managed", "true") == "true",
                 is_orphaned=resource.get("orphaned") == "true",
+                is_failed=resource.get("failed") == "true",
             )
 
 

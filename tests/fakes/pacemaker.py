@@ -94,6 +94,8 @@ class FakePacemaker:
         self.shutting_down: set[str] = set()
         self.standby_on_fail: set[str] = set()
         self.failures: list[dict[str, str]] = []
+        # Resource and node: what has failed last, and Pacemaker has not recovered yet.
+        self.failed_instances: set[tuple[str, str]] = set()
         # Nodes whose fencing is under way.
         self.fencing: list[str] = []
         self.patches: list[str] = []
@@ -178,7 +180,10 @@ class FakePacemaker:
             )
         resources = ET.SubElement(mon, "resources")
         for (resource, node), role in sorted(self.roles.items()):
-            element = ET.SubElement(resources, "resource", id=resource, role=role.value)
+            failed = str((resource, node) in self.failed_instances).lower()
+            element = ET.SubElement(
+                resources, "resource", id=resource, role=role.value, failed=failed
+            )
             ET.SubElement(element, "node", name=node)
         failures = ET.SubElement(mon, "failures")
         for failure in self.failures:

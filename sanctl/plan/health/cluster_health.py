@@ -163,17 +163,22 @@ _POOL_ADVICE = {
 }
 
 
+#: What a promotion has ended that succeeded since. So may a demotion that waited for I/O which was
+#: frozen, as no node that was left had quorum.
+_OF_A_ROLE = frozenset({"promote", "demote"})
+
+
 def _failure_findings(cluster: Cluster) -> Iterator[Finding]:
     promoted = {
         (instance.resource, instance.node)
         for instance in cluster.mon.instances
-        if instance.role is Role.PROMOTED
+        if instance.role is Role.PROMOTED and not instance.is_failed
     }
     for failure in cluster.mon.failures:
         subject, look = _failed_resource(cluster, failure)
         cleanup = f"'crm_resource --cleanup --resource {failure.resource}'"
         what = f"{failure.action} failed on {failure.node}: {failure.reason or failure.status}"
-        if failure.action == "promote" and (failure.resource, failure.node) in promoted:
+        if failure.action in _OF_A_ROLE and (failure.resource, failure.node) in promoted:
             # Pacemaker would forget that the replica is Promoted, and probe it (docs/adr/0084).
             yield Finding(
                 code="SAN-HLT-040",

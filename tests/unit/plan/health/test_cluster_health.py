@@ -289,19 +289,30 @@ def test_a_failure_says_where_its_agent_logs(
     [
         ("promote_0", "n1", Severity.NOTE),
         ("promote_0", "n2", Severity.WARNING),
+        ("demote_0", "n1", Severity.NOTE),
+        ("demote_0", "n2", Severity.WARNING),
         ("monitor_10000", "n1", Severity.WARNING),
     ],
 )
-def test_a_promotion_that_failed_before_the_one_that_serves_degrades_nothing(
+def test_what_failed_before_the_promotion_of_the_one_that_serves_degrades_nothing(
     action: str, node: str, severity: Severity
 ) -> None:
-    """DRBD refuses one without its quorum; the cluster tries again, and has it."""
+    """A promotion or a demotion without quorum: the cluster tries again, and has it."""
     fake = _healthy()
     fake.failures.append({"op_key": f"vm1_{action}", "node": node})
     (finding,) = _findings(fake)
     assert (finding.code, finding.severity) == ("SAN-HLT-040", severity)
     # A cleanup where it serves has Pacemaker forget that it does.
     assert finding.do.startswith("nothing while n1 serves it") is (severity is Severity.NOTE)
+
+
+@pytest.mark.parametrize("action", ["promote_0", "demote_0"])
+def test_one_that_the_cluster_has_not_recovered_from_degrades(action: str) -> None:
+    fake = _healthy()
+    fake.failures.append({"op_key": f"vm1_{action}", "node": "n1"})
+    fake.failed_instances.add(("vm1", "n1"))
+    (finding,) = _findings(fake)
+    assert (finding.code, finding.severity) == ("SAN-HLT-040", Severity.WARNING)
 
 
 def test_the_failure_of_a_device_that_cannot_be_read() -> None:
