@@ -17,7 +17,7 @@ from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
 from tests.support import ledgers, steps
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.in_order]
 
 NAME = "sched0"
 #: Two slots of a minute, and attempts that a busy machine fails in between.

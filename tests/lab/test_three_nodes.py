@@ -124,6 +124,7 @@ def come_back(bed: LabSession, node: str) -> None:
     )
 
 
+@pytest.mark.quick
 def test_replicas_go_to_different_racks_and_it_is_said_why(scenario: Scenario) -> None:
     place = sanctl_json(scenario, "device", "place", "--size", "256M", "--explain")
     verdicts = {each["node"]: each for each in place["verdicts"]}
