@@ -18,6 +18,8 @@ from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
 from tests.support.steps import findings
 
+pytestmark = pytest.mark.in_order
+
 NAME, HOST, USER = "chap0", "app1", "app1.chap"
 NODES = ("n1", "n2")
 SECOND = "iqn.2026-11.net.example:second"

@@ -18,6 +18,8 @@ from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines.spec import Network
 
+pytestmark = pytest.mark.in_order
+
 NAME = "disc0"
 CHANGE_S = 300.0
 _TARGETS = "/sys/kernel/config/target/iscsi"

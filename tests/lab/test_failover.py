@@ -171,6 +171,7 @@ def test_an_initiator_not_on_the_list_sees_nothing(
 
 
 @pytest.mark.quick
+@pytest.mark.usefixtures("exported")
 def test_the_audit_sees_what_the_kernels_do(scenario: Scenario) -> None:
     """An audit that reads nothing would approve of everything."""
     seen = collect.kernel_views(scenario.bed)
@@ -267,6 +268,7 @@ def test_unmap_frees_blocks_on_every_replica(scenario: Scenario, exported: Expor
 
 
 @pytest.mark.quick
+@pytest.mark.usefixtures("exported")
 def test_status_is_healthy_and_shows_the_device(scenario: Scenario) -> None:
     failover.await_healthy(scenario.bed, "n1")
     reported = json.loads(scenario.sanctl("status", "--output", "json"))

@@ -26,7 +26,7 @@ from sanctl.lab.measure import ledger_latency
 from sanctl.system.runner import LocalRunner
 from tests.support import ledgers, steps
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.in_order]
 
 NAME = "snap0"
 REGION_BYTES = 8 << 20

@@ -44,17 +44,20 @@ def part_of(shape: str) -> int:
     return 2 if shape else 1
 
 
-def summary(lasts: Iterable[str], seconds: float) -> str:
+def summary(outputs: Iterable[Sequence[str]], seconds: float) -> str:
     """Return the line with which pytest would have ended, had all parts been one run.
 
+    `outputs` has the lines of each part. After its summary a part may say which laboratories it
+    has ended.
+
     Raises:
-        ValueError: a part did not end with such a line, so that nothing is known of its tests.
+        ValueError: a part has no such line, so that nothing is known of its tests.
     """
     counts = Counter[str]()
-    for last in lasts:
-        found = _SUMMARY.match(last)
+    for lines in outputs:
+        found = next(filter(None, map(_SUMMARY.match, reversed(lines))), None)
         if found is None:
-            raise ValueError(last)
+            raise ValueError("\n".join(lines[-1:]))
         for number, what in _COUNT.findall(found["counts"]):
             one = what.removesuffix("s") if what in {"errors", "warnings"} else what
             counts[one] += int(number)
@@ -73,8 +76,10 @@ class _Part:
         self.is_shown = number == PARTS[0]
         self.lines: list[str] = []
         self._number = number
+        # The program of that name: click shows what it was called by in each usage line.
+        pytest = Path(sys.executable).with_name("pytest")
         argv = [
-            sys.executable, "-m", "pytest", "--slice", f"--part={number}", *options,
+            str(pytest), "--slice", f"--part={number}", *options,
             *_PATHS[number], *_LAB,
         ]  # fmt: skip
         self._run = subprocess.Popen(
@@ -138,7 +143,7 @@ def main(options: Sequence[str]) -> int:
             if line.startswith(("ERROR ", "FAILED ")):
                 print(line[:400])
     try:
-        print(summary((part.lines[-1] for part in parts if part.lines), time.monotonic() - began_s))
+        print(summary((part.lines for part in parts), time.monotonic() - began_s))
     except ValueError as error:
         print(f"FAILED: a part ended without a summary, with: {error}")
         return next((status for status in statuses if status), 1)

@@ -57,14 +57,16 @@ def _collected(*options: str) -> set[str]:
 def test_the_counts_of_both_parts_are_one_summary() -> None:
     one = "==== 1 failed, 5 passed, 1 warning in 3.21s ===="
     other = "= 7 passed, 2 skipped, 1 error, 2 warnings in 64.10s (0:01:04) ="
-    told = parts.summary([one, other], 70.0)
+    told = parts.summary([["E", one], [other, "lab testxfs is gone", ""]], 70.0)
     assert told.strip("=") == " 1 failed, 12 passed, 3 warnings, 2 skipped, 1 error in 70.00s "
     assert len(told) == 100
 
 
 def test_what_is_no_summary_is_not_guessed() -> None:
     with pytest.raises(ValueError, match="Killed"):
-        parts.summary(["= 1 passed in 1.00s =", "Killed"], 1.0)
+        parts.summary([["= 1 passed in 1.00s ="], ["....", "Killed"]], 1.0)
+    with pytest.raises(ValueError, match=r"^$"):
+        parts.summary([["= 1 passed in 1.00s ="], []], 1.0)
 
 
 _OPTIONS = """
