@@ -18,8 +18,6 @@ _OPTION = re.compile(r"[a-z][a-z0-9_-]*")
 _SECRETS = frozenset({"password", "passwd", "password_script", "passwd_script", "snmp_priv_passwd"})
 # With these a device could fence another node than its own; the rollout sets them itself.
 _OURS = frozenset({"pcmk_host_list", "pcmk_host_map", "pcmk_host_check", "action"})
-
-
 _ASK = "pcmk_monitor_timeout"
 _TOGETHER = "pcmk_action_limit"
 _TIMEOUT = "sanctl_pacemaker_fence_timeout_s"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The pytest plugin that prints all collected tests with their marks: one line of JSON.
 
-And which laboratory each of the slice needs.
+And the shape of the laboratory with which each was chosen for a run.
 
 With TURNS in the environment also in how many runs all have had their turn, at these paces.
 """
@@ -14,7 +14,7 @@ import os
 import pytest
 
 HEAD = "tests and marks: "
-SHAPES_HEAD = "shapes of the slice: "
+SHAPES_HEAD = "shapes, and those it was chosen with: "
 TURNS = "SANCTL_TEST_TURNS"
 TURNS_HEAD = "turns: "
 
@@ -26,7 +26,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     # Plugins, too: pytest loads them after this one.
     from tests.support import rotation, run_recorder, turns  # noqa: PLC0415
 
-    print(f"{SHAPES_HEAD}{json.dumps(rotation.shapes_in_slice(session.config))}")
+    shapes = {test.name: test.shape for test in rotation.lab_tests(session.items)}
+    print(f"{SHAPES_HEAD}{json.dumps([shapes, rotation.chosen_shapes(session.config)])}")
     if paces := os.environ.get(TURNS):
         tests, record = rotation.lab_tests(session.items), run_recorder.read()
         for pace in paces.split():

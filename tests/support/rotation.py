@@ -197,11 +197,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     progress.tests = {name: test for name, test in progress.tests.items() if name in selected}
 
 
-def shapes_in_slice(config: pytest.Config) -> dict[str, str]:
-    """Return the shape of the laboratory that each test of the slice was chosen with."""
-    progress = config.stash[_PROGRESS]
-    names = progress.slice.tests if progress.slice else ()
-    return {name: progress.tests[name].shape for name in names if name in progress.tests}
+def chosen_shapes(config: pytest.Config) -> dict[str, str]:
+    """Return the shape of the laboratory that each test of this run was chosen with."""
+    return {name: test.shape for name, test in config.stash[_PROGRESS].tests.items()}
 
 
 def lab_tests(items: Iterable[pytest.Item]) -> list[LabTest]:

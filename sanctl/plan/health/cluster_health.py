@@ -163,8 +163,8 @@ _POOL_ADVICE = {
 }
 
 
-#: What a promotion has ended that succeeded since. So may a demotion that waited for I/O which was
-#: frozen, as no node that was left had quorum.
+#: Actions whose failure is over once the replica was promoted since: a promotion that DRBD refused,
+#: a demotion that waited for frozen I/O while no node had quorum.
 _OF_A_ROLE = frozenset({"promote", "demote"})
 
 
