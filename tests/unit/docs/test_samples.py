@@ -160,3 +160,15 @@ def test_the_comparison_sees_a_difference() -> None:
     assert not doc_samples.is_shown(shown, said.replace("by n1", "by n2"), "test")
     assert not doc_samples.is_shown(shown, said + "one more\n", "test")
     assert not doc_samples.is_shown(shown[:1], said, "test")
+
+
+def test_a_login_is_shown_whichever_release_prints_it() -> None:
+    """Debian 12's iscsiadm says before each login that it is about to."""
+    portals = ("10.77.1.1", "10.77.1.2")
+    done = [
+        f"Login to [iface: default, target: t, portal: {at},3260] successful." for at in portals
+    ]
+    before = "Logging in to [iface: default, target: t, portal: 10.77.1.1,3260]"
+    for printed in ([*done], [*reversed(done)], [before, *done]):
+        assert doc_samples.is_shown((*done,), "".join(f"{line}\n" for line in printed), "default")
+    assert not doc_samples.is_shown((*done,), f"{done[0]}\n", "default")

@@ -229,6 +229,16 @@ def test_a_test_that_passed_is_recorded_without_the_boot(
 
 
 @pytest.mark.parametrize(
+    ("part", "name"), [(None, "last-green.tsv"), (1, "last-green-1.tsv"), (2, "last-green-2.tsv")]
+)
+def test_each_part_of_a_run_has_a_report_of_its_own(part: int | None, name: str) -> None:
+    stash: dict[object, Recorder] = {}
+    config = SimpleNamespace(stash=stash, getoption=lambda _name, _default: part)
+    run_recorder.pytest_configure(config)  # type: ignore[arg-type]
+    assert stash[run_recorder.RECORDER].report == name
+
+
+@pytest.mark.parametrize(
     "outcomes",
     [
         {"setup": "skipped", "teardown": "passed"},
