@@ -24,6 +24,7 @@ from sanctl.system.files import read_text
 from sanctl.system.runner import LocalRunner, Runner
 
 if TYPE_CHECKING:
+    from sanctl.drivers.remote_services import RemoteServicesPort
     from sanctl.drivers.site_link import SiteLink
 
 CLUSTER_TOML = "/etc/sanctl/cluster.toml"
@@ -104,6 +105,12 @@ class Environment:
         from sanctl.drivers.site_link import SiteLink  # noqa: PLC0415 - few commands need it
 
         return SiteLink.by_ssh(site)
+
+    def remote_services(self) -> RemoteServicesPort:
+        """Return what asks other nodes, second sites and repositories from here."""
+        from sanctl.drivers.remote_services import RemoteServices  # noqa: PLC0415 - as above
+
+        return RemoteServices(self.runner)
 
     def ping(self, addresses: Collection[Address]) -> frozenset[Address]:
         """Return which addresses answer a ping from this node, asked for up to three seconds.

@@ -44,6 +44,16 @@ CODES = {
     "nothing.",
     "SAN-DOC-041": "The marker of the pool contains another pool's uuid: the wrong filesystem is "
     "mounted there.",
+    "SAN-DOC-050": "This storage node asked a second site as it would for a copy, and got no right "
+    "answer. Copies are sent by whichever node serves the device or has a standby of it: that "
+    "another node gets in does not help while it is this one's turn.",
+    "SAN-DOC-051": "This storage node had borg list a repository of backup.toml, and borg failed; "
+    "or backup.toml cannot be read. Backups are made by whichever node has a replica in sync.",
+    "SAN-DOC-052": "This storage node connected to another one as it would for a restore point, on "
+    "TCP port 7799 of the sync network, and nothing answered. The node that serves a device asks "
+    "each node that has a replica in sync; one that is silent gets no part, or refuses it.",
+    "SAN-DOC-053": "The same on TCP port 7798, for persistent reservations. Each change of one "
+    "waits for the other replica's node, or until that is marked as outdated.",
     "SAN-HLT-001": "The cluster has no designated controller: the nodes have not elected one. "
     "That is normal for seconds after a start or a failure.",
     "SAN-HLT-002": "The nodes that this node sees are not a majority.",

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sanctl.drivers.node_facts import NodeFactsPort
+from sanctl.drivers.remote_services import RemoteServicesPort
 from sanctl.drivers.stonith import StonithPort
 from sanctl.errors import SanctlError
 from sanctl.model.cluster import Cluster
@@ -16,6 +17,7 @@ from sanctl.model.findings import Finding, Severity, sorted_findings
 from sanctl.model.lost_link import LostLink
 from sanctl.model.topology import NodeRole, Topology
 from sanctl.ops.doctor_node import this_node_findings
+from sanctl.ops.doctor_remote import remote_findings
 from sanctl.ops.node_fence import query_fencing_devices, silent_device_findings
 from sanctl.ops.path_look import host_path_findings
 from sanctl.ops.session import Session
@@ -57,13 +59,16 @@ def examine(
     session: Session,
     host: NodeFactsPort,
     stonith: StonithPort,
+    *,
+    remote: RemoteServicesPort,
     topology: Topology | None,
     config_error: SanctlError | None,
 ) -> Examination:
     """Make all checks; one that cannot be made is itself a finding.
 
     Every fencing device that this node may use is asked for its status, now and from this node: a
-    monitor that succeeded some time ago on another node is not enough.
+    monitor that succeeded some time ago on another node is not enough. So are, from a storage node,
+    the other nodes' services, second sites and repositories.
     """
     findings: list[Finding] = []
     if config_error is not None:
@@ -82,6 +87,8 @@ def examine(
         findings.extend(_cib_size_findings(session, host, cluster))
         if is_storage:
             findings.extend(_memory_findings(host, cluster))
+        if topology is not None and node is not None and is_storage:
+            findings.extend(remote_findings(remote, cluster, topology, node))
         findings.extend(host_path_findings(session, cluster))
         own, looked_at = _own_look(session, host, cluster)
         findings.extend(own)

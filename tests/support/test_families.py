@@ -76,6 +76,7 @@ FAMILIES = {
         "test_create_many",
         "test_data_path",
         "test_disabled_by_hand",
+        "test_doctor_remote",
         "test_host_blocks",
         "test_host_groups",
         "test_host_paths",

@@ -27,7 +27,14 @@ def doctor(output: str) -> None:
     except ConfigError as error:
         config_error = error
     with env.session() as session:
-        result = examine(session, env.host, env.stonith, topology, config_error)
+        result = examine(
+            session,
+            env.host,
+            env.stonith,
+            remote=env.remote_services(),
+            topology=topology,
+            config_error=config_error,
+        )
 
     def text() -> None:
         for name, count in result.checks:

@@ -78,6 +78,7 @@ CHECKS = (
     (
         "hosts",
         (
+            "SAN-DOC-053",
             "SAN-HLT-094",
             "SAN-HLT-095",
             "SAN-HLT-113",
@@ -88,9 +89,9 @@ CHECKS = (
             "SAN-HLT-146",
         ),
     ),
-    ("restore points", ("SAN-HLT-098", "SAN-HLT-119", "SAN-HLT-124", "SAN-HLT-126")),
-    ("backups", ("SAN-HLT-158", "SAN-HLT-169", "SAN-HLT-171", "SAN-HLT-172")),
-    ("second sites", ("SAN-HLT-112", "SAN-HLT-116", "SAN-HLT-122")),
+    ("restore points", ("SAN-DOC-052", "SAN-HLT-098", "SAN-HLT-119", "SAN-HLT-124", "SAN-HLT-126")),
+    ("backups", ("SAN-DOC-051", "SAN-HLT-158", "SAN-HLT-169", "SAN-HLT-171", "SAN-HLT-172")),
+    ("second sites", ("SAN-DOC-050", "SAN-HLT-112", "SAN-HLT-116", "SAN-HLT-122")),
     ("leftovers", ("SAN-HLT-050", "SAN-HLT-051", "SAN-HLT-053")),
     ("cluster.toml", ("SAN-HLT-07", "SAN-CONF-")),
 )

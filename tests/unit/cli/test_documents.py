@@ -16,6 +16,7 @@ import pytest
 import sanctl.cli.environment
 from sanctl.cli.main import cli, main
 from sanctl.lab.documents.by_command import ALL_DOCUMENTS
+from tests.fakes.remote_services import FakeRemoteServices
 from tests.support.json_contract import breaches
 from tests.unit.cli.test_commands import I1, FakeEnvironment
 from tests.unit.ops.test_doctor import FakeHost
@@ -212,6 +213,7 @@ def test_every_command_keeps_the_promise(
 ) -> None:
     fake = FakeEnvironment()
     fake.host = FakeHost()  # type: ignore[attr-defined]
+    fake.remote_services = FakeRemoteServices  # type: ignore[attr-defined]
     fake.pacemaker.keep_reservations()
     constraints = fake.pacemaker.root.find("configuration/constraints")
     assert constraints is not None

@@ -17,6 +17,7 @@ from sanctl.ops.session import Session
 from sanctl.parse.corosync import Link
 from sanctl.plan.health.doctor_checks import CHECKS, OF_THE_CLUSTER, checks_of
 from tests.fakes.pacemaker import FakeClock, FakePacemaker, FakeReporter
+from tests.fakes.remote_services import FakeRemoteServices
 from tests.fakes.stonith import FakeStonith
 from tests.fakes.topology import topology
 
@@ -108,7 +109,14 @@ def check(
     host: FakeHost, cluster: FakePacemaker | None = None, stonith: FakeStonith | None = None
 ) -> Examination:
     session = Session(cluster or FakePacemaker(), FakeClock(), FakeReporter())
-    return examine(session, host, stonith or FakeStonith(), topology(), None)
+    return examine(
+        session,
+        host,
+        stonith or FakeStonith(),
+        remote=FakeRemoteServices(),
+        topology=topology(),
+        config_error=None,
+    )
 
 
 def test_all_is_well() -> None:
@@ -349,7 +357,14 @@ def test_without_pacemaker_what_can_be_checked_is_checked() -> None:
 def test_without_a_configuration() -> None:
     session = Session(FakePacemaker(), FakeClock(), FakeReporter())
     error = ConfigError(Problem("SAN-CONF-001", "not TOML"))
-    result = examine(session, FakeHost(), FakeStonith(), None, error)
+    result = examine(
+        session,
+        FakeHost(),
+        FakeStonith(),
+        remote=FakeRemoteServices(),
+        topology=None,
+        config_error=error,
+    )
     assert [finding.code for finding in result.findings] == ["SAN-CONF-001"]
     assert dict(result.checks)["cluster.toml"] == 1
 
