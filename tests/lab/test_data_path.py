@@ -22,7 +22,7 @@ def bench(bed: LabSession, report: Path) -> subprocess.Popen[str]:
     """Start the bench with the least that it can measure."""
     words = (
         "bench", "path", "--name", bed.lab.name, "--block-sizes", "4k", "--depths", "1",
-        "--seconds", "1", "--repeat", "1", "--report", str(report), "--output", "json",
+        "--seconds", "2", "--repeat", "3", "--report", str(report), "--output", "json",
     )  # fmt: skip
     return subprocess.Popen(
         # A shell that runs tests in the background has them ignore Ctrl-C.

@@ -95,7 +95,7 @@ def own(bed: LabSession) -> Iterator[Bed]:
     target = scenario.create(NAME, f"{SIZE_MIB}M", prefer="n1", nodes=("n1", "n2"))
     made = Bed(scenario, target)
     made.good = made.write(SIZE_MIB // 2)  # the rest is zeros, and holes in the files
-    made.sanctl(f"snapshot create {NAME} --name good")
+    steps.take_point(bed, "n3", NAME, "good")
     yield made
     made.host.logout(target)
     bed.sh(
@@ -262,7 +262,7 @@ def test_a_node_without_the_restore_point_stays_closed(own: Bed) -> None:
     """Moved to such a node the device waits, and says so; back on the other one it goes on."""
     own.lab.sh("n3", "sanctl node standby n2", timeout_s=180)
     try:
-        own.sanctl(f"snapshot create {NAME} --name alone")
+        steps.take_point(own.lab, "n3", NAME, "alone")
     finally:
         own.lab.sh("n3", "sanctl node online n2", timeout_s=180)
     wait_for("both replicas", lambda: collect.is_in_sync(own.lab, "n1", NAME), within_s=120)

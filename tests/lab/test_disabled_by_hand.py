@@ -47,10 +47,15 @@ def test_a_device_that_is_disabled_is_not_being_deleted(own: LabSession) -> None
 
 
 def test_a_deletion_that_was_interrupted_is_taken_back(own: LabSession) -> None:
-    delete = f"timeout -s INT 5 sanctl device delete {NAME} --yes --accept SAN-DEV-023"
+    # Interrupted once its mark is there. A job in the background ignores Ctrl-C, but for env.
+    delete = (
+        f"env --default-signal=INT sanctl device delete {NAME} --yes --accept SAN-DEV-023 & pid=$!;"
+        f" for nr in $(seq 90); do cibadmin --query | grep -q sanctl-{NAME}-meta-deletion && break;"
+        " sleep 0.3; done; kill -INT $pid; wait $pid"
+    )
     # The demotion waits for the lock, so nothing is removed before the command is interrupted.
-    with own.stream("n1", f"flock /run/sanctl/fence-{NAME}.lock sleep 15"):
-        own.sh("n3", delete, ok=range(256), timeout_s=60)
+    with own.stream("n1", f"flock /run/sanctl/fence-{NAME}.lock sleep 60"):
+        own.sh("n3", delete, ok=range(256), timeout_s=120)
         told = status(own)
         assert "SAN-HLT-030" in told and "deleting" in told
         own.sh("n3", ENABLE.format(CLONE))

@@ -41,7 +41,7 @@ def clock(bed: LabSession) -> str:
 def await_clock(bed: LabSession) -> None:
     """Wait until a later time was written on the device."""
     stood = clock(bed)
-    wait_for("the clock to go on", lambda: clock(bed) > stood, within_s=60)
+    wait_for("the clock to go on", lambda: clock(bed) > stood, within_s=180)
 
 
 @pytest.mark.quick

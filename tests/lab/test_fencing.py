@@ -134,7 +134,7 @@ def test_the_doctor_and_a_test_see_a_dead_bmc_before_it_is_needed(scenario: Scen
     with dead_bmc(bed, "n2"):
         assert "SAN-FEN-002 fencing fence-n2" in findings(bed, "n1", "doctor")
         assert bed.sh("n1", "sanctl node fence n2 --test", timeout_s=60, ok=(1,)).status == 1
-    assert bed.sh("n1", "sanctl node fence n2 --test", timeout_s=60).status == 0
+    wait_for("fence-n2 to answer", lambda: _test(bed, "n1", "n2"), within_s=60)
 
 
 def test_a_standby_that_cannot_be_fenced_never_costs_the_node_that_serves(
@@ -214,8 +214,9 @@ def test_a_node_cut_off_for_good_ends_its_freeze_and_comes_back(
         # The BMC is still dead: what follows needs no fencing.
         await_writes(load, within_s=180)
         wait_for("both in sync", lambda: collect.is_in_sync(bed, survivor, NAME), within_s=120)
-    reason = bed.sh(lost, "journalctl --quiet -b -1 SANCTL_ACTION=self-fence").stdout
-    assert re.search("I/O is frozen and this node has had no|without quorum no node", reason)
+        # Its journal may lack the line: on a busy machine the node does not wait for that disk.
+        told = console.read_text(errors="replace")
+    assert re.search("I/O is frozen and this node has had no|without quorum no node", told)
     wait_for(f"fence-{lost} to answer", lambda: _test(bed, survivor, lost), within_s=60)
     failover.await_healthy(bed, survivor)
     assert len(agent_events(bed, began_s, "promote: serving")) == 1

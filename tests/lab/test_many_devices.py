@@ -167,7 +167,7 @@ def test_a_start_without_a_turn_leaves_its_connection_to_the_monitor(
         for text in told:
             assert f"the one on {SURVIVOR} waits for its turn to connect" in text
             assert "wait: few connect at a time" in text
-    wait_for("the replica in sync", lambda: are_whole(bed, names), within_s=60, every_s=2.0)
+    wait_for("the replica in sync", lambda: are_whole(bed, names), within_s=180, every_s=2.0)
     assert journal.has("connecting: DRBD had dropped")
     assert served_by(bed, LOST, names)
 
@@ -195,12 +195,12 @@ def test_in_maintenance_status_says_how_to_connect_a_replica_that_waits(
             assert f"'drbdadm adjust {name}' on {SURVIVOR}" in text
         bed.sh(SURVIVOR, f"drbdadm adjust {name}")
         wait_for(
-            "the replica in sync", lambda: collect.is_in_sync(bed, SURVIVOR, name), within_s=60
+            "the replica in sync", lambda: collect.is_in_sync(bed, SURVIVOR, name), within_s=180
         )
         assert served_by(bed, LOST, names)
     finally:
         bed.sh(SURVIVOR, "crm_attribute --name maintenance-mode --delete")
-    wait_for("the replica whole", lambda: are_whole(bed, names), within_s=60, every_s=2.0)
+    wait_for("the replica whole", lambda: are_whole(bed, names), within_s=180, every_s=2.0)
     assert served_by(bed, LOST, names)
 
 

@@ -29,9 +29,9 @@ MIB = 2**20
 REGION_BYTES = 64 * MIB
 RATE = 150.0
 WRITES_S = 12.0
-# Twelve looks of sanctl-flush.service, whose flushes are slow on a busy machine. Without the
-# service ext4 commits every five seconds.
-NOT_YET_FLUSHED_S = 0.6
+# The looks of sanctl-flush.service are 50 ms apart, and its flushes slow on a busy machine. Without
+# the service ext4 commits every five seconds.
+NOT_YET_FLUSHED_S = 3.0
 BACK_DEADLINE_S = 400.0
 _SERVICE = "sanctl-flush.service"
 
@@ -129,6 +129,7 @@ def test_a_device_of_one_replica(
     load = start_ledger(scenario, "single0", target, path)
     back.append(load)
     time.sleep(WRITES_S)
+    load.host.await_acknowledged(load.run, round(RATE * WRITES_S / 3) + 1, within_s=120)
     acknowledged, lost = cut_and_find_lost(load, "n1", tmp_path)
     assert acknowledged > RATE * WRITES_S / 3
     if is_written_before:

@@ -106,7 +106,7 @@ def test_a_schedule_that_cannot_be_kept_is_refused(scenario: Scenario, load: Led
 def test_the_serving_node_makes_points(scenario: Scenario, load: LedgerLoad) -> None:
     bed = scenario.bed
     steps.await_writes(load)
-    sanctl(bed, f"snapshot create {NAME} --name mine")
+    steps.take_point(bed, "n3", NAME, "mine")
     given = sanctl(bed, f"snapshot schedule {NAME} '*/1m keep {KEEP}, 4w keep 1'")
     assert given["changed"] and given["schedule"]["text"] == f"1m keep {KEEP}, 4w keep 1"
     first = await_next(bed, "n1", "n2")

@@ -57,7 +57,7 @@ def test_a_killed_attribute_daemon_makes_a_replica_unknown_until_it_is_told_agai
     # No monitor publishes again before the command has looked.
     bed.sh(STANDBY, "pkill -STOP -x pacemaker-execd; pkill -KILL -x pacemaker-attrd")
     try:
-        wait_for("an unknown replica", lambda: disks(bed)[STANDBY] is None, within_s=20)
+        wait_for("an unknown replica", lambda: disks(bed)[STANDBY] is None, within_s=60)
         assert disks(bed)[ACTIVE] == "UpToDate"
     finally:
         bed.sh(STANDBY, "pkill -CONT -x pacemaker-execd")
@@ -68,7 +68,12 @@ def test_a_killed_attribute_daemon_makes_a_replica_unknown_until_it_is_told_agai
 def test_what_an_earlier_release_has_left_is_deleted_and_not_believed(device: Scenario) -> None:
     bed = device.bed
     left = "disk=Inconsistent connection=Connected role=Secondary"
-    bed.sh(STANDBY, f"attrd_updater --name sanctl-{NAME} '--update={left}'")
-    wait_for("an unknown replica", lambda: disks(bed)[STANDBY] is None, within_s=10)
-    wait_for("the CIB without it", lambda: states_in_cib(bed) == "", within_s=40)
-    assert disks(bed) == KNOWN
+    # No monitor deletes it before the command has looked.
+    bed.sh(STANDBY, "pkill -STOP -x pacemaker-execd")
+    try:
+        bed.sh(STANDBY, f"attrd_updater --name sanctl-{NAME} '--update={left}'")
+        wait_for("an unknown replica", lambda: disks(bed)[STANDBY] is None, within_s=60)
+    finally:
+        bed.sh(STANDBY, "pkill -CONT -x pacemaker-execd")
+    wait_for("the CIB without it", lambda: states_in_cib(bed) == "", within_s=90)
+    wait_for("both to be known", lambda: disks(bed) == KNOWN, within_s=90)

@@ -86,7 +86,7 @@ def test_a_removed_host_never_reads_from_lios_dummy(scenario: Scenario, disks: l
         f"yes {CODE} | tr -d '\\n' | head -c 4096 |"
         f" dd of={disk} bs=4096 count=1 iflag=fullblock oflag=direct"
     )
-    reader = _READER.format(disk=disk, duration_s=HELD_S + 6)
+    reader = _READER.format(disk=disk, duration_s=HELD_S + 40)
     host.sh(
         f"systemd-run --quiet --unit={UNIT} -p StandardOutput=truncate:{LOG}"
         f" python3 -u -c {shlex.quote(reader)}"
@@ -97,7 +97,7 @@ def test_a_removed_host_never_reads_from_lios_dummy(scenario: Scenario, disks: l
         # The removal has met a session, and a reader that goes on.
         assert removal.strip() == "1"
         assert not host.sh(f"cat {LOG}").endswith("end\n")
-        wait_for("the reader's end", lambda: host.sh(f"cat {LOG}").endswith("end\n"), within_s=60)
+        wait_for("the reader's end", lambda: host.sh(f"cat {LOG}").endswith("end\n"), within_s=120)
         seen = set(host.sh(f"cat {LOG}").splitlines())
         print(seen)
         assert {each for each in seen if each.startswith("read ")} == {f"read {CODE}"}

@@ -32,7 +32,7 @@ NAME = "snap0"
 REGION_BYTES = 8 << 20
 POINTS = 6
 #: RuntimeMaxSec of sanctl-point@.service, and what a busy machine adds.
-HELD_AT_MOST_S = 2.0 + 4.0
+HELD_AT_MOST_S = 2.0 + 28.0
 _LIST = f"ls /srv/sanctl/main/points/ 2>/dev/null | grep {NAME}. || true"
 #: Opens the gate of a device in the hold, once this node's replica has been copied, until hosts
 #: have written, and suspends it again. The process that holds it is stopped meanwhile. (Before the
@@ -111,9 +111,13 @@ def load(scenario: Scenario) -> Iterator[LedgerLoad]:
 
 
 def snapshot(bed: LabSession, *words: str, ok: bool = True) -> Any:
-    done = bed.sh(
-        "n3", f"sanctl snapshot {' '.join(words)} --output json", timeout_s=120, ok=range(256)
-    )
+    # Within half a second a busy machine may make none, though the command tries three times.
+    for _ in range(6 if ok and words[0] == "create" and "--timeout" not in words else 1):
+        done = bed.sh(
+            "n3", f"sanctl snapshot {' '.join(words)} --output json", timeout_s=120, ok=range(256)
+        )
+        if "SAN-SNAP-007" not in done.stdout:
+            break
     found = json.loads(done.stdout)
     assert (done.status == 0) == ok, done.stdout + done.stderr
     return found["data"] if ok else found["problems"]
@@ -372,7 +376,7 @@ def test_pools_that_cannot_have_one(scenario: Scenario, load: LedgerLoad) -> Non
     bed.sh(
         "n2",
         "truncate -s 64M /run/ext4.image && mkfs.ext4 -q /run/ext4.image"
-        f" && mount -o loop /run/ext4.image {points}",
+        f" && mkdir -p {points} && mount -o loop /run/ext4.image {points}",
     )
     try:
         (problem,) = snapshot(bed, "create", NAME, "--name", "ext4", ok=False)

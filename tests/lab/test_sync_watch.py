@@ -15,9 +15,9 @@ from sanctl.lab.harness.scenario import Scenario
 pytestmark = pytest.mark.faults
 
 NAME = "watch0"
-MIB = 40
+MIB = 90
 NOTHING = "no resync or verify runs"
-WATCH_S = 120
+WATCH_S = 240
 #: As docs/howto/sync.md shows it.
 ROW = re.compile(
     r"(?P<device>\S+) +(?P<node>n\d) +(?P<state>\w+) +\[(?P<bar>#*\.*)\] +(?P<done>\d+)%"
@@ -31,7 +31,7 @@ _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 def behind(scenario: Scenario) -> Iterator[LabSession]:
     """A device whose replica on n2 lacks some MiB, and gets one MiB in a second."""
     bed = scenario.bed
-    scenario.create(NAME, "64M", prefer="n1")
+    scenario.create(NAME, "128M", prefer="n1")
     try:
         scenario.sanctl("device", "sync", NAME, "--rate-max", "1M", "--rate-min", "1M")
         bed.sh("n2", f"drbdadm disconnect {NAME}")
@@ -55,9 +55,10 @@ def test_it_shows_each_second_and_ends_with_the_resync(behind: LabSession) -> No
     bed.sh("n2", f"drbdadm connect {NAME}")
 
     def runs() -> bool:
-        return f"{NAME} " in bed.sh("n3", "sanctl sync watch & sleep 3; kill $!").stdout
+        first_line = "timeout 15 sh -c 'sanctl sync watch | head -n 1'"
+        return f"{NAME} " in bed.sh("n3", first_line, ok=range(256)).stdout
 
-    wait_for("the resync to be reported", runs, within_s=30)
+    wait_for("the resync to be reported", runs, within_s=60)
     with ThreadPoolExecutor() as pool:
         plain = pool.submit(bed.sh, "n3", "sanctl sync watch", timeout_s=WATCH_S)
         terminal = pool.submit(

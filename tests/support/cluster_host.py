@@ -104,7 +104,7 @@ class ClusterHosts(TwoHosts):
             lambda: self.write(1 - loser, node) == "written",
             within_s=SERVED_S,
         )
-        assert self.write(loser, node) == "conflict"
+        assert self.is_refused(loser, node)
         assert self.write(loser, other(node)) != "written", "it is a standby"
 
     # The owner's defence, and writes that are in flight.

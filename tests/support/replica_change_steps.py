@@ -15,8 +15,8 @@ from sanctl.lab.harness.failover import LedgerLoad, await_healthy
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
 from tests.support import ledgers
+from tests.support.steps import PAUSE_DEADLINE_S
 
-SLACK = 2.5  # a shared machine is no stop-watch; what is recorded comes from `sanctl bench levels`
 CHANGE_S = 480.0
 
 
@@ -46,7 +46,8 @@ def assert_unnoticed(trial: replica_changes.ReplicaChange) -> None:
     assert trial.sessions_kept
     assert trial.pause.errors == 0
     assert trial.violations == ()
-    assert trial.pause.seconds <= replica_changes.PAUSE_GOAL_S * SLACK
+    # A shared machine is no stop-watch: `sanctl bench levels` judges the pause.
+    assert trial.pause.seconds <= PAUSE_DEADLINE_S
 
 
 def begin_change(bed: LabSession, node: str, *words: str) -> None:

@@ -75,7 +75,7 @@ def kernel_mode(bed: LabSession, device: str, node: str) -> str:
 
 def boot_id(bed: LabSession, node: str) -> str:
     """Return the id of a node's present boot."""
-    return bed.sh(node, "cat /proc/sys/kernel/random/boot_id", timeout_s=10).stdout.strip()
+    return bed.sh(node, "cat /proc/sys/kernel/random/boot_id", timeout_s=30).stdout.strip()
 
 
 @contextlib.contextmanager

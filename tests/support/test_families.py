@@ -115,6 +115,7 @@ FAMILIES = {
         "test_point_group_hooks",
         "test_point_groups",
         "test_point_hooks",
+        "test_point_operations",
         "test_point_schedules",
         "test_restore_points",
     ),

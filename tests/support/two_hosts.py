@@ -140,7 +140,7 @@ class TwoHosts:
         return self._disks[self.iqns[host], self._portals[node]]
 
     def out(
-        self, host: int, node: str, options: str, *, timeout_s: float = 40.0, tries: int = 6
+        self, host: int, node: str, options: str, *, timeout_s: float = 90.0, tries: int = 6
     ) -> int:
         """Send a PERSISTENT RESERVE OUT; return sg_persist's status.
 
@@ -171,11 +171,23 @@ class TwoHosts:
 
     def _read(self, host: int, node: str, what: str) -> str:
         script = f"sg_persist --no-inquiry --in {what} {self.disk(host, node)}"
-        for _ in range(3):
-            result = self.scenario.bed.sh(self.host.name, script, ok=(0, UNIT_ATTENTION))
-            if not result.status:
+        for _ in range(6):
+            status = self.scenario.bed.sh(self.host.name, script, ok=range(256)).status
+            if status in {TRANSPORT_ERROR, NO_SESSION}:
+                time.sleep(3.0)
+            elif status != UNIT_ATTENTION:
                 break
-        return result.stdout
+        return self.scenario.bed.sh(self.host.name, script).stdout
+
+    def is_refused(self, host: int, node: str) -> bool:
+        """Whether a write of a host is a reservation conflict; one whose session ended is tried
+        again."""
+        for _ in range(6):
+            said = self.write(host, node)
+            if said in {"written", "conflict"}:
+                break
+            time.sleep(3.0)
+        return said == "conflict"
 
     def write(self, host: int, node: str) -> str:
         """Write a block of the second MiB; return `written`, `conflict` or what else came."""
