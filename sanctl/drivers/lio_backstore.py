@@ -117,6 +117,8 @@ def create(
     else:
         from sanctl.drivers import lio_reservations  # noqa: PLC0415 - few devices have any
 
+        # In this order: a command is taken when all of it holds.
+        lio_reservations.prepare(backstore)
         lio_reservations.set_mode(backstore, is_on=True)
     offer_unmap(name, minor, on=offers_unmap)
     return backstore

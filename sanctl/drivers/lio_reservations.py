@@ -17,20 +17,29 @@ from sanctl.render.aptpl import render_aptpl
 from sanctl.system.files import exists, read_text, read_text_or
 
 
-def set_mode(backstore: str, *, is_on: bool) -> None:
-    """Have a backstore take reservations, or refuse the commands.
+def prepare(backstore: str) -> None:
+    """Have a backstore able to take reservations; it goes on to refuse the commands.
 
-    Where it takes them LIO writes each change into its file (`force_pr_aptpl`), and a registration
-    that was taken back is that of any session of its initiator (`enforce_pr_isids` 0).
+    LIO writes each change into its file then (`force_pr_aptpl`), and a registration that was taken
+    back is that of any session of its initiator (`enforce_pr_isids` 0). Called while no TPG has the
+    backstore as a LUN: the kernel refuses the former else (target_core_configfs.c,
+    force_pr_aptpl_store).
 
     Raises:
         CommandError: the kernel refused.
         OSError: the kernel is too old for an attribute.
     """
-    if is_on:
-        # In this order: a command is taken when all of it holds.
-        configfs.set_value(f"{backstore}/attrib/force_pr_aptpl", "1")
-        configfs.set_value(f"{backstore}/attrib/enforce_pr_isids", "0")
+    configfs.set_value(f"{backstore}/attrib/force_pr_aptpl", "1")
+    configfs.set_value(f"{backstore}/attrib/enforce_pr_isids", "0")
+
+
+def set_mode(backstore: str, *, is_on: bool) -> None:
+    """Have a backstore take reservations, for which it has to be prepared, or refuse the commands.
+
+    Raises:
+        CommandError: the kernel refused.
+        OSError: the kernel is too old for the attribute.
+    """
     configfs.set_value(f"{backstore}/attrib/emulate_pr", "1" if is_on else "0")
 
 

@@ -79,14 +79,24 @@ def test_a_key_that_one_node_lacks(bed: LabSession) -> None:
 
 
 @pytest.mark.parametrize(
-    ("unit", "code"),
+    ("do", "undo", "code"),
     [
-        ("sanctl-points.socket", "SAN-DOC-052"),
-        ("sanctl-reservations.service", "SAN-DOC-053"),
+        (
+            "systemctl stop sanctl-points.socket",
+            "systemctl start sanctl-points.socket",
+            "SAN-DOC-052",
+        ),
+        # It refuses to be stopped by hand.
+        (
+            "systemctl kill -s STOP sanctl-reservations.service",
+            "systemctl kill -s CONT sanctl-reservations.service",
+            "SAN-DOC-053",
+        ),
     ],
+    ids=["socket", "reservations"],
 )
-def test_a_service_that_does_not_listen(bed: LabSession, unit: str, code: str) -> None:
-    with done_on(bed, "n2", f"systemctl stop {unit}", f"systemctl start {unit}"):
+def test_a_service_that_does_not_answer(bed: LabSession, do: str, undo: str, code: str) -> None:
+    with done_on(bed, "n2", do, undo):
         assert asked(bed, "n1") == [(code, "node n2")]
         # Of its own it is said elsewhere.
         assert asked(bed, "n2") == []

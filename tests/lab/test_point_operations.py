@@ -37,7 +37,7 @@ _MAKER = f"""
 cd {FOLDER}; number=$(ls | wc -l)
 while [ ! -e stop ]; do
     number=$((number + 1))
-    sanctl snapshot create {NAME} --name o$number --output json >$number 2>&1 </dev/null
+    sanctl snapshot create {NAME} --name o$number --output json >$number 2>/dev/null </dev/null
 done
 """
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sanctl.drivers import configfs, lio, lio_backstore, lio_reload, lio_reservations
-from sanctl.errors import CommandError
+from sanctl.errors import CommandError, Problem
 from sanctl.model.reservation import Reservations
 
 NAME, MINOR, IQN = "vol1", 1, "iqn.2026-11.net.example:san.vol1"
@@ -42,6 +42,16 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tpg / "lun/lun_0/sanctl-vol1").symlink_to(backstore)
     for initiator in (A, B):
         (tpg / f"acls/{initiator}/lun_0/lun_0").symlink_to(tpg / "lun/lun_0")
+    write = configfs.write
+
+    def refused_while_exported(path: str, value: str) -> None:
+        """target_core_configfs.c, force_pr_aptpl_store and target_pr_res_aptpl_metadata_store."""
+        is_exported = (tpg / "lun/lun_0/sanctl-vol1").is_symlink()
+        if is_exported and path.endswith(("force_pr_aptpl", "res_aptpl_metadata")):
+            raise CommandError(Problem("SAN-LIO-001", f"the kernel refused {value!r} for {path}"))
+        write(path, value)
+
+    monkeypatch.setattr(configfs, "write", refused_while_exported)
     return tpg
 
 
@@ -134,16 +144,22 @@ def test_without_a_target_there_is_nothing_to_reload(root: Path) -> None:
         lio_reload.reload(NAME, MINOR, HELD)
 
 
-def test_the_mode_is_complete_before_a_command_is_taken(
+def test_an_exported_device_is_switched_on_by_a_reload(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """What broke: the kernel refused it, so no device was ever switched on that was there."""
     del root
     backstore = lio_backstore.folder(NAME, MINOR)
+    monkeypatch.setattr(lio_reservations, "read", lambda _: Reservations())
     written: list[str] = []
     note_writes(monkeypatch, lambda path, _: written.append(os.path.basename(path)))
     assert not lio_reservations.is_on(backstore)
+    lio_reload.reload(NAME, MINOR, Reservations())
+    assert not lio_reservations.is_on(backstore)
     lio_reservations.set_mode(backstore, is_on=True)
     assert lio_reservations.is_on(backstore)
+    # A command is taken when all of it holds.
+    written = [each for each in written if each != "enable"]
     assert written == ["force_pr_aptpl", "enforce_pr_isids", "emulate_pr"]
     lio_reservations.set_mode(backstore, is_on=False)
     assert not lio_reservations.is_on(backstore)
