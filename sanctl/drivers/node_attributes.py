@@ -100,6 +100,14 @@ def delete_promotion_score(runner: Runner, resource: str) -> None:
     delete(runner, f"master-{resource}")
 
 
+def set_permanent(
+    runner: Runner, node: str, attribute: str, value: str, *, timeout_s: float
+) -> None:
+    """Give a node a permanent attribute."""
+    argv = ["crm_attribute", "--node", node, "--name", attribute, "--update", value]
+    runner.run([*argv, "--lifetime", "forever"], timeout_s=timeout_s)
+
+
 def delete_permanent(runner: Runner, node: str, attribute: str, *, timeout_s: float) -> None:
     """Remove a permanent attribute of any node; one that is not there is fine."""
     runner.run(

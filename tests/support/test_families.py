@@ -46,6 +46,7 @@ FAMILIES = {
         "test_read_errors",
         "test_read_errors_promote",
         "test_read_errors_start",
+        "test_unwritten_cib",
     ),
     "Diverged replicas": ("test_all_disks_replaced", "test_heal"),
     "Documentation": ("test_docs",),

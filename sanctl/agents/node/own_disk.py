@@ -2,13 +2,14 @@
 """What the pool agent publishes of the node's own disk and of /run: unwritten CIB, little room.
 
 After one write that failed Pacemaker writes the CIB no more, and says so in its log alone; marks
-are in memory then (sanctl/plan/health/own_disk_health.py).
+are in memory then (sanctl/plan/health/own_disk_health.py). It is told to go on (cib_writes.py).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sanctl.agents.node import cib_writes
 from sanctl.drivers import own_disk
 from sanctl.errors import SanctlError
 from sanctl.plan.health.own_disk_limits import is_behind, is_low
@@ -60,6 +61,11 @@ def _is_cib_unwritten(runner: Runner) -> bool:
     except (SanctlError, OSError) as error:
         _log(f"whether the CIB is written to disk is not known: {error}", journal.WARNING)
         return was_unwritten
+    if now == _UNWRITTEN:
+        try:
+            cib_writes.resume(runner)
+        except (SanctlError, OSError) as error:
+            _log(f"Pacemaker was not told to write the CIB to disk: {error}", journal.WARNING)
     return now == _UNWRITTEN
 
 

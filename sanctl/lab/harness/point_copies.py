@@ -11,12 +11,13 @@ from sanctl.lab.harness.lab_session import LabSession
 from sanctl.lab.measure import cut_check
 from sanctl.lab.measure.ledger_writer import LogHead, Record
 
-# Prints the digest of a file, then the block and the sequence number of each write that it holds.
-# A restore point's file may have its first name until the pool agent's next monitor.
+# Prints the digest of a file, or of its beginning, then the block and the sequence number of each
+# write that it holds. A restore point's file may have its first name until the pool agent's next
+# monitor.
 _READ = """
 import hashlib, struct, sys
 path, run = sys.argv[1], bytes.fromhex(sys.argv[2])
-start, count = map(int, sys.argv[3:])
+start, count, size = map(int, sys.argv[3:])
 head = struct.Struct("<8s16sQQ")
 try:
     file = open(path, "rb")
@@ -26,7 +27,12 @@ except FileNotFoundError:
     except FileNotFoundError:
         file = open(path, "rb")
 with file:
-    print(hashlib.file_digest(file, "sha256").hexdigest())
+    digest, left = hashlib.sha256(), size or sys.maxsize
+    while part := file.read(min(1 << 20, left)):
+        digest.update(part)
+        left -= len(part)
+    print(digest.hexdigest())
+    assert not (size and left), f"it ends {left} bytes before"
     file.seek(start)
     for block in range(count):
         magic, of_run, sequence, told = head.unpack_from(file.read(4096))
@@ -48,7 +54,7 @@ class PointCopy(NamedTuple):
     held: Mapping[int, int]
 
 
-def read(bed: LabSession, node: str, file: str, head: LogHead) -> PointCopy:
+def read(bed: LabSession, node: str, file: str, head: LogHead, *, size_bytes: int = 0) -> PointCopy:
     """Read a copy on a machine.
 
     Args:
@@ -56,14 +62,15 @@ def read(bed: LabSession, node: str, file: str, head: LogHead) -> PointCopy:
         node: the machine.
         file: the path of the copy there.
         head: the head of the log of the ledger that writes to the device.
+        size_bytes: the size of the restore point, where its file may be longer; 0: all counts.
 
     Raises:
-        CommandError: it cannot be read, or holds a block in a wrong place.
+        CommandError: it cannot be read, is shorter, or holds a block in a wrong place.
     """
     run = head.run_id.replace("-", "")
     digest, *lines = bed.sh(
         node,
-        f"python3 - {file} {run} {head.start_bytes} {head.blocks}",
+        f"python3 - {file} {run} {head.start_bytes} {head.blocks} {size_bytes}",
         stdin=_READ,
         timeout_s=300,
     ).stdout.splitlines()
@@ -102,7 +109,12 @@ def judge(
 
 
 def find_faults(
-    load: LedgerLoad, file: str, nodes: Sequence[str], *, min_writes: int = 1
+    load: LedgerLoad,
+    file: str,
+    nodes: Sequence[str],
+    *,
+    min_writes: int = 1,
+    size_bytes: int = 0,
 ) -> list[str]:
     """Return what a restore point's copies have against being one state of one moment.
 
@@ -111,10 +123,11 @@ def find_faults(
         file: the path of the copy, the same on each node.
         nodes: the nodes that have one.
         min_writes: how many of the ledger's blocks a copy must hold; fewer would prove little.
+        size_bytes: as for `read`.
 
     Raises:
-        CommandError: a copy cannot be read, or holds a block in a wrong place.
+        CommandError: a copy cannot be read, is shorter, or holds a block in a wrong place.
     """
     head, records = load.host.fetch_log(load.run)
-    copies = {node: read(load.bed, node, file, head) for node in nodes}
+    copies = {node: read(load.bed, node, file, head, size_bytes=size_bytes) for node in nodes}
     return judge(file, copies, records, min_writes=min_writes)

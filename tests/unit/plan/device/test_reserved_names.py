@@ -25,6 +25,7 @@ _ELSEWHERE = {
     "sanctl-backup-",  # units
     "sanctl-site",  # a user of the server of a second site
     "sanctl-cib-number",  # a cluster property
+    "sanctl-written",  # an attribute of a node, for a moment
 }
 
 
