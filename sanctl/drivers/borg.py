@@ -53,6 +53,9 @@ SILENCE_S = 3600.0
 #: Devices that hosts use come first.
 PROGRAM = ("nice", "-n", "19", "ionice", "-c", "3", "borg")
 _ANY = range(256)
+#: Of a look: less than another command waits for the repository.
+_LOOK_S = 45.0
+_TIMED_OUT = 124  # timeout(1)
 _MEMBER_BYTES = 4096
 _BLOCK = tarfile.BLOCKSIZE
 
@@ -113,6 +116,25 @@ class Borg:
             CommandError: there is one, or it cannot be made.
         """
         self._ask("init", "--encryption", "repokey-blake2", self._at())
+
+    def look(self) -> None:
+        """Return once borg has named the newest archive: it gets into the repository.
+
+        It keeps a lock meanwhile, for which a backup waits a minute. So it is ended before that, by
+        SIGTERM: killed it would leave the lock.
+
+        Raises:
+            CommandError: the repository cannot be read, or not in time.
+        """
+        command = ("list", "--last", "1", "--short", self._at())
+        argv, env = self._command(command, self.lock_s)
+        ended = ("timeout", "--kill-after=10", f"{_LOOK_S:.0f}", *argv)
+        result = self._runner.run(ended, timeout_s=_LOOK_S + 20.0, ok=_ANY, env=env)
+        if result.status == _TIMED_OUT:
+            text = f"repository {self.repository.name}: borg has named no archive for {_LOOK_S:g} s"
+            hint = "does its filesystem or its server hang, or is it very slow?"
+            raise CommandError(Problem("SAN-BKP-021", text, hint))
+        self._checked(result)
 
     def archives(self) -> dict[str, str]:
         """Return all archives with their comments, also those that are no backups.

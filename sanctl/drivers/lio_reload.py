@@ -34,8 +34,8 @@ def reload(name: str, minor: int, wanted: Reservations) -> None:
         if exists(mapped):
             os.rmdir(mapped)
     configfs.remove_links(lun)
-    # Of a device whose reservations are about to be switched on the backstore may not be so yet.
-    lio_reservations.prepare(backstore)
+    if not lio_reservations.is_on(backstore):  # they may be about to be switched on
+        lio_reservations.prepare(backstore)
     lio_reservations.restore(backstore, tpg, wanted)
     configfs.link(backstore, f"{lun}/{os.path.basename(backstore)}")
     lio.bind_group(lun, group)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Asks what this node needs of other servers: other nodes, second sites, repositories.
 
-Each is asked as the task that needs it would ask, and nothing is changed there.
+Each is asked as the task that needs it would ask. Nothing is changed there but what is due anyway.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class RemoteServicesPort(Protocol):
         ...
 
     def ask_repository(self, repository: Repository) -> None:
-        """Have borg list what a repository holds.
+        """Have borg name the newest archive of a repository.
 
         Raises:
             CommandError: it cannot.
@@ -75,7 +75,11 @@ class RemoteServices:
         self._runner = runner
 
     def ask_for_points(self, peer: Node, here: Node) -> None:
-        """See RemoteServicesPort.ask_for_points; the peer's next monitor is due with it."""
+        """See RemoteServicesPort.ask_for_points.
+
+        Whoever connects there has something to ask: so the peer looks for deleted devices at once,
+        as its next monitor would. It gives no answer, so another secret there is not seen.
+        """
         node_channel.ask_to_look_for_deleted(str(peer.sync), str(peer.name), str(here.sync))
 
     def ask_for_reservations(self, peer: Node, here: Node) -> None:
@@ -111,4 +115,4 @@ class RemoteServices:
 
     def ask_repository(self, repository: Repository) -> None:
         """See RemoteServicesPort.ask_repository."""
-        Borg(self._runner, repository, lock_s=_LOCK_S).archives()
+        Borg(self._runner, repository, lock_s=_LOCK_S).look()

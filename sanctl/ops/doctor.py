@@ -87,8 +87,6 @@ def examine(
         findings.extend(_cib_size_findings(session, host, cluster))
         if is_storage:
             findings.extend(_memory_findings(host, cluster))
-        if topology is not None and node is not None and is_storage:
-            findings.extend(remote_findings(remote, cluster, topology, node))
         findings.extend(host_path_findings(session, cluster))
         own, looked_at = _own_look(session, host, cluster)
         findings.extend(own)
@@ -103,6 +101,9 @@ def examine(
         except SanctlError as error:
             findings.extend(_as_findings(error, "fencing"))
             not_made.add("fencing")
+        # Last: others may take their time, and what the cluster was like then says less by then.
+        if topology is not None and node is not None and is_storage:
+            findings.extend(remote_findings(remote, cluster, topology, node))
     return Examination(
         findings=sorted_findings(findings),
         checks=tuple(

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from sanctl.drivers.remote_services import RemoteServicesPort
 from sanctl.errors import ConfigError, Problem, SanctlError
 from sanctl.model.cluster import Cluster
-from sanctl.model.crm_mon import MEMBER_STATES
+from sanctl.model.crm_mon import MEMBER_STATES, NodeState
 from sanctl.model.findings import Finding, Severity
 from sanctl.model.topology import Node, Topology
 
@@ -73,7 +73,6 @@ def remote_findings(
 def _of_nodes(
     remote: RemoteServicesPort, cluster: Cluster, topology: Topology, here: Node
 ) -> Iterator[_Question]:
-    has_reservations = any(device.reservations for device in cluster.cib.devices)
     for peer in topology.storage_nodes:
         if peer == here or cluster.mon.state(peer.name) not in MEMBER_STATES:
             continue
@@ -81,7 +80,11 @@ def _of_nodes(
         yield _Question(
             "SAN-DOC-052", subject, _POINTS_WHY, partial(remote.ask_for_points, peer, here)
         )
-        if has_reservations:
+        # Its service need not run without such a replica, as in standby.
+        if cluster.mon.state(peer.name) is NodeState.ONLINE and any(
+            device.reservations and {here.name, peer.name} <= {*device.nodes}
+            for device in cluster.cib.devices
+        ):
             yield _Question(
                 "SAN-DOC-053",
                 subject,
@@ -96,8 +99,8 @@ def _ask(question: _Question) -> Problem | None:
         question.ask()
     except SanctlError as error:
         return error.problems[0]
-    except OSError as error:
-        return Problem("SAN-CMD-003", f"it could not be asked: {error}")
+    except Exception as error:  # another server's answer must end no doctor
+        return Problem("SAN-CMD-003", f"it could not be asked: {error!r}")
     return None
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from sanctl.errors import CommandError, ConfigError, Problem, SanctlError
+from sanctl.errors import CommandError, ConfigError, Problem
 from sanctl.model.backup import Repository
 from sanctl.model.site import Site
 from sanctl.model.topology import Node
@@ -15,7 +15,7 @@ class FakeRemoteServices:
     def __init__(self) -> None:
         self.known: tuple[Repository, ...] = ()
         self.unreadable = ""
-        self.failures: dict[str, SanctlError | OSError] = {}
+        self.failures: dict[str, Exception] = {}
         self.asked: list[str] = []
 
     def fail(self, what: str, code: str, hint: str = "") -> None:

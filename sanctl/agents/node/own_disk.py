@@ -58,6 +58,8 @@ def _is_cib_unwritten(runner: Runner) -> bool:
             return was_unwritten
         now = _look(runner, before)
         note.write(now)
+        if was_unwritten and now == _WRITTEN:
+            cib_writes.succeeded()
     except (SanctlError, OSError) as error:
         _log(f"whether the CIB is written to disk is not known: {error}", journal.WARNING)
         return was_unwritten

@@ -57,8 +57,9 @@ def unwritten_cib_finding(node: str) -> Finding:
         why="what has changed since, marks of replicas that are behind among it, is in memory "
         "alone there, and a loss of power takes it",
         do=f"on {node}: make room on {FOLDER} ('df {FOLDER}', 'journalctl -t pacemaker-based'); on "
-        "a storage node sanctl has Pacemaker write it again then, within some minutes. On a "
-        "witness, or where it stays: docs/howto/night-page.md, SAN-HLT-140",
+        "a storage node with quorum, in neither standby nor maintenance, sanctl has Pacemaker "
+        "write it again then, within minutes. Elsewhere, or where it stays: "
+        "docs/howto/night-page.md, SAN-HLT-140",
     )
 
 

@@ -321,6 +321,28 @@ def test_one_that_hangs_is_ended(
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
+def test_a_look_is_ended_in_order_before_others_give_the_repository_up(
+    repository: Borg, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What broke: killed, borg leaves its lock, which other nodes cannot take off."""
+    repository.look()
+    slow = tmp_path / "slow"
+    slow.write_text(
+        f"#!/bin/bash\ntrap 'touch {tmp_path}/ended; exit 143' TERM\n"
+        "for ((;;)); do read -t 0.1 <> <(:); done\n"
+    )
+    slow.chmod(0o700)
+    monkeypatch.setattr(borg, "PROGRAM", (str(slow),))
+    monkeypatch.setattr(borg, "_LOOK_S", 1.0)
+    with pytest.raises(CommandError, match=r"SAN-BKP-021.*no archive for 1 s"):
+        repository.look()
+    assert (tmp_path / "ended").exists()
+    assert borg.LOCK_S > 45.0
+    monkeypatch.setattr(borg, "PROGRAM", ("nice", "-n", "0", "no-such-borg"))
+    with pytest.raises(CommandError, match="SAN-BKP-019"):
+        repository.look()
+
+
 def test_a_program_is_ended_where_its_pipe_is_left() -> None:
     program = PipedProgram(["sleep", "60"], feeds=False)
     with pytest.raises(ValueError, match="enough"), program:

@@ -161,6 +161,9 @@ def test_an_exported_device_is_switched_on_by_a_reload(
     # A command is taken when all of it holds.
     written = [each for each in written if each != "enable"]
     assert written == ["force_pr_aptpl", "enforce_pr_isids", "emulate_pr"]
+    # One that is on is right: nothing more may fail while it is disabled.
+    monkeypatch.setattr(lio_reservations, "prepare", lambda _: pytest.fail("done again"))
+    lio_reload.reload(NAME, MINOR, Reservations())
     lio_reservations.set_mode(backstore, is_on=False)
     assert not lio_reservations.is_on(backstore)
 

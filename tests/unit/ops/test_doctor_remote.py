@@ -58,10 +58,15 @@ def test_each_storage_node_is_asked(remote: FakeRemoteServices) -> None:
     assert here is not None
     seen = cluster(has_reservations=True)
     assert list(remote_findings(remote, seen, wide_topology(), here)) == []
+    # Who has no replica with reservations needs no service for them, on either side.
     asked = {each for each in remote.asked if "from n3" in each}
-    assert asked == {
-        f"{what} of {peer} from n3" for what in ("points", "reservations") for peer in ("n1", "n2")
-    }
+    assert asked == {"points of n1 from n3", "points of n2 from n3"}
+    assert {str(node) for node in SPEC.nodes} == {"n1", "n2"}
+    first = wide_topology().node("n1")
+    assert first is not None
+    assert list(remote_findings(remote, seen, wide_topology(), first)) == []
+    asked = {each for each in remote.asked if "from n1" in each}
+    assert asked == {"points of n2 from n1", "points of n3 from n1", "reservations of n2 from n1"}
 
 
 @pytest.mark.parametrize("state", [NodeState.OFFLINE, NodeState.UNCLEAN, NodeState.PENDING])
@@ -72,9 +77,9 @@ def test_a_node_that_is_gone_is_another_finding(
     assert remote.asked == ["site far"]
 
 
-def test_one_in_standby_takes_its_part(remote: FakeRemoteServices) -> None:
-    found(remote, cluster(state=NodeState.STANDBY))
-    assert "points of n2 from n1" in remote.asked
+def test_one_in_standby_is_asked_for_points_alone(remote: FakeRemoteServices) -> None:
+    found(remote, cluster(state=NodeState.STANDBY, has_reservations=True))
+    assert sorted(remote.asked) == ["points of n2 from n1", "site far"]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +124,10 @@ def test_a_file_of_repositories_that_cannot_be_read(remote: FakeRemoteServices) 
     assert "site far" in remote.asked
 
 
-def test_no_memory_for_a_question(remote: FakeRemoteServices) -> None:
-    remote.failures["site far"] = OSError(12, "Cannot allocate memory")
+@pytest.mark.parametrize(
+    "error", [OSError(12, "Cannot allocate memory"), KeyError("takeovers"), TypeError("no text")]
+)
+def test_whatever_comes_back_ends_no_doctor(remote: FakeRemoteServices, error: Exception) -> None:
+    remote.failures["site far"] = error
     (finding,) = found(remote, cluster())
-    assert (finding.code, "Cannot allocate memory" in finding.what) == ("SAN-DOC-050", True)
+    assert (finding.code, repr(error) in finding.what) == ("SAN-DOC-050", True)

@@ -67,15 +67,37 @@ def test_it_is_told_and_a_change_is_made(bed: Bed) -> None:
     assert any("told to write" in line for line in bed.node.journal)
 
 
-def test_it_is_told_again_after_a_while(bed: Bed) -> None:
+def test_what_does_not_help_is_done_again_ever_later(bed: Bed) -> None:
     cib_writes.resume(bed.node)
-    bed.pass_s(590.0)
-    assert not cib_writes.resume(bed.node) and bed.done == ALL
-    bed.pass_s(601.0)
-    assert cib_writes.resume(bed.node) and bed.done == ALL * 2
+    for pause_s in (600.0, 1200.0, 2400.0, 4800.0, 9600.0, 19200.0, 38400.0, 76800.0, 86400.0):
+        bed.pass_s(pause_s - 10.0)
+        assert not cib_writes.resume(bed.node)
+        bed.pass_s(pause_s + 10.0)
+        assert cib_writes.resume(bed.node), pause_s
+    for _ in range(3):
+        bed.pass_s(86390.0)
+        assert not cib_writes.resume(bed.node)
+        bed.pass_s(86410.0)
+        assert cib_writes.resume(bed.node)
     # A clock that was put back keeps nothing from being told.
     bed.pass_s(-3600.0)
     assert cib_writes.resume(bed.node)
+
+
+def test_one_that_has_helped_delays_no_later_one(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = (1, 40)
+    monkeypatch.setattr(own_disk, "live_cib_version", lambda _: (1, 41))
+    monkeypatch.setattr(own_disk, "written_cib_version", lambda: written)
+    note = state_files.of_node("cib-on-disk")
+    for times in (1, 2):
+        for _ in range(2):
+            agent.fields(bed.node)
+            os.utime(note.path, (time.time() - 61.0,) * 2)
+        assert bed.done == ALL * times
+        written = (1, 41)
+        assert agent.fields(bed.node) == ""
+        os.utime(note.path, (time.time() - 61.0,) * 2)
+        written = (1, 40)
 
 
 def test_on_a_full_disk_it_is_not_told_and_at_once_when_there_is_room(bed: Bed) -> None:
