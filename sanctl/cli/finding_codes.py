@@ -51,10 +51,11 @@ CODES = {
     "or backup.toml cannot be read. Backups are made by whichever node has a replica in sync.",
     "SAN-DOC-052": "This storage node connected to another one as it would for a restore point, on "
     "TCP port 7799 of the sync network, and nothing answered. The node that serves a device asks "
-    "each node that has a replica in sync; one that is silent gets no part, or refuses it. The "
+    "each node that has a replica in sync, and where one is silent no restore point is made. The "
     "connection is tried and the release, not the secret.",
-    "SAN-DOC-053": "The same on TCP port 7798, for persistent reservations. Each change of one "
-    "waits for the other replica's node, or until that is marked as outdated.",
+    "SAN-DOC-053": "This storage node connected to another one as it would for a change of "
+    "persistent reservations, on TCP port 7798 of the sync network, and nothing answered. Each "
+    "change waits until the other replica's node has stored it, or is marked as outdated.",
     "SAN-HLT-001": "The cluster has no designated controller: the nodes have not elected one. "
     "That is normal for seconds after a start or a failure.",
     "SAN-HLT-002": "The nodes that this node sees are not a majority.",

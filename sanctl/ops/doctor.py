@@ -103,6 +103,7 @@ def examine(
             not_made.add("fencing")
         # Last: others may take their time, and what the cluster was like then says less by then.
         if topology is not None and node is not None and is_storage:
+            session.reporter.update("asking other nodes, second sites and repositories")
             findings.extend(remote_findings(remote, cluster, topology, node))
     return Examination(
         findings=sorted_findings(findings),

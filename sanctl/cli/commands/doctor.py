@@ -18,7 +18,11 @@ from sanctl.ops.doctor import examine
 @click.command(short_help="Check this node and the cluster, with advice.")
 @output_option
 def doctor(output: str) -> None:
-    """Check this node and the cluster; exit status 1: a check failed."""
+    """Check this node and the cluster; exit status 1: a check failed.
+
+    Fencing devices are asked from here and, on a storage node, the other nodes, second sites and
+    repositories for backups, too: what is silent is waited for, up to two minutes.
+    """
     env = environment()
     topology: Topology | None = None
     config_error: ConfigError | None = None
