@@ -106,14 +106,17 @@ class FakeHost:
 
 
 def check(
-    host: FakeHost, cluster: FakePacemaker | None = None, stonith: FakeStonith | None = None
+    host: FakeHost,
+    cluster: FakePacemaker | None = None,
+    stonith: FakeStonith | None = None,
+    remote: FakeRemoteServices | None = None,
 ) -> Examination:
     session = Session(cluster or FakePacemaker(), FakeClock(), FakeReporter())
     return examine(
         session,
         host,
         stonith or FakeStonith(),
-        remote=FakeRemoteServices(),
+        remote=remote or FakeRemoteServices(),
         topology=topology(),
         config_error=None,
     )
@@ -123,6 +126,16 @@ def test_all_is_well() -> None:
     result = check(FakeHost())
     assert result.findings == ()
     assert all(count == 0 for _, count in result.checks)
+
+
+def test_others_are_asked_from_a_storage_node_alone() -> None:
+    remote, host = FakeRemoteServices(), FakeHost()
+    remote.fail("points of n2 from n1", "SAN-SNAP-004")
+    assert [each.code for each in check(host, remote=remote).findings] == ["SAN-DOC-052"]
+    remote.asked.clear()
+    host.name, host.modules, host.texts, host.modes = "n3", set(), {}, {}
+    assert check(host, remote=remote).findings == ()
+    assert remote.asked == []
 
 
 def test_a_witness_needs_no_storage() -> None:
