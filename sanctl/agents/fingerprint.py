@@ -265,9 +265,10 @@ def _of_files(device: Device, data: str, *, is_alone: bool) -> list[Record]:
     """
     below = data.removesuffix(".data")
     program = shutil.which(_PROGRAM, path="/usr/sbin:/usr/bin:/sbin:/bin")
-    mount, line = pool_mount.mount_of(data), pool_mount.line_of(data)
-    if program is None or mount is None or line is None:
+    mounted = pool_mount.mount_and_line_of(data)
+    if program is None or mounted is None:
         raise LookupError(device.name)
+    mount, line = mounted
     found = [
         _stat(program),
         _stat(cluster_toml.PATH),

@@ -31,6 +31,8 @@ _GONE = frozenset({errno.ENOENT, errno.ENXIO, errno.ENODEV})
 _MODES = {CacheMode.WRITE_THROUGH: "writethrough", CacheMode.WRITE_BACK: "writeback"}
 _UNITS = {"": 1, "k": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _POLL_S = 0.1
+_CHOSEN = re.compile(r"\[(\w+)\]")
+_HUMAN_BYTES = re.compile(r"(-?[0-9]+)(?:\.([0-9]+))?([kMGT]?)")
 
 
 class OriginState(NamedTuple):
@@ -94,7 +96,7 @@ def observe(origin: str) -> OriginState | None:
     disk = os.path.basename(os.path.realpath(f"{folder}/dev")) if _is(f"{folder}/dev") else ""
     state = read_text_or(f"{folder}/state", "").strip()
     has_flash = _is(f"{folder}/cache")
-    chosen = re.search(r"\[(\w+)\]", read_text_or(f"{folder}/cache_mode", ""))
+    chosen = _CHOSEN.search(read_text_or(f"{folder}/cache_mode", ""))
     words = {word: mode for mode, word in _MODES.items()}
     return OriginState(
         disk=disk,
@@ -317,7 +319,7 @@ def _await_gone(device: str, within_s: float) -> None:
 
 def parse_human_bytes(text: str) -> int:
     """Read a number as bcache prints it, such as `1.3M`."""
-    match = re.fullmatch(r"(-?[0-9]+)(?:\.([0-9]+))?([kMGT]?)", text.strip())
+    match = _HUMAN_BYTES.fullmatch(text.strip())
     if match is None:
         return 0
     whole, tenths, unit = match.groups()

@@ -23,6 +23,7 @@ from sanctl.system.runner import Runner
 _TIMEOUT_S = 20.0
 _ADJUST_ATTEMPTS = 3
 _GAVE_UP = "did not terminate within"
+_LAST_SIZE = re.compile(r"^la-size-sect (\d+);", re.MULTILINE)
 #: Where the agents write resource files.
 RESOURCE_FILES = state_files.drbd_folder()
 # Where drbd-utils keeps which file has which resource (registry.c).
@@ -107,7 +108,7 @@ def recorded_size_bytes(runner: Runner, metadata_device: str, *, kernel_generati
         ["drbdmeta", "--force", "-", layout, metadata_device, "flex-external", "dump-md"],
         timeout_s=_TIMEOUT_S,
     ).stdout
-    found = re.search(r"^la-size-sect (\d+);", dump, re.MULTILINE)
+    found = _LAST_SIZE.search(dump)
     if not found:
         raise CommandError(
             Problem("SAN-DRBD-002", f"the metadata on {metadata_device} records no size")

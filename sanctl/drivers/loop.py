@@ -6,7 +6,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import re
 import struct
 import time
 from collections.abc import Callable, Iterator
@@ -50,12 +49,12 @@ def find(path: str) -> str | None:
     return _seen.get(path)
 
 
-def find_file(pattern: re.Pattern[str]) -> str | None:
-    """Return the path of an attached file that matches, or None."""
+def find_file(is_wanted: Callable[[str], bool]) -> str | None:
+    """Return the path of an attached file that is wanted, or None."""
     for path, device in _seen.items():
-        if not path.endswith(_DELETED) and pattern.search(path) and _backing(device) == path:
+        if not path.endswith(_DELETED) and is_wanted(path) and _backing(device) == path:
             return path
-    return next((path for path in backing_files() if pattern.search(path)), None)
+    return next(filter(is_wanted, backing_files()), None)
 
 
 def uses_direct_io(device: str) -> bool:

@@ -83,26 +83,31 @@ class Mount(NamedTuple):
 
 def parse_mountinfo(text: str) -> list[Mount]:
     """Read proc_pid_mountinfo(5); lines that do not read are left out."""
+    return [mount for mount, _ in _parse_lines(text)]
+
+
+def _parse_lines(text: str) -> list[tuple[Mount, str]]:
     found = []
     for line in text.splitlines():
         before, _, after = line.partition(" - ")
         head, tail = before.split(" "), after.split(" ")
         if len(head) >= 6 and len(tail) >= 3:
-            found.append(
-                Mount(
-                    path=_unescape(head[4]),
-                    device_number=head[2],
-                    root=_unescape(head[3]),
-                    source=_unescape(tail[1]),
-                    fs_type=tail[0],
-                    options=frozenset(head[5].split(",")),
-                    super_options=frozenset(tail[2].split(",")),
-                )
+            mount = Mount(
+                path=_unescape(head[4]),
+                device_number=head[2],
+                root=_unescape(head[3]),
+                source=_unescape(tail[1]),
+                fs_type=tail[0],
+                options=frozenset(head[5].split(",")),
+                super_options=frozenset(tail[2].split(",")),
             )
+            found.append((mount, line))
     return found
 
 
 def _unescape(word: str) -> str:
+    if "\\" not in word:
+        return word
     return _ESCAPED.sub(lambda found: chr(int(found[1], 8)), word)
 
 
@@ -120,11 +125,11 @@ def mount_of(path: str) -> Mount | None:
     return covering_mount(os.path.realpath(path), parse_mountinfo(read_text(MOUNTS)))
 
 
-def line_of(path: str) -> str | None:
-    """Return the line of MOUNTS of the mount that a path lies on."""
-    lines = read_text(MOUNTS).splitlines()
-    wanted = covering_mount(os.path.realpath(path), parse_mountinfo("\n".join(lines)))
-    return next((line for line in lines if parse_mountinfo(line) == [wanted]), None)
+def mount_and_line_of(path: str) -> tuple[Mount, str] | None:
+    """Return the mount that a path lies on, and its line in MOUNTS."""
+    found = _parse_lines(read_text(MOUNTS))
+    wanted = covering_mount(os.path.realpath(path), [mount for mount, _ in found])
+    return next((each for each in found if each[0] == wanted), None)
 
 
 def reports_shut_down(path: str) -> bool:

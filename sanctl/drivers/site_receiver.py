@@ -73,6 +73,7 @@ _SPARE_BYTES = 64 << 20
 _FREED_S = 120.0
 _ROOM_POLL_S = 0.5
 _PARTIAL = re.compile(r"[0-9a-f]{16}\.partial")
+_TOKEN = re.compile(r"[0-9a-f]{16}")
 
 
 class Receiver:
@@ -211,7 +212,7 @@ class Receiver:
         """
         list_bytes = chunk_count(size_bytes) * DIGEST_BYTES
         self._require_room(needed_bytes + list_bytes + _SPARE_BYTES)
-        if not re.fullmatch(r"[0-9a-f]{16}", token):
+        if not _TOKEN.fullmatch(token):
             raise SiteError("SAN-SITE-008", f"{token!r} is no token")
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
         sync_folder(self._path)

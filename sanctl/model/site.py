@@ -32,6 +32,7 @@ DEFAULT_IDENTITY = "/etc/sanctl/site_key"
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,14}[a-z0-9])?")
 _USER = re.compile(r"[a-z_][a-z0-9_.-]{0,31}")
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\]")
+_HOST_AND_PORT = re.compile(r"(\[[^\]]*\]|[^:]*)(?::([0-9]{1,5}))?")
 _PATH = re.compile(r"(?:/[A-Za-z0-9_+=@.-]+)+")
 _KEY = re.compile(r"[a-z0-9@.-]{1,64} [A-Za-z0-9+/]{16,1200}={0,2}")
 _LIMIT = re.compile(r"0|[1-9][0-9]{4,9}")
@@ -311,7 +312,7 @@ def parse_address(text: str) -> tuple[str, str, int]:
         UsageError: it is not that.
     """
     user, _, rest = text.partition("@")
-    found = re.fullmatch(r"(\[[^\]]*\]|[^:]*)(?::([0-9]{1,5}))?", rest)
+    found = _HOST_AND_PORT.fullmatch(rest)
     port = int(found[2] or DEFAULT_PORT) if found else 0
     if found is None or not (
         _USER.fullmatch(user) and _HOST.fullmatch(found[1]) and 0 < port < 65536

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 # The alternatives in this order: what looks like a comment within a string is none.
+_HELD = re.compile(r"^Package: (\S+)\n(?:\S.*\n| .*\n)*?Status: hold ", re.MULTILINE)
 _TOKEN = re.compile(
     r'"(?P<string>[^"\n]*)"|(?P<comment>//[^\n]*|/\*.*?\*/|#(?!clear\b)[^\n]*)'
     r"|(?P<mark>[{};])|(?P<word>[^\s{};\"]+)",
@@ -64,4 +65,4 @@ def values(found: Sequence[tuple[str, str]], name: str) -> list[str]:
 
 def held_packages(status: str) -> list[str]:
     """Return the packages that dpkg's status file says are on hold (`apt-mark hold`)."""
-    return re.findall(r"^Package: (\S+)\n(?:\S.*\n| .*\n)*?Status: hold ", status, re.MULTILINE)
+    return _HELD.findall(status)

@@ -10,6 +10,13 @@ from sanctl.model.vote_mode import MAJORITY_OF_NODES, VoteMode, Votes
 
 #: Of `Membership.flags`. corosync-quorumtool says it by `V` in the node's own row.
 DEVICE_VOTE = "DeviceVote"
+_RING = re.compile(r"[0-9a-f]+\.([0-9a-f]+)")
+_LINK = re.compile(r"\s*LINK ID (\d+)")
+_LINKED_PEER = re.compile(r"\s*nodeid:\s*(\d+):\s*(\S+)")
+_CMAP_KEY = re.compile(r"^(\S+) \(\w+\) = (.*)$", re.MULTILINE)
+_CMAP_NODE = re.compile(r"^nodelist\.node\.\d+\.name \(str\) = (\S+)$", re.MULTILINE)
+_NODE_SECTION = re.compile(r"^[ \t]*node[ \t]*\{[^{}]*\}[ \t]*\n", re.MULTILINE)
+_NODE_NAME = re.compile(r"^[ \t]*name:[ \t]*(\S+)[ \t]*$", re.MULTILINE)
 
 
 class Membership(NamedTuple):
@@ -100,7 +107,7 @@ def parse_quorumtool(text: str) -> Membership:
 
 def _ring(text: str) -> int | None:
     """Return the sequence number out of `1.2f`: after the node's id, in hexadecimal digits."""
-    found = re.fullmatch(r"[0-9a-f]+\.([0-9a-f]+)", text)
+    found = _RING.fullmatch(text)
     return int(found[1], 16) if found else None
 
 
@@ -109,8 +116,7 @@ def parse_cfgtool(text: str) -> tuple[Link, ...]:
     links: list[Link] = []
     number = -1
     for line in text.splitlines():
-        link = re.match(r"\s*LINK ID (\d+)", line)
-        peer = re.match(r"\s*nodeid:\s*(\d+):\s*(\S+)", line)
+        link, peer = _LINK.match(line), _LINKED_PEER.match(line)
         if link:
             number = int(link[1])
         elif peer and peer[2] != "localhost":
@@ -120,7 +126,7 @@ def parse_cfgtool(text: str) -> tuple[Link, ...]:
 
 def parse_cmap_vote_mode(text: str) -> VoteMode | None:
     """Read how corosync counts out of `corosync-cmapctl quorum.` (cmap_keys(7))."""
-    keys = dict(re.findall(r"^(\S+) \(\w+\) = (.*)$", text, re.MULTILINE))
+    keys = dict(_CMAP_KEY.findall(text))
     if keys.get("quorum.provider") != "corosync_votequorum":
         return None
     return _tally(keys)
@@ -193,11 +199,10 @@ def member_span(text: str, name: str) -> tuple[int, int] | None:
         ValueError: there is no list of nodes, or the node is in it twice.
     """
     begin, end = section_span(text, "nodelist")
-    nodes = re.finditer(r"^[ \t]*node[ \t]*\{[^{}]*\}[ \t]*\n", text[begin:end], re.MULTILINE)
     found = [
         (begin + node.start(), begin + node.end())
-        for node in nodes
-        if re.search(rf"^\s*name:\s*{re.escape(name)}\s*$", node[0], re.MULTILINE)
+        for node in _NODE_SECTION.finditer(text[begin:end])
+        if name in _NODE_NAME.findall(node[0])
     ]
     if len(found) > 1:
         raise ValueError(f"{len(found)} nodes {name}")
@@ -210,12 +215,12 @@ def parse_conf_members(text: str) -> frozenset[str]:
         begin, end = section_span(text, "nodelist")
     except ValueError:
         return frozenset()
-    return frozenset(re.findall(r"^[ \t]*name:[ \t]*(\S+)[ \t]*$", text[begin:end], re.MULTILINE))
+    return frozenset(_NODE_NAME.findall(text[begin:end]))
 
 
 def parse_cmap_members(text: str) -> frozenset[str]:
     """Read the names of all nodes out of `corosync-cmapctl nodelist.` (cmap_keys(7))."""
-    return frozenset(re.findall(r"^nodelist\.node\.\d+\.name \(str\) = (\S+)$", text, re.MULTILINE))
+    return frozenset(_CMAP_NODE.findall(text))
 
 
 def _number(text: str) -> int | None:

@@ -13,6 +13,7 @@ from sanctl.parse.xml_output import parse_xml
 
 # Resource, operation, interval in ms. Greedy: a resource's name may hold underscores of others.
 _OP_KEY = re.compile(r"(.+?)(?::\d+)?_([a-z][a-z-]*)_(\d+)")
+_INSTANCE_NUMBER = re.compile(r":\d+$")
 # Debian 12's Pacemaker can be built to say Master and Slave; 3.0 never does.
 _ROLES = {"Master": Role.PROMOTED, "Slave": Role.UNPROMOTED}
 _PENDING = {
@@ -89,7 +90,7 @@ def _node_state(node: ET.Element) -> NodeState:
 
 def _instances(root: ET.Element) -> Iterator[Instance]:
     for resource in root.findall("resources//resource"):
-        name = re.sub(r":\d+$", "", resource.get("id", ""))
+        name = _INSTANCE_NUMBER.sub("", resource.get("id", ""))
         role = _role(resource)
         if role is Role.STOPPED:
             continue

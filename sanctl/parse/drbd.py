@@ -112,19 +112,35 @@ class SyncProgress(NamedTuple):
 
 
 _MINOR = re.compile(r"^\s*(\d+): cs:")
+_STATE_LINE = re.compile(r"\d+: (cs:\S+(?: ro:\S+ ds:\S+)?)")
+_CONNECTION = re.compile(r"^\s*(\d+): cs:(\S+)", re.MULTILINE)
 _ADVANCE = re.compile(r"\((\d+)/(\d+)\)([KM])")
 
 
 def parse_state_line(text: str, minor: int) -> str:
     """Return connection, roles and disks of a device in /proc/drbd of DRBD 8.4; else empty."""
-    found = re.search(rf"^\s*{minor}: (cs:\S+(?: ro:\S+ ds:\S+)?)", text, re.MULTILINE)
+    found = _match_line(_STATE_LINE, text, minor)
     return found[1] if found else ""
+
+
+def _match_line(pattern: re.Pattern[str], text: str, minor: int) -> re.Match[str] | None:
+    """Match a pattern where the line of a device in /proc/drbd begins with its minor.
+
+    The minor is no part of the pattern: each action is a process of its own, and would have to
+    compile it.
+    """
+    head = f"{minor}: cs:"
+    at = text.find(head)
+    while at >= 0:
+        if not text[text.rfind("\n", 0, at) + 1 : at].strip(" "):
+            return pattern.match(text, at)
+        at = text.find(head, at + 1)
+    return None
 
 
 def parse_connections(text: str) -> dict[int, str]:
     """Return the state of each device's connection in /proc/drbd of DRBD 8.4, by minor."""
-    found = re.findall(r"^\s*(\d+): cs:(\S+)", text, re.MULTILINE)
-    return {int(minor): state for minor, state in found}
+    return {int(minor): state for minor, state in _CONNECTION.findall(text)}
 
 
 def parse_sync_progress(text: str) -> dict[int, SyncProgress]:
@@ -157,6 +173,19 @@ class PendingRequests(NamedTuple):
     net: int
 
 
+_PROC_LINE = re.compile(r"\d+: (cs:.*?) *\n.*\bap:\d+ ep:\d+ wo:(\S+) oos:(\d+)$", re.MULTILINE)
+#: Without a connection there is a blank in the place of the protocol.
+_PROC_STATE = re.compile(
+    r"\d+: cs:(\S+) ro:(\w+)/(\w+) ds:(\w+)/(\w+) . ([rs])\S* *\n.*\boos:(\d+)$",
+    re.MULTILINE,
+)
+_STANDBY_ALONE = re.compile(r"^ *\d+: cs:\w+ ro:Secondary/Unknown ds:UpToDate/\w+ ", re.MULTILINE)
+_PRIMARY_DISKLESS = re.compile(
+    r"^ *\d+: cs:Connected ro:Primary/\w+ ds:(?:Diskless|Failed|Attaching)/UpToDate ",
+    re.MULTILINE,
+)
+_BITMAP_OWNER = re.compile(r"\[(\d+)\]0x")
+_WORD = re.compile(r"[\w-]{2,}")
 _COUNTS = re.compile(r"\blo:(\d+) pe:(\d+) ua:\d+ ap:(\d+)")
 
 
@@ -196,9 +225,7 @@ def parse_proc_line(text: str, minor: int) -> ProcLine | None:
 
     resource-agents/client reads the same two lines (drbd_proc.c, drbd_seq_show).
     """
-    found = re.search(
-        rf"^ *{minor}: (cs:.*?) *\n.*\bap:\d+ ep:\d+ wo:(\S+) oos:(\d+)$", text, re.MULTILINE
-    )
+    found = _match_line(_PROC_LINE, text, minor)
     return None if found is None else ProcLine(found[1], found[2], int(found[3]))
 
 
@@ -226,12 +253,7 @@ class ProcState(NamedTuple):
 
 def parse_proc_state(text: str, minor: int) -> ProcState | None:
     """Return what /proc/drbd says of a device; None where it says nothing (drbd_seq_show)."""
-    found = re.search(
-        rf"^ *{minor}: cs:(\S+) ro:(\w+)/(\w+) ds:(\w+)/(\w+) \w ([rs])\S* *\n"
-        r".*\boos:(\d+)$",
-        text,
-        re.MULTILINE,
-    )
+    found = _match_line(_PROC_STATE, text, minor)
     if found is None:
         return None
     connection, role, peer_role, disk, peer_disk, io, differs = found.groups()
@@ -240,14 +262,12 @@ def parse_proc_state(text: str, minor: int) -> ProcState | None:
 
 def parse_standbys_without_peer(text: str) -> int:
     """Return how many devices of /proc/drbd could be promoted here, and have lost their peer."""
-    pattern = r"^ *\d+: cs:\w+ ro:Secondary/Unknown ds:UpToDate/\w+ "
-    return len(re.findall(pattern, text, re.MULTILINE))
+    return len(_STANDBY_ALONE.findall(text))
 
 
 def parse_primaries_without_disk(text: str) -> int:
     """Return how many devices of /proc/drbd have lost their disk, and are Primary by the peer's."""
-    pattern = r"^ *\d+: cs:Connected ro:Primary/\w+ ds:(?:Diskless|Failed|Attaching)/UpToDate "
-    return len(re.findall(pattern, text, re.MULTILINE))
+    return len(_PRIMARY_DISKLESS.findall(text))
 
 
 _DIFFERS = re.compile(r"drbd(\d+)(?: (\S+))?: Out of sync: start=(\d+), size=(\d+) \(sectors\)")
@@ -295,7 +315,7 @@ def parse_bitmap_owners(text: str) -> frozenset[int]:
     Its second line has the generation of each as `[ID]0x...` (drbd_debugfs.c,
     device_data_gen_id_show).
     """
-    return frozenset(map(int, re.findall(r"\[(\d+)\]0x", text)))
+    return frozenset(map(int, _BITMAP_OWNER.findall(text)))
 
 
 def parse_oldest_requests(text: str) -> tuple[OldRequest, ...]:
@@ -321,7 +341,7 @@ def parse_oldest_requests(text: str) -> tuple[OldRequest, ...]:
                 parts[key] = value
         # The flags expected of the peers come after another colon.
         local, net = parts["local"], parts["net"].partition(":")[0]
-        words = {key: frozenset(re.findall(r"[\w-]{2,}", value)) for key, value in
+        words = {key: frozenset(_WORD.findall(value)) for key, value in
                  (("local", local), ("net", net))}  # fmt: skip
         found.append(
             OldRequest(

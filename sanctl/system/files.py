@@ -19,6 +19,7 @@ from collections.abc import Iterator
 _ABSENT = (FileNotFoundError, NotADirectoryError)
 _DM_IS_GONE = {errno.EINVAL, errno.EIO}
 _LOCK_POLL_S = 0.05
+_READ_BYTES = 1 << 16
 
 
 def read_text(path: str) -> str:
@@ -27,8 +28,17 @@ def read_text(path: str) -> str:
     Raises:
         OSError: it cannot be read.
     """
-    with open(path, encoding="utf-8", errors="replace") as file:
-        return file.read()
+    # Without a file object, which costs twice as much: a whole monitor reads 250 files.
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        found = os.read(handle, _READ_BYTES)
+        # The kernel's files may be given in pieces, and end with an empty one.
+        while part := os.read(handle, _READ_BYTES) if found else b"":
+            found += part
+    finally:
+        os.close(handle)
+    text = found.decode("utf-8", "replace")
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
 def read_bytes(path: str, count: int) -> bytes:

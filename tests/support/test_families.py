@@ -110,6 +110,7 @@ FAMILIES = {
         "test_clones",
         "test_device_restore",
         "test_drbd9_points",
+        "test_lone_points",
         "test_lost_points",
         "test_point_extents",
         "test_point_exports",

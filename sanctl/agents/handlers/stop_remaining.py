@@ -32,6 +32,7 @@ from sanctl.system.files import is_folder, read_text_or
 from sanctl.system.runner import LocalRunner, Runner
 
 _MINOR = re.compile(r"^\s*device minor (\d+);", re.MULTILINE)
+_DEVICE_FILE = re.compile(r"/devices/([^/]+)\.([0-9a-f]{32})\.")
 _RUNNER = LocalRunner()
 
 
@@ -95,8 +96,8 @@ def remaining_devices() -> list[Device]:
 
 def _uuid_of(name: str) -> str:
     """Return the device's UUID by the names of its files below loop devices; `none` without any."""
-    pattern = re.compile(rf"/devices/{re.escape(name)}\.([0-9a-f]{{32}})\.")
-    return next((hit[1] for hit in map(pattern.search, loop.backing_files()) if hit), "none")
+    found = map(_DEVICE_FILE.search, loop.backing_files())
+    return next((hit[2] for hit in found if hit is not None and hit[1] == name), "none")
 
 
 def _is_pacemaker_in_charge(runner: Runner) -> bool:

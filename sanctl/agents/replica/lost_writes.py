@@ -20,6 +20,8 @@ from sanctl.system.files import exists, fsync_folder, read_text, read_text_or, w
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _SUFFIX = ".data"
+#: The device's name is no part of the pattern, which each action's process would compile.
+_DATA_FILE = re.compile(r".*/([^/]+)\.[0-9a-f]{32}\.data", re.DOTALL)
 _MARKER = ".ram"
 # In place of a boot id: the filesystem has shut down, and with it went acknowledged writes.
 _SHUTDOWN = "shut-down"
@@ -27,8 +29,12 @@ _SHUTDOWN = "shut-down"
 
 def data_file(name: str) -> str | None:
     """Return the path of a device's attached data file; DRBD's handlers know only its name."""
-    wanted = re.compile(rf"/{re.escape(name)}\.[0-9a-f]{{32}}\{_SUFFIX}")
-    return loop.find_file(wanted)
+
+    def is_wanted(path: str) -> bool:
+        found = _DATA_FILE.fullmatch(path)
+        return found is not None and found[1] == name
+
+    return loop.find_file(is_wanted)
 
 
 def marker_path(path: str) -> str:

@@ -28,11 +28,12 @@ if TYPE_CHECKING:
 
 #: Before it, FUSE does not hand out again what a process has read and not answered.
 _LINUX = (6, 9)
+_RELEASE = re.compile(r"(\d+)\.(\d+)")
 
 
 def are_kept_here() -> bool:
     """Whether this node keeps reservations over the end of the process that stores them."""
-    found = re.match(r"(\d+)\.(\d+)", os.uname().release)
+    found = _RELEASE.match(os.uname().release)
     return found is not None and (int(found[1]), int(found[2])) >= _LINUX
 
 

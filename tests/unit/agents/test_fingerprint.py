@@ -238,8 +238,7 @@ def test_what_a_resync_notes_beside_the_data_counts(
     mount = pool_mount.Mount(str(tmp_path), "8:1", "/", "x", "xfs", frozenset(), frozenset())
     for module, name, answer in (
         (shutil, "which", __file__),
-        (pool_mount, "mount_of", mount),
-        (pool_mount, "line_of", "x"),
+        (pool_mount, "mount_and_line_of", (mount, "x")),
         (drbdadm, "registry_links", []),
         (loop, "find", "/dev/loop0"),
         (fingerprint, "_content", record("file", "x", "y")),

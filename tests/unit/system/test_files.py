@@ -123,3 +123,30 @@ def test_no_source_of_nodes_uses_another_existence_check() -> None:
     ]
     assert found == []
     assert os.path.exists("/")  # Tests may.
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"one\n", b"a\r\nb\rc\n", b"\xff\xfe", "ü".encode() * 100_000]
+)
+def test_a_files_text_is_what_python_reads(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    assert files.read_text(str(path)) == path.read_text(encoding="utf-8", errors="replace")
+
+
+def test_a_text_that_the_kernel_gives_in_pieces_is_read_to_its_end(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "file"
+    path.write_text("given in pieces\n")
+    read = os.read
+    monkeypatch.setattr(os, "read", lambda handle, _count: read(handle, 4))
+    assert files.read_text(str(path)) == "given in pieces\n"
+
+
+def test_a_folder_has_no_text_and_no_descriptor_stays_open(tmp_path: Path) -> None:
+    before = os.listdir("/proc/self/fd")
+    for path, error in ((tmp_path, IsADirectoryError), (tmp_path / "none", FileNotFoundError)):
+        with pytest.raises(error):
+            files.read_text(str(path))
+    assert os.listdir("/proc/self/fd") == before

@@ -136,6 +136,8 @@ srcversion: 211FB288A383ED945B83420
 11: cs:SyncSource ro:Primary/Secondary ds:UpToDate/Inconsistent C s-----
     ns:0 nr:0 dw:0 dr:2112 al:8 bm:0 lo:0 pe:0 ua:0 ap:0 ep:1 wo:f oos:65404
 \t[=>..................] sync'ed: 11.8% (65404/73600)K
+ 5: cs:StandAlone ro:Primary/Unknown ds:UpToDate/DUnknown   r-----
+    ns:0 nr:0 dw:0 dr:2112 al:8 bm:0 lo:0 pe:0 ua:0 ap:0 ep:1 wo:d oos:0
  3: cs:WFConnection ro:Secondary/Unknown ds:UpToDate/DUnknown C r-----
     ns:0 nr:0 dw:0 dr:2112 al:8 bm:0 lo:0 pe:0 ua:0 ap:0 ep:1 wo:d oos:8
 """
@@ -148,6 +150,10 @@ def test_proc_drbd_is_read() -> None:
     )
     assert parse_proc_state(_PROC, 3) == ProcState(
         "WFConnection", "Secondary", "Unknown", "UpToDate", "DUnknown", False, 8
+    )
+    # Without a connection it has no protocol: as of a device with one replica.
+    assert parse_proc_state(_PROC, 5) == ProcState(
+        "StandAlone", "Primary", "Unknown", "UpToDate", "DUnknown", False, 0
     )
     for minor in (2, 4):
         assert parse_proc_state(_PROC, minor) is None
