@@ -69,6 +69,7 @@ def _monitor(runner: Runner, device: Device, steps: ocf.Steps) -> int:
         )
     except CommandError as error:
         return unasked_monitor.report(runner, device, error)
+    _guard(device, steps, "a note stays", lambda: hung_io_reboot.answered(device))
     if found.is_absent:
         return ocf.NOT_RUNNING
     if (

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from sanctl.agents import ocf
 from sanctl.agents.device_log import DeviceLog
+from sanctl.agents.fencing import hung_io_reboot
 from sanctl.agents.publish import replica_state
 from sanctl.agents.replica.parts import Device
 from sanctl.drivers import drbd_kernel, gate, lio
@@ -13,7 +14,7 @@ from sanctl.plan.failover.unasked_monitor import KernelRole, kernel_role
 from sanctl.system import journal
 from sanctl.system.runner import Runner
 
-#: No answer in time: that is DRBD's own silence, and the monitor fails.
+#: No answer in time: that is DRBD's own silence, and the monitor fails, if it is not explained.
 _SILENT = "SAN-CMD-002"
 #: There is no such program, which does not pass by itself.
 _MISSING = "SAN-CMD-001"
@@ -34,7 +35,7 @@ def report(runner: Runner, device: Device, error: CommandError) -> int:
         CommandError: `error`, where the kernel does not show without DRBD what the device is.
     """
     codes = {problem.code for problem in error.problems}
-    if _SILENT in codes:
+    if _SILENT in codes and not _is_explained(runner, device):
         raise error
     role = kernel_role(
         gate=gate.gate_table(device.name),
@@ -44,7 +45,7 @@ def report(runner: Runner, device: Device, error: CommandError) -> int:
         has_drbd_device=drbd_kernel.has_device(device.minor),
         is_probe=ocf.is_probe(),
     )
-    if role is KernelRole.UNKNOWN:
+    if role is KernelRole.UNKNOWN or (_SILENT in codes and role is KernelRole.ABSENT):
         raise error
     _log(
         device.name,
@@ -54,3 +55,15 @@ def report(runner: Runner, device: Device, error: CommandError) -> int:
     if role is KernelRole.STANDBY and _MISSING in codes:
         replica_state.withdraw(runner, device)
     return _EXIT[role]
+
+
+def _is_explained(runner: Runner, device: Device) -> bool:
+    """Whether requests that hang explain DRBD's silence, and are about to end this node."""
+    if ocf.is_probe():
+        return False
+    try:
+        return hung_io_reboot.check_unasked(runner, device)
+    except Exception as problem:
+        # Of whatever kind: the error is then that of DRBD, by which the client may answer.
+        _log(device.name, f"it could not look for hung I/O: {problem!r}", step="unasked")
+        return False

@@ -19,6 +19,7 @@ from sanctl.lab.harness.failover import LedgerLoad
 from sanctl.lab.harness.lab_session import LabSession, wait_for
 from sanctl.lab.harness.scenario import Scenario
 from sanctl.lab.machines.spec import Network
+from sanctl.lab.measure import kernel_audit
 from tests.support import ledgers
 from tests.support.steps import await_writes, boot_id, dead_bmc, unplugged
 
@@ -102,7 +103,8 @@ def cibadmin_of_nonsense(bed: LabSession, node: str) -> Iterator[None]:
     try:
         yield
     finally:
-        bed.sh(node, "umount /usr/sbin/cibadmin; rm /root/nonsense")
+        # While it runs, it is in use.
+        bed.sh(node, "umount -l /usr/sbin/cibadmin; rm -f /root/nonsense", ok=range(256))
 
 
 def kill_program(bed: LabSession, node: str) -> None:
@@ -162,8 +164,24 @@ def test_a_frozen_primary_goes_on_after_its_handlers_were_killed(
     await_recovery(load, active)
 
 
+#: What is done to the handler's program, as soon as there is one.
+KILLS = {
+    "killed": f"pkill -9 -f '{PROGRAM}'",
+    # The newest is the handler, of a shell. It spares itself the kernel's choice first of all.
+    "out-of-memory": (
+        f"pid=$(pgrep -n -f '{PROGRAM}') && grep -q '^-1000$' /proc/$pid/oom_score_adj"
+        " && echo 1000 > /proc/$pid/oom_score_adj && echo f > /proc/sysrq-trigger"
+        " && for j in $(seq 40); do test -e /proc/$pid || break; sleep 0.05; done"
+        " && test ! -e /proc/$pid"
+    ),
+}
+
+
 @pytest.mark.timeout(900)
-def test_a_takeover_whose_handler_is_killed(scenario: Scenario, load: LedgerLoad) -> None:
+@pytest.mark.parametrize("kill", KILLS)
+def test_a_takeover_whose_handler_is_killed(
+    kill: str, scenario: Scenario, load: LedgerLoad
+) -> None:
     """DRBD refuses the promotion then; the cluster tries again."""
     bed = scenario.bed
     active = collect.active_node(bed, NAME)
@@ -172,12 +190,35 @@ def test_a_takeover_whose_handler_is_killed(scenario: Scenario, load: LedgerLoad
     boot = boot_id(bed, survivor)
     script = (
         "for i in $(seq 2400); do"
-        f" pkill -9 -f '{PROGRAM}' && echo killed && exit 0; sleep 0.05; done; echo none"
+        f" {{ {KILLS[kill]}; }} 2>/dev/null && echo killed && exit 0; sleep 0.05; done; echo none"
     )
     with bed.stream(survivor, script) as killer:
         bed.cut_power(active)
         assert killer.stdout is not None
         assert killer.stdout.readline().strip() == "killed"
+    await_writes(load, within_s=NOTICE_S)
+    assert collect.active_node(bed, NAME) == survivor
+    assert boot_id(bed, survivor) == boot
+    bed.ensure_power(active)
+    await_recovery(load, survivor)
+
+
+@pytest.mark.timeout(900)
+def test_a_takeover_while_cibadmin_answers_nonsense(scenario: Scenario, load: LedgerLoad) -> None:
+    """What cannot be read promotes nothing; once it can be, the takeover goes on by itself."""
+    bed, began_s = scenario.bed, time.time()
+    active = collect.active_node(bed, NAME)
+    survivor = load.peer_of(active)
+    await_recovery(load, active)
+    boot = boot_id(bed, survivor)
+    with cibadmin_of_nonsense(bed, survivor):
+        bed.cut_power(active)
+        wait_for(
+            "the handler to meet it",
+            lambda: any("SAN-CMD-005" in line for line in said(bed, survivor, began_s)),
+            within_s=NOTICE_S,
+        )
+        assert not kernel_audit.active_nodes(collect.kernel_views(bed), NAME)
     await_writes(load, within_s=NOTICE_S)
     assert collect.active_node(bed, NAME) == survivor
     assert boot_id(bed, survivor) == boot

@@ -65,6 +65,17 @@ def await_recovery(load: LedgerLoad, node: str) -> None:
     failover.await_healthy(load.bed, node)
 
 
+def self_fences(bed: LabSession, node: str) -> list[str]:
+    """Return what a node has said of why it ended itself, by its kernel on the console.
+
+    Its journal may lack the line: on a busy machine the node does not wait for that disk.
+    """
+    console = bed.lab.console_log(bed.node(node))
+    logs = [each for each in (console.with_suffix(".previous.log"), console) if each.exists()]
+    messages = "\n".join(each.read_text(errors="replace") for each in logs).splitlines()
+    return [line for line in messages if "self-fence: " in line]
+
+
 def lose_the_standby(load: LedgerLoad, active: str, standby: str) -> None:
     """Do what makes DRBD 8.4 forget a flush, more often than not."""
     bed, runner = load.bed, LocalRunner()
@@ -114,12 +125,7 @@ def test_a_request_that_drbd_has_forgotten_ends_with_the_node(
         await_recovery(load, active)
     else:
         pytest.fail(f"no request was forgotten in {ROUNDS} rounds: nothing is shown")
-    # Its journal may lack the line: on a busy machine the node does not wait for that disk.
-    console = bed.lab.console_log(bed.node(active))
-    logs = [each for each in (console.with_suffix(".previous.log"), console) if each.exists()]
-    messages = "\n".join(each.read_text(errors="replace") for each in logs).splitlines()
-    told = [line for line in messages if "self-fence: " in line]
-    assert "waits for nothing any more" in "".join(told), "\n".join(messages[-40:])
+    assert "waits for nothing any more" in "".join(self_fences(bed, active))
     await_writes(load)
     await_recovery(load, active)
 
@@ -234,4 +240,61 @@ def test_a_disk_that_hangs_under_the_active_node_hands_over(
     print(f"  served by {standby} after {time.time() - began_s:.0f} s")
     await_writes(load)
     wait_for(f"{active} to be back", lambda: boot_id(bed, active) != before, within_s=BACK_S)
+    await_recovery(load, standby)
+
+
+@pytest.mark.timeout(1200)
+def test_a_disk_that_hangs_under_a_command_to_drbd_hands_over_as_well(
+    scenario: Scenario, load: LedgerLoad
+) -> None:
+    """DRBD answers no command then, about no device: no monitor fails, and the node ends itself.
+
+    The command is one that waits for the requests under way (drbd_nl.c, disk_opts_check_al_size).
+    """
+    bed = scenario.bed
+    active = served_by(bed)
+    standby = load.peer_of(active)
+    await_recovery(load, active)
+    scenario.create(BESIDE, "64M", prefer=active)
+    try:
+        hang_under_a_command(load, active, standby)
+    finally:
+        scenario.delete(BESIDE)
+
+
+def hang_under_a_command(load: LedgerLoad, active: str, standby: str) -> None:
+    bed = load.bed
+    wait_for("both in sync", lambda: collect.is_in_sync(bed, active, BESIDE), within_s=BACK_S)
+    failover.await_healthy(bed, active)
+    told = len(self_fences(bed, active))
+    before, began_s = boot_id(bed, active), time.time()
+    node_faults.break_disk(bed.lab, bed.node(active), 1, DiskBehaviour.HANG, LocalRunner())
+    # A process that waits for DRBD's lock cannot be killed: nothing here waits for one.
+    change = f"drbdsetup disk-options {load.minor} --al-extents=131"
+    question = f"drbdsetup events2 --now {NAME}"
+    bed.sh(
+        active,
+        f"sleep 2; setsid -f {change} >/dev/shm/one 2>&1 </dev/null;"
+        f" sleep 1; setsid -f {question} >/dev/shm/two 2>&1 </dev/null;"
+        " sleep 4; test ! -s /dev/shm/two",
+        timeout_s=30,
+    )
+
+    def has_passed() -> bool:
+        failures = bed.sh(standby, "crm_mon --one-shot --include=none,failures").stdout
+        assert NAME not in failures, failures
+        assert BESIDE not in failures, failures
+        views = collect.kernel_views(bed)
+        return all(kernel_audit.active_nodes(views, each) == [standby] for each in (NAME, BESIDE))
+
+    wait_for(
+        f"{standby} to serve",
+        has_passed,
+        within_s=HANGING_AFTER_S + MARGIN_S + BACK_S,
+        every_s=1.0,
+    )
+    print(f"  served by {standby} after {time.time() - began_s:.0f} s")
+    await_writes(load)
+    wait_for(f"{active} to be back", lambda: boot_id(bed, active) != before, within_s=BACK_S)
+    assert "the disk has not answered" in "".join(self_fences(bed, active)[told:])
     await_recovery(load, standby)

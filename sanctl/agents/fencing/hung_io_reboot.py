@@ -25,11 +25,14 @@ from sanctl.errors import SanctlError
 from sanctl.model.drbd import OldRequest, PeerState, ResourceState
 from sanctl.model.hung_io import NOTE_KIND, HungCause, HungIo, hung_io, hung_word, parse_hung
 from sanctl.plan.failover.hung_io_reboot import (
+    EXPLAINED_FOR_S,
     SILENT_AFTER_S,
+    STUCK_AFTER_S,
     HungIoAction,
     OtherDevice,
     Verdict,
     choose_action,
+    explains_silence,
     spare_others,
 )
 from sanctl.system import journal, state_files
@@ -37,25 +40,31 @@ from sanctl.system.runner import Runner
 
 _SYNC_TIMEOUT_S = 10.0
 _RECHECK_DELAY_S = 3.0
+#: So long nothing is answered where requests count as stuck whose age is not known.
+_WATCHED_S = 2.0
 _DATA = ".data"
 #: The state line of a minor that has neither a disk nor a connection (drbd_proc.c, drbd_seq_show).
 _UNCONFIGURED = "cs:Unconfigured"
 
 
-def check(runner: Runner, device: Device, state: ResourceState) -> None:
+def check(runner: Runner, device: Device, state: ResourceState, *, has_answer: bool = True) -> None:
     """Check the oldest requests of a device that is served here; reboot the node if they hang.
 
     The peer takes over if it can. Where no other node can serve the device, or this node alone
     serves others, this logs and notes that alone.
+
+    Without `has_answer` drbdsetup has given none: the kernel's files are read in its place.
     """
     if not state.is_primary:
         _note(device.name).remove()
+        # Since when nothing is answered says nothing once the replica is promoted again.
+        _progress_note(device.name).remove()
         return
-    verdict = _look(runner, device, state)
+    verdict = _look(runner, device, state, has_answer=has_answer)
     if verdict.action is HungIoAction.END:
         # When a freeze ends, DRBD sends the held requests a moment after it reports the end.
         time.sleep(_RECHECK_DELAY_S)
-        verdict = _recheck(runner, device)
+        verdict = _recheck(runner, device, has_answer=has_answer)
     if verdict.cause is None:
         _note(device.name).remove()
     elif verdict.action is HungIoAction.WAIT:
@@ -67,41 +76,114 @@ def check(runner: Runner, device: Device, state: ResourceState) -> None:
             action="hung-io",
         )
     else:
-        _sync_pool(runner, device)
+        # A peer in sync has all of it. Without one this replica's file is the only place.
+        if has_answer or not verdict.can_be_served:
+            _sync_pool(runner, device)
         self_fence.reboot(runner, f"{device.name}: {_reason(verdict)}", device=device.name)
 
 
-def _recheck(runner: Runner, device: Device) -> Verdict:
+def check_unasked(runner: Runner, device: Device) -> bool:
+    """Do as `check` where drbdsetup gave no answer; with DRBD 9 nothing is seen without it.
+
+    Returns:
+        Whether requests that hang, of this device or another one, explain that, and end the node.
+
+    Raises:
+        OSError: the kernel's files cannot be read.
+    """
+    own = _state_by_kernel(device.name, device.minor)
+    if own is None:
+        return False
+    check(runner, device, own, has_answer=False)
+    if not _is_new_silence(device.name):
+        return False
+    states = (own, *_states_by_kernel(device).values())
+    answered = {each.name: _completed(each) for each in states}
+    time.sleep(_WATCHED_S)
+    return any(
+        answered[each.name] == _completed(each) and explains_silence(_stuck_requests(each), each)
+        for each in states
+    )
+
+
+def answered(device: Device) -> None:
+    """Note that drbdsetup has answered about a device again."""
+    _silence_note(device.name).remove()
+
+
+def _is_new_silence(name: str) -> bool:
+    """Whether drbdsetup has given no answer about a device for a while only; no, if not known."""
+    note, now_s = _silence_note(name), time.clock_gettime(time.CLOCK_BOOTTIME)
     try:
-        state = drbdsetup.observe(runner, device.name)
+        since = note.read()
+        if not since:
+            note.write(f"{now_s}")
+            return True
+        return 0.0 <= now_s - float(since) < EXPLAINED_FOR_S
+    except (OSError, ValueError):
+        return False
+
+
+def _completed(state: ResourceState) -> int:
+    return -1 if state.minor is None else drbd_kernel.completed_requests(state.minor)
+
+
+def _stuck_requests(state: ResourceState) -> tuple[OldRequest, ...]:
+    """Return a device's oldest requests, none of which has been answered for a while."""
+    requests = drbd_kernel.oldest_requests(state.name)
+    if requests or state.minor is None:
+        return requests
+    answered, _, since = _progress_note(state.name).read().partition(" ")
+    age_s = 0.0
+    if answered == str(_completed(state)):
+        with contextlib.suppress(ValueError):
+            age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - float(since)
+    return _counted_request(state.minor, max(STUCK_AFTER_S, age_s))
+
+
+def _recheck(runner: Runner, device: Device, *, has_answer: bool) -> Verdict:
+    try:
+        if has_answer:
+            state = drbdsetup.observe(runner, device.name)
+        else:
+            state = _state_by_kernel(device.name, device.minor)
     except (SanctlError, OSError):
         state = None
-    return Verdict(HungIoAction.FINE) if state is None else _look(runner, device, state)
+    if state is None:
+        return Verdict(HungIoAction.FINE)
+    return _look(runner, device, state, has_answer=has_answer)
 
 
-def _look(runner: Runner, device: Device, state: ResourceState) -> Verdict:
+def _look(runner: Runner, device: Device, state: ResourceState, *, has_answer: bool) -> Verdict:
     verdict = _choose_action(device, state)
     if verdict.action is HungIoAction.END:
         # Only now: it takes a program and several files for each device here.
-        verdict = spare_others(verdict, _others(runner, device))
+        verdict = spare_others(verdict, _others(runner, device, has_answer=has_answer))
     return verdict
 
 
 def _choose_action(device: Device, state: ResourceState) -> Verdict:
     unanswered_s = _unanswered_s(device, is_frozen=state.suspended != "no")
     requests = drbd_kernel.oldest_requests(device.name)
-    counted = drbd_kernel.pending_requests(device.minor)
-    if not requests and counted is not None and counted.hosts:
-        answered = frozenset({"ok"})
-        requests = (
-            OldRequest(
-                age_s=unanswered_s,
-                is_suspended=not counted.disk and not counted.net,
-                local=frozenset({"pending"}) if counted.disk else answered,
-                net=frozenset({"pending"}) if counted.net else answered,
-            ),
-        )
+    if not requests:
+        requests = _counted_request(device.minor, unanswered_s)
     return choose_action(requests, state, is_silent=unanswered_s > 0)
+
+
+def _counted_request(minor: int, age_s: float) -> tuple[OldRequest, ...]:
+    """Return the requests of a device as one of that age, by what DRBD 8.4 counts; or none."""
+    counted = drbd_kernel.pending_requests(minor)
+    if counted is None or not counted.hosts:
+        return ()
+    answered = frozenset({"ok"})
+    return (
+        OldRequest(
+            age_s=age_s,
+            is_suspended=not counted.disk and not counted.net,
+            local=frozenset({"pending"}) if counted.disk else answered,
+            net=frozenset({"pending"}) if counted.net else answered,
+        ),
+    )
 
 
 def _reason(verdict: Verdict) -> str:
@@ -138,14 +220,14 @@ def _write_note(name: str, cause: HungCause, verdict: Verdict) -> HungIo:
     return hung
 
 
-def _others(runner: Runner, device: Device) -> tuple[OtherDevice, ...] | None:
+def _others(runner: Runner, device: Device, *, has_answer: bool) -> tuple[OtherDevice, ...] | None:
     """Return the other devices of this node; None where neither DRBD nor the kernel says all of it.
 
     A `drbdsetup` that has no answer about all devices may have none for as long as one of them
     hangs; then the kernel's own files are read.
     """
     try:
-        states = drbdsetup.observe_all(runner)
+        states = drbdsetup.observe_all(runner) if has_answer else {}
     except (SanctlError, OSError):
         states = {}
     try:
@@ -185,21 +267,30 @@ def _states_by_kernel(device: Device) -> dict[str, ResourceState]:
     for minor in sorted(minors - {device.minor}):
         if drbd_kernel.state_line(minor) == _UNCONFIGURED:
             continue
-        name, seen = names.get(minor), drbd_kernel.proc_state(minor)
-        if name is None or seen is None:
+        name = names.get(minor)
+        seen = _state_by_kernel(name, minor) if name is not None else None
+        if seen is None:
             raise OSError(f"what minor {minor} is, or its state, is not known")
-        # Not connected, or while a resync or a verify runs, the peer is not in sync for the rule.
-        peer = PeerState("peer", "Connected", seen.peer_role, "Established", seen.peer_disk, None)
-        found[name] = ResourceState(
-            name,
-            seen.role,
-            "fencing" if seen.is_suspended else "no",
-            seen.disk,
-            None,
-            (peer,) if seen.connection == "Connected" else (),
-            minor,
-        )
+        found[seen.name] = seen
     return found
+
+
+def _state_by_kernel(name: str, minor: int) -> ResourceState | None:
+    """Return a device's state by /proc/drbd, as far as the rule needs it; None with DRBD 9."""
+    seen = drbd_kernel.proc_state(minor)
+    if seen is None:
+        return None
+    # Not connected, or while a resync or a verify runs, the peer is not in sync for the rule.
+    peer = PeerState("peer", "Connected", seen.peer_role, "Established", seen.peer_disk, None)
+    return ResourceState(
+        name,
+        seen.role,
+        "fencing" if seen.is_suspended else "no",
+        seen.disk,
+        None,
+        (peer,) if seen.connection == "Connected" else (),
+        minor,
+    )
 
 
 def _data_folders() -> dict[str, str]:
@@ -260,3 +351,8 @@ def _progress_note(name: str) -> state_files.StateFile:
 
 def _note(name: str) -> state_files.StateFile:
     return state_files.of_device(name, NOTE_KIND)
+
+
+def _silence_note(name: str) -> state_files.StateFile:
+    """The note: since when drbdsetup gives no answer about a device (seconds since the boot)."""
+    return state_files.of_node(f"drbd-silent.{name}")

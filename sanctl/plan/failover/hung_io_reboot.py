@@ -14,6 +14,13 @@ device. There are two kinds:
   it, and everything else for that. So the node reboots when another one can serve, or when no
   request of the device is answered here any more.
 
+A request that hangs can keep DRBD 8.4 from answering: a command that writes DRBD's metadata to such
+a disk, or waits for the requests under way, has the lock of all commands meanwhile (drbd_nl.c:
+adm_mutex, and the family is not one of parallel operations). Then the monitors of all devices go by
+the kernel's files, and none fails while the end of the node is to be expected from the device that
+hangs: a stop needs DRBD's answer, too, and what it ends with, minutes later, is the same. Silence
+for another reason, or one that has lasted for too long, fails a monitor as ever.
+
 A reboot ends every device of the node. The hosts of one device must not cost those of others what
 they have: while another device is served by this node alone, and answered, the node goes on, the
 one device waits, and an operator is told. When the others have a peer in sync the node reboots.
@@ -36,6 +43,12 @@ from sanctl.model.hung_io import HungCause
 FORGOTTEN_AFTER_S = 30.0
 #: Longer than a disk takes that finds a sector again and then goes on.
 HANGING_AFTER_S = 60.0
+#: A request that has hung for so long explains why DRBD answers no command.
+STUCK_AFTER_S = 10.0
+#: For so long a device's silence is explained at all. By then the monitors of the one that hangs
+#: have ended the node: they come every ten seconds, and the program that they ask first is given up
+#: after twenty.
+EXPLAINED_FOR_S = HANGING_AFTER_S + 60.0
 #: After so long without an answer to requests that wait, another device counts as not served.
 SILENT_AFTER_S = FORGOTTEN_AFTER_S
 # DRBD has no data here, or knows that it is not all: the node is not what serves the device.
@@ -115,6 +128,18 @@ def choose_action(
             can_be_served,
         )
     return Verdict(HungIoAction.FINE)
+
+
+def explains_silence(requests: Collection[OldRequest], state: ResourceState) -> bool:
+    """Whether a device's requests hang, not for the peer, and are about to end the node.
+
+    `state`: of the device with these requests, as the kernel's files show the device.
+    """
+    if not state.is_primary or state.suspended != "no":
+        return False
+    hanging = (r.age_s for r in requests if r.waits_for_disk or r.waits_for_nothing)
+    hanging_s = max(hanging, default=0.0)
+    return hanging_s >= STUCK_AFTER_S and any(peer.is_in_sync for peer in state.peers)
 
 
 def spare_others(verdict: Verdict, others: Collection[OtherDevice] | None) -> Verdict:

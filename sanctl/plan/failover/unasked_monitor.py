@@ -19,7 +19,8 @@ candidates: a promotion would fail, and the stop after it. A replica that serves
 without one the cluster would demote it, which needs drbdsetup.
 
 Where drbdsetup ran and had no answer within its time, DRBD itself does not answer, and the monitor
-fails as for any part that is broken.
+fails as for any part that is broken; but for requests that hang, by which the node is about to end
+(sanctl/plan/failover/hung_io_reboot.py).
 """
 
 from __future__ import annotations

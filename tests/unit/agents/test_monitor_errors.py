@@ -394,6 +394,43 @@ def test_drbd_that_does_not_answer_is_a_failed_device(
     assert serving.journal == []
 
 
+@pytest.mark.parametrize(
+    "error", [OSError(5, "I/O error"), NOT_STARTED, KeyError("vol1")], ids=repr
+)
+def test_a_silence_that_cannot_be_explained_is_a_failed_device(
+    error: Exception, serving: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drbdsetup, "observe", _raiser(SILENT))
+    monkeypatch.setattr(hung_io_reboot, "check_unasked", _raiser(error))
+    with pytest.raises(CommandError, match="no answer within"):
+        device.monitor()
+    assert any("could not look for hung I/O" in line for line in serving.journal)
+
+
+def test_a_disk_that_hangs_and_ends_the_node_makes_no_failed_device(
+    serving: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What broke: DRBD answers about no device then, and each was demoted, stopped, and fenced."""
+    monkeypatch.setattr(drbdsetup, "observe", _raiser(SILENT))
+    monkeypatch.setattr(hung_io_reboot, "check_unasked", lambda *_: True)
+    assert device.monitor() == ocf.RUNNING_PROMOTED
+    assert any("DRBD could not be asked" in line for line in serving.journal)
+    monkeypatch.setattr(ocf, "is_probe", lambda: True)
+    with pytest.raises(CommandError):
+        device.monitor()
+    monkeypatch.setattr(ocf, "is_probe", lambda: False)
+    monkeypatch.setattr(gate, "gate_table", lambda _name: "error")
+    monkeypatch.setattr(lio, "alua_state", lambda *_: "Standby")
+    assert device.monitor() == ocf.SUCCESS
+    assert not serving.calls
+    # Nothing of the device is here but for DRBD, which said nothing: no answer, as it was.
+    monkeypatch.setattr(gate, "gate_table", lambda _name: "absent")
+    monkeypatch.setattr(lio, "alua_state", lambda *_: "absent")
+    monkeypatch.setattr(drbd_kernel, "has_device", lambda _minor: False)
+    with pytest.raises(CommandError):
+        device.monitor()
+
+
 def test_parts_that_disagree_are_a_failed_device(
     serving: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ from sanctl.model.drbd import OldRequest, PeerState, ResourceState
 from sanctl.model.hung_io import NOTE_KIND, HungCause, HungIo, parse_hung
 from sanctl.parse.drbd import PendingRequests
 from sanctl.plan.failover.hung_io_reboot import (
+    EXPLAINED_FOR_S,
     FORGOTTEN_AFTER_S,
     HANGING_AFTER_S,
     SILENT_AFTER_S,
@@ -338,8 +339,8 @@ def test_the_node_goes_on_where_the_kernel_does_not_say_all_either(
     elif what == "names":
         files.resource("vol3", 8)
     elif what == "line":
-        # Without a protocol: no more is read of it.
-        files.has(8, "cs:StandAlone ro:Primary/Unknown ds:UpToDate/DUnknown   r-----")
+        # Of another form than is known.
+        files.has(8, "cs:StandAlone ro:Primary/Unknown ds:UpToDate/DUnknown")
     elif what == "own":
         files.minors.remove(DEVICE.minor)
     else:
@@ -430,6 +431,159 @@ def test_the_resource_file_says_which_device_has_one_replica(kernel: Kernel) -> 
     assert kernel.look((LOST,), (LOST,)) == 0
     file.write_text("  on n1 {\n")
     assert kernel.look((LOST,), (LOST,)) == 1
+
+
+IN_SYNC = "cs:Connected ro:Primary/Secondary ds:UpToDate/UpToDate C r-----"
+STANDBY = "cs:Connected ro:Secondary/Primary ds:UpToDate/UpToDate C r-----"
+
+
+def hangs(age_s: float) -> OldRequest:
+    return OldRequest(age_s, False, frozenset({"pending"}), frozenset({"ok"}))
+
+
+def look_unasked(kernel: Kernel, *requests: tuple[OldRequest, ...]) -> bool | None:
+    """Look where drbdsetup gave no answer; None: the node was ended."""
+    kernel.requests = [*requests, (), ()]
+    try:
+        return hung_io_reboot.check_unasked(kernel, DEVICE)
+    except Rebooted:
+        return None
+
+
+def test_where_drbd_gives_no_answer_the_kernels_files_end_the_node(
+    kernel: Kernel, files: KernelFiles
+) -> None:
+    """What broke: the monitor failed, and the node was fenced by its failed stop after minutes."""
+    kernel.answer = CommandError(Problem("SAN-CMD-002", "no answer"))
+    files.has(0, IN_SYNC)
+    young, old = (hangs(20.0),), (hangs(HANGING_AFTER_S),)
+    assert look_unasked(kernel, young, young) is True
+    assert look_unasked(kernel, old, old) is None
+    # Answered between its two looks.
+    assert look_unasked(kernel, old, ()) is False
+    assert look_unasked(kernel, ()) is False
+    assert not kernel.commands("drbdsetup")
+    assert not kernel.commands("sync")
+
+
+@pytest.mark.parametrize("own", [IN_SYNC, STANDBY])
+def test_the_disk_below_another_device_explains_silence_too(
+    kernel: Kernel, files: KernelFiles, own: str
+) -> None:
+    """DRBD 8.4 answers about no device then: none of them fails while the node is about to end."""
+    files.has(0, own)
+    files.resource("vol2", 8)
+    files.has(8, IN_SYNC)
+    assert look_unasked(kernel, (), ()) is False
+    kernel.other_requests = (hangs(20.0),)
+    assert look_unasked(kernel, (), ()) is True
+
+
+@pytest.mark.parametrize("counted", [PendingRequests(2, 1, 0), PendingRequests(1, 0, 0)])
+def test_without_debugfs_the_counters_explain_silence(
+    kernel: Kernel, files: KernelFiles, counted: PendingRequests
+) -> None:
+    """At the first look the age is not known: requests had been answered since the last monitor."""
+    files.has(0, IN_SYNC)
+    files.resource("vol2", 8)
+    files.has(8, IN_SYNC)
+    kernel.outstanding = PendingRequests(0, 0, 0)
+    kernel.waiting[8] = counted
+    assert look_unasked(kernel) is True
+    kernel.waiting[8] = PendingRequests(1, 0, 1)
+    assert look_unasked(kernel) is False
+    kernel.waiting[8] = counted
+    kernel.note_progress("vol2", age_s=30.0)
+    assert look_unasked(kernel) is True
+    kernel.note_progress("vol2", age_s=30.0, answered=kernel.answered - 1)
+    assert look_unasked(kernel) is True
+    state_files.of_device("vol2", "io-progress").write("of another release")
+    assert look_unasked(kernel) is True
+
+
+def test_requests_that_are_answered_explain_no_silence(kernel: Kernel, files: KernelFiles) -> None:
+    files.has(0, IN_SYNC)
+    kernel.outstanding = PendingRequests(2, 1, 0)
+
+    def answer() -> None:
+        kernel.answered += 1
+
+    assert look_unasked(kernel) is True
+    kernel.clock.on_sleep = answer
+    assert look_unasked(kernel) is False
+
+
+def test_a_device_that_this_node_alone_serves_keeps_it_without_drbds_answer_too(
+    kernel: Kernel, files: KernelFiles
+) -> None:
+    files.has(0, IN_SYNC)
+    files.resource("vol2", 8)
+    files.has(8, "cs:WFConnection ro:Primary/Unknown ds:UpToDate/DUnknown C r-----")
+    old = (hangs(HANGING_AFTER_S),)
+    assert look_unasked(kernel, old, old, old) is True
+    assert (hung := kernel.hung()) is not None
+    assert hung.needed_by == ("vol2",)
+
+
+def test_the_only_good_replica_is_flushed_before_the_node_ends_without_drbds_answer(
+    kernel: Kernel, files: KernelFiles
+) -> None:
+    """What hosts wrote may be in the page cache of this replica's file alone."""
+    files.has(0, "cs:WFReportParams ro:Primary/Unknown ds:UpToDate/DUnknown C r-----")
+    kernel.loops = {f"/pools/a/devices/vol.{'0' * 32}.data": "/dev/loop0"}
+    assert look_unasked(kernel, (LOST,)) is False
+    kernel.clock.now_s += 10.0
+    assert look_unasked(kernel, (LOST,), (LOST,)) is None
+    assert kernel.commands("sync")
+
+
+@pytest.mark.parametrize("note", ["-5.0", "soon"])
+def test_silence_is_explained_for_a_while_only(
+    kernel: Kernel, files: KernelFiles, note: str
+) -> None:
+    """Requests that are answered now and then explain no command that never ends."""
+    files.has(0, STANDBY)
+    files.resource("vol2", 8)
+    files.has(8, IN_SYNC)
+    kernel.other_requests = (hangs(20.0),)
+    assert look_unasked(kernel, ()) is True
+    kernel.clock.now_s += EXPLAINED_FOR_S - 10.0
+    assert look_unasked(kernel, ()) is True
+    kernel.clock.now_s += 10.0
+    assert look_unasked(kernel, ()) is False
+    hung_io_reboot.answered(DEVICE)
+    assert look_unasked(kernel, ()) is True
+    # A note of another release.
+    state_files.of_node("drbd-silent.vol").write(note if note != "-5.0" else "1e9")
+    assert look_unasked(kernel, ()) is False
+
+
+def test_a_device_without_a_connection_keeps_no_other_from_being_seen(
+    kernel: Kernel, files: KernelFiles
+) -> None:
+    """Without a connection /proc/drbd has no protocol: nothing was known of any device then."""
+    files.has(0, IN_SYNC)
+    files.resource("vol2", 8)
+    files.has(8, "cs:StandAlone ro:Primary/Unknown ds:UpToDate/DUnknown   r-----")
+    Path(resource_file.path_of("vol2")).write_text("  on n1 {\n    device minor 8;\n")
+    young, old = (hangs(20.0),), (hangs(HANGING_AFTER_S),)
+    assert look_unasked(kernel, young, young) is True
+    # It has one replica, so it keeps no node that another one can do without.
+    assert look_unasked(kernel, old, old) is None
+
+
+def test_since_when_nothing_is_answered_ends_with_the_role(kernel: Kernel) -> None:
+    kernel.outstanding = PendingRequests(2, 1, 0)
+    kernel.look()
+    kernel.look(state=PRIMARY._replace(role="Secondary"))
+    kernel.clock.now_s += HANGING_AFTER_S
+    assert kernel.look() == 0
+
+
+def test_with_drbd_9_silence_is_not_explained(kernel: Kernel, files: KernelFiles) -> None:
+    kernel.generation = 9
+    assert files.minors
+    assert look_unasked(kernel, (hangs(HANGING_AFTER_S),)) is False
 
 
 def test_a_device_in_the_pool_whose_disk_hangs_keeps_no_node(kernel: Kernel) -> None:

@@ -12,10 +12,12 @@ from sanctl.model.hung_io import HungCause
 from sanctl.plan.failover.hung_io_reboot import (
     FORGOTTEN_AFTER_S,
     HANGING_AFTER_S,
+    STUCK_AFTER_S,
     HungIoAction,
     OtherDevice,
     Verdict,
     choose_action,
+    explains_silence,
     spare_others,
 )
 
@@ -90,6 +92,27 @@ def test_without_a_good_peer_a_disk_never_ends_the_node(
 
 
 #: What ends the node as far as the device itself goes.
+@pytest.mark.parametrize(
+    ("requests", "state", "explains"),
+    [
+        ([hanging(STUCK_AFTER_S)], resource(GOOD), True),
+        ([hanging(0.5), hanging(1e6)], resource(GOOD), True),
+        ([hanging(STUCK_AFTER_S - 1.0)], resource(GOOD), False),
+        ([forgotten()], resource(GOOD), True),
+        ([awaited(30.0)], resource(GOOD), False),
+        ([hanging(30.0)], resource(BEHIND), False),
+        ([hanging(30.0)], resource(GONE), False),
+        ([hanging(30.0)], resource(GOOD, role="Secondary"), False),
+        ([hanging(30.0)], resource(GOOD, suspended="fencing"), False),
+        ([], resource(GOOD), False),
+    ],
+)
+def test_what_hangs_explains_silence_where_another_node_can_serve(
+    requests: list[OldRequest], state: ResourceState, explains: bool
+) -> None:
+    assert explains_silence(requests, state) is explains
+
+
 ALONE = Verdict(HungIoAction.END, HungCause.FORGOTTEN, 31.0, can_be_served=False)
 FORGOTTEN = ALONE._replace(can_be_served=True)
 DISK = Verdict(HungIoAction.END, HungCause.DISK, 61.0, can_be_served=True)
