@@ -35,6 +35,10 @@ def read_text(path: str) -> str:
         # The kernel's files may be given in pieces, and end with an empty one.
         while part := os.read(handle, _READ_BYTES) if found else b"":
             found += part
+    except OSError as error:
+        # read(2) knows no name, and who tells of the error would name another file.
+        error.filename = path
+        raise
     finally:
         os.close(handle)
     text = found.decode("utf-8", "replace")

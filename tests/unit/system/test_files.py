@@ -147,6 +147,7 @@ def test_a_text_that_the_kernel_gives_in_pieces_is_read_to_its_end(
 def test_a_folder_has_no_text_and_no_descriptor_stays_open(tmp_path: Path) -> None:
     before = os.listdir("/proc/self/fd")
     for path, error in ((tmp_path, IsADirectoryError), (tmp_path / "none", FileNotFoundError)):
-        with pytest.raises(error):
+        with pytest.raises(error) as caught:
             files.read_text(str(path))
+        assert caught.value.filename == str(path)
     assert os.listdir("/proc/self/fd") == before
