@@ -69,7 +69,12 @@ def _monitor(runner: Runner, device: Device, steps: ocf.Steps) -> int:
         )
     except CommandError as error:
         return unasked_monitor.report(runner, device, error)
-    _guard(device, steps, "a note stays", lambda: hung_io_reboot.answered(device))
+    _guard(
+        device,
+        steps,
+        "the note of DRBD's silence could not be removed",
+        lambda: hung_io_reboot.forget_silence(device),
+    )
     if found.is_absent:
         return ocf.NOT_RUNNING
     if (

@@ -47,9 +47,10 @@ def report(runner: Runner, device: Device, error: CommandError) -> int:
     )
     if role is KernelRole.UNKNOWN or (_SILENT in codes and role is KernelRole.ABSENT):
         raise error
+    why = "; requests that hang explain that, and end this node soon" if _SILENT in codes else ""
     _log(
         device.name,
-        f"monitor: DRBD could not be asked; the kernel shows without it: {role}: {error}",
+        f"monitor: DRBD could not be asked; the kernel shows without it: {role}: {error}{why}",
         step="unasked",
     )
     if role is KernelRole.STANDBY and _MISSING in codes:
@@ -65,5 +66,9 @@ def _is_explained(runner: Runner, device: Device) -> bool:
         return hung_io_reboot.check_unasked(runner, device)
     except Exception as problem:
         # Of whatever kind: the error is then that of DRBD, by which the client may answer.
-        _log(device.name, f"it could not look for hung I/O: {problem!r}", step="unasked")
+        _log(
+            device.name,
+            f"monitor: requests that hang could not be looked for: {problem!r}",
+            step="unasked",
+        )
         return False

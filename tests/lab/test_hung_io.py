@@ -229,8 +229,7 @@ def test_a_disk_that_hangs_under_the_active_node_hands_over(
     await_recovery(load, active)
     before, began_s = boot_id(bed, active), time.time()
     node_faults.break_disk(bed.lab, bed.node(active), 1, DiskBehaviour.HANG, LocalRunner())
-    # Where a monitor's command to DRBD is under way just then, as the one that ends the flag of a
-    # crash, DRBD answers no other: Pacemaker demotes, stops and fences, which takes longer.
+    # A monitor's command to DRBD may be under way just then, after which DRBD answers no other.
     wait_for(
         f"{standby} to serve",
         lambda: kernel_audit.active_nodes(collect.kernel_views(bed), NAME) == [standby],

@@ -106,8 +106,8 @@ def check_unasked(runner: Runner, device: Device) -> bool:
     )
 
 
-def answered(device: Device) -> None:
-    """Note that drbdsetup has answered about a device again."""
+def forget_silence(device: Device) -> None:
+    """Remove the note of DRBD's silence, once drbdsetup has answered about a device."""
     _silence_note(device.name).remove()
 
 

@@ -404,7 +404,15 @@ def test_a_silence_that_cannot_be_explained_is_a_failed_device(
     monkeypatch.setattr(hung_io_reboot, "check_unasked", _raiser(error))
     with pytest.raises(CommandError, match="no answer within"):
         device.monitor()
-    assert any("could not look for hung I/O" in line for line in serving.journal)
+    assert any("requests that hang could not be looked for" in line for line in serving.journal)
+
+
+def test_an_answer_ends_the_count_of_drbds_silence(serving: FakeNode) -> None:
+    note = state_files.of_node("drbd-silent.vol1")
+    note.write("1.0")
+    assert device.monitor() == ocf.RUNNING_PROMOTED
+    assert not note.exists()
+    assert not any("could not be removed" in line for line in serving.journal)
 
 
 def test_a_disk_that_hangs_and_ends_the_node_makes_no_failed_device(
@@ -414,7 +422,8 @@ def test_a_disk_that_hangs_and_ends_the_node_makes_no_failed_device(
     monkeypatch.setattr(drbdsetup, "observe", _raiser(SILENT))
     monkeypatch.setattr(hung_io_reboot, "check_unasked", lambda *_: True)
     assert device.monitor() == ocf.RUNNING_PROMOTED
-    assert any("DRBD could not be asked" in line for line in serving.journal)
+    (told,) = [line for line in serving.journal if "DRBD could not be asked" in line]
+    assert "requests that hang explain that" in told
     monkeypatch.setattr(ocf, "is_probe", lambda: True)
     with pytest.raises(CommandError):
         device.monitor()

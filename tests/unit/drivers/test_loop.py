@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from sanctl.agents.replica import lost_writes
 from sanctl.drivers import dm, loop
 from sanctl.errors import CommandError
 from sanctl.system import files, timed_call
@@ -290,3 +291,11 @@ def test_a_file_below_another_mount_is_not_the_one_that_is_attached(
     monkeypatch.setattr(loop, "find", lambda _path: "/dev/null")
     monkeypatch.setattr(fcntl, "ioctl", lambda *_: status)
     assert loop.is_over(str(file)) is not hides
+
+
+def test_a_data_file_is_found_by_its_devices_whole_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [f"/pool/devices/{name}.{'a' * 32}.data" for name in ("vol", "vol8", "xvol8")]
+    monkeypatch.setattr(loop, "_seen", {})
+    monkeypatch.setattr(loop, "backing_files", lambda: paths)
+    assert [lost_writes.data_file(name) for name in ("vol", "vol8", "xvol8")] == paths
+    assert lost_writes.data_file("ol8") is None

@@ -462,6 +462,8 @@ def test_where_drbd_gives_no_answer_the_kernels_files_end_the_node(
     # Answered between its two looks.
     assert look_unasked(kernel, old, ()) is False
     assert look_unasked(kernel, ()) is False
+    # Nor is it asked about the others.
+    assert not kernel.looks_at_others
     assert not kernel.commands("drbdsetup")
     assert not kernel.commands("sync")
 
@@ -551,10 +553,26 @@ def test_silence_is_explained_for_a_while_only(
     assert look_unasked(kernel, ()) is True
     kernel.clock.now_s += 10.0
     assert look_unasked(kernel, ()) is False
-    hung_io_reboot.answered(DEVICE)
+    hung_io_reboot.forget_silence(DEVICE)
     assert look_unasked(kernel, ()) is True
     # A note of another release.
     state_files.of_node("drbd-silent.vol").write(note if note != "-5.0" else "1e9")
+    assert look_unasked(kernel, ()) is False
+
+
+def test_silence_that_cannot_be_noted_is_not_explained(
+    kernel: Kernel, files: KernelFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a full /run nothing would bound it."""
+    files.has(0, STANDBY)
+    files.resource("vol2", 8)
+    files.has(8, IN_SYNC)
+    kernel.other_requests = (hangs(20.0),)
+
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(state_files, "replace_on_tmpfs", refuse)
     assert look_unasked(kernel, ()) is False
 
 
